@@ -1,0 +1,137 @@
+//! Other processes: this program in another role, and etcd.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use coracle_store::{Put, Txn, disk};
+
+use crate::measure::{block_on, resident_bytes, start};
+
+/// How long etcd may take to start.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+const KEYS: u64 = 100_000;
+const VALUE_BYTES: usize = 2048;
+
+/// What a process found that opened the store.
+pub(crate) struct Opened {
+    pub(crate) millis: u64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) live_bytes: u64,
+}
+
+/// The other end: what this program does when it is the helper.
+pub(crate) fn run(role: &str, dir: &Path) {
+    match role {
+        "fill" => block_on(fill(dir)),
+        "open" => block_on(open_and_tell(dir)),
+        other => panic!("no such helper: {other}"),
+    }
+}
+
+async fn fill(dir: &Path) {
+    let store = disk::open(dir, disk::Options::default()).await.expect("a store");
+    for chunk in (0..KEYS).collect::<Vec<_>>().chunks(64) {
+        let txn = chunk.iter().fold(Txn::new(), |txn, n| {
+            let key = format!("core/pods/namespace-{:03}/deployment-6d4cf56db6-{n:08}", n % 100);
+            txn.put(Put::new(key, vec![*n as u8; VALUE_BYTES]))
+        });
+        store.commit(txn).await.expect("a commit");
+    }
+    println!("filled");
+    // Until it is killed.
+    std::future::pending::<()>().await;
+}
+
+async fn open_and_tell(dir: &Path) {
+    let begin = start();
+    let store = disk::open(dir, disk::Options::default()).await.expect("the store opens");
+    let millis = begin.elapsed().as_millis();
+    let stats = store.stats().await.expect("figures");
+    assert_eq!(stats.keys, KEYS);
+    println!("{millis} {} {}", resident_bytes(), stats.bytes);
+    // Not closed: the next one shall open it after a kill, too.
+    std::process::abort();
+}
+
+fn spawn(role: &str, dir: &Path) -> Child {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(program);
+    command.args(["--child", role, "--dir"]).arg(dir).stdout(Stdio::piped());
+    command.spawn().expect("the helper starts")
+}
+
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it reports");
+    line
+}
+
+pub(crate) fn fill_and_kill(dir: &Path) {
+    let mut child = spawn("fill", dir);
+    assert_eq!(first_line(&mut child).trim(), "filled");
+    child.kill().expect("it can be killed");
+    child.wait().expect("and is gone");
+}
+
+pub(crate) fn open(dir: &Path) -> Opened {
+    let mut child = spawn("open", dir);
+    let line = first_line(&mut child);
+    child.wait().expect("it ends");
+    let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    let [millis, resident_bytes, live_bytes] = numbers[..] else { panic!("three figures, got {line:?}") };
+    Opened { millis, resident_bytes, live_bytes }
+}
+
+/// An etcd server of one member, on the same disk.
+pub(crate) struct Etcd {
+    process: Child,
+    pub(crate) endpoint: String,
+}
+
+impl Etcd {
+    /// `None` if there is no etcd on this machine.
+    pub(crate) fn start(dir: &Path) -> Option<Self> {
+        let (client, peer) = (free_port(), free_port());
+        let endpoint = format!("http://127.0.0.1:{client}");
+        let peer = format!("http://127.0.0.1:{peer}");
+        let process = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(dir)
+            .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let etcd = Self { process, endpoint };
+        etcd.wait(client);
+        Some(etcd)
+    }
+
+    /// Until it takes connections.
+    fn wait(&self, port: u16) {
+        let begin = start();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begin.elapsed() < START_LIMIT, "etcd does not start");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}

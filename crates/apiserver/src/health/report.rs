@@ -1,0 +1,103 @@
+//! The text of a health answer, line by line as upstream writes it.
+
+use std::fmt::Write;
+
+use super::Probe;
+
+/// The outcome of all checks of a probe.
+#[derive(Debug)]
+pub(crate) struct Report {
+    probe: Probe,
+    lines: String,
+    names: Vec<String>,
+    failed: bool,
+}
+
+impl Report {
+    pub(super) fn new(probe: Probe) -> Self {
+        Self { probe, lines: String::new(), names: Vec::new(), failed: false }
+    }
+
+    pub(super) fn checked(&mut self, name: &str, passed: bool) {
+        if passed {
+            self.line(format_args!("[+]{name} ok"));
+        } else {
+            self.failed = true;
+            self.line(format_args!("[-]{name} failed: reason withheld"));
+        }
+        self.names.push(name.to_owned());
+    }
+
+    pub(super) fn excluded(&mut self, name: &str) {
+        self.line(format_args!("[+]{name} excluded: ok"));
+        self.names.push(name.to_owned());
+    }
+
+    /// Says which exclusions named no check, lest a misspelt one looks as if it worked.
+    pub(super) fn note_unmatched(&mut self, excluded: &[&str]) {
+        let unknown = excluded.iter().filter(|name| !self.names.iter().any(|known| known == **name));
+        let quoted: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
+        if !quoted.is_empty() {
+            let names = quoted.join(",");
+            self.line(format_args!("warn: some health checks cannot be excluded: no matches for {names}"));
+        }
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        !self.failed
+    }
+
+    /// The body of the answer. A failure always lists the checks.
+    pub(crate) fn text(mut self, verbose: bool) -> String {
+        let name = self.probe.name();
+        match (self.failed, verbose) {
+            (true, _) => self.line(format_args!("{name} check failed")),
+            (false, true) => self.line(format_args!("{name} check passed")),
+            (false, false) => return "ok".to_owned(),
+        }
+        self.lines
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.lines, "{line}").expect("a string takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[(&str, bool)]) -> Report {
+        let mut report = Report::new(Probe::Live);
+        outcomes.iter().for_each(|(name, passed)| report.checked(name, *passed));
+        report
+    }
+
+    #[test]
+    fn success_is_ok_and_lists_the_checks_when_asked() {
+        assert_eq!(report(&[("ping", true)]).text(false), "ok");
+        let text = report(&[("ping", true), ("store", true)]).text(true);
+        assert_eq!(text, "[+]ping ok\n[+]store ok\nlivez check passed\n");
+    }
+
+    #[test]
+    fn failure_always_lists_the_checks() {
+        let outcomes = [("ping", true), ("store", false)];
+        for verbose in [false, true] {
+            let report = report(&outcomes);
+            assert!(!report.is_healthy());
+            let expected = "[+]ping ok\n[-]store failed: reason withheld\nlivez check failed\n";
+            assert_eq!(report.text(verbose), expected);
+        }
+    }
+
+    #[test]
+    fn exclusions_are_listed_and_unknown_ones_pointed_out() {
+        let mut report = report(&[("ping", true)]);
+        report.excluded("store");
+        report.note_unmatched(&["store", "stroe"]);
+        let expected = "[+]ping ok\n[+]store excluded: ok\n\
+            warn: some health checks cannot be excluded: no matches for \"stroe\"\nlivez check passed\n";
+        assert_eq!(report.text(true), expected);
+    }
+}

@@ -1,0 +1,129 @@
+//! One connection: HTTP/1 or HTTP/2, whichever the client speaks, until it or we end it.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::Limited;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use super::ConnectionRequest;
+use super::accept::Stream;
+use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+
+/// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
+/// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
+/// client, which may open another connection.
+const MAX_STREAMS_PER_CONNECTION: u32 = 100;
+
+/// How often a silent HTTP/2 connection is asked for a sign of life, and how long it may take
+/// to give one: a peer that vanished must not keep its permit, and its watches, for ever.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a connection needs to know of the server it belongs to.
+pub(super) struct Connection {
+    pub(super) header_read_timeout: Duration,
+    /// Where the requests of HTTP/2 run.
+    pub(super) streams: TaskTracker,
+    pub(super) shutdown: CancellationToken,
+}
+
+impl Connection {
+    /// Serves to the end of the stream. After the shutdown began, that is the end of the
+    /// requests in flight.
+    pub(super) async fn serve<S>(self, stream: impl Stream, service: S)
+    where
+        S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let first_request = CancellationToken::new();
+        let service = TowerToHyperService::new(Entrance { service, first_request: first_request.clone() });
+        let builder = self.builder();
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            // Dropped only for the silent client.
+            ended = connection.as_mut() => ended,
+            // Safe to drop: only waits.
+            () = silence(&first_request, self.header_read_timeout) => {
+                return tracing::debug!("closing a connection that sends no request");
+            }
+            // Safe to drop: only waits.
+            () = self.shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            // Clients that hang up or speak something else are no concern of the operator.
+            tracing::debug!(error, "connection ended");
+        }
+    }
+
+    fn builder(&self) -> auto::Builder<Streams> {
+        let mut builder = auto::Builder::new(Streams(self.streams.clone()));
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_read_timeout);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+        builder
+    }
+}
+
+/// Runs the requests of HTTP/2, which are tasks of their own, where the server can wait for
+/// them. A panic ends its request.
+#[derive(Clone)]
+struct Streams(TaskTracker);
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        // Counted by the tracker, so the handle has no further use.
+        drop(self.0.spawn(stream));
+    }
+}
+
+/// Returns if there is no first request in time. Hyper's own timeout begins only once it knows
+/// which HTTP it is, and a client that sends nothing never tells.
+async fn silence(first_request: &CancellationToken, limit: Duration) {
+    if tokio::time::timeout(limit, first_request.cancelled()).await.is_ok() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Limits the body of every request on its way to the service, and notices the first one.
+#[derive(Clone)]
+struct Entrance<S> {
+    service: S,
+    first_request: CancellationToken,
+}
+
+impl<S: Service<ConnectionRequest>> Service<Request<Incoming>> for Entrance<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        self.first_request.cancel();
+        self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)))
+    }
+}

@@ -1,0 +1,179 @@
+//! From sockets to the service: accepting, limits, and an orderly end.
+//!
+//! What is served is any stream of bytes, so encryption can be put between the socket and
+//! here. Every connection is a task of the [`Server::serve`] that accepted it.
+
+mod accept;
+mod connection;
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::{Backoff, Rng};
+use http::{Request, Response};
+use http_body_util::Limited;
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+pub use accept::Accept;
+use connection::Connection;
+
+use crate::body::ResponseBody;
+
+/// A request as it comes from a connection: its body cannot be read beyond
+/// [`crate::MAX_REQUEST_BODY_BYTES`].
+pub type ConnectionRequest = Request<Limited<Incoming>>;
+
+/// How long to wait after the first failed accept, and at most. Such failures (no descriptors,
+/// no memory) end when connections do, so the loop must neither give up nor spin.
+const ACCEPT_BACKOFF_INITIAL: Duration = Duration::from_millis(5);
+const ACCEPT_BACKOFF_CAP: Duration = Duration::from_secs(1);
+
+/// What connections may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at the same time, over all listeners. When full, further ones wait in the
+    /// system's backlog until one ends.
+    pub max_connections: usize,
+    /// How long a client may take to send the head of a request, and how long it may keep an
+    /// HTTP/1 connection that it does not use. Then the connection is closed.
+    pub header_read_timeout: Duration,
+    /// How long requests in flight may go on after the shutdown began. Then they are cut off.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // A client needs one or two and a node a handful, so this is room for a thousand
+            // nodes; the buffers of so many idle connections still fit a small machine.
+            max_connections: 4096,
+            // Upstream's ReadHeaderTimeout (secure_serving.go of k8s.io/apiserver).
+            header_read_timeout: Duration::from_secs(32),
+            // Shorter than the 30 s after which Kubernetes, as a pod's host, would kill us.
+            shutdown_grace: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Serves the connections of any number of listeners with one service.
+#[derive(Clone, Debug)]
+pub struct Server<S> {
+    service: S,
+    limits: Limits,
+    permits: Arc<Semaphore>,
+}
+
+impl<S> Server<S>
+where
+    S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    /// A server whose clones share the limit on connections.
+    pub fn new(service: S, limits: Limits) -> Self {
+        Self { service, limits, permits: Arc::new(Semaphore::new(limits.max_connections)) }
+    }
+
+    /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended.
+    pub async fn serve<A: Accept>(self, mut listener: A, shutdown: CancellationToken) {
+        let mut connections = JoinSet::new();
+        let streams = TaskTracker::new();
+        let mut backoff = Backoff::new(ACCEPT_BACKOFF_INITIAL, ACCEPT_BACKOFF_CAP, Rng::from_entropy());
+        loop {
+            tokio::select! {
+                biased;
+                // Safe to drop: only waits.
+                () = shutdown.cancelled() => break,
+                // Safe to drop: takes a result or nothing.
+                Some(ended) = connections.join_next() => report(ended),
+                // Safe to drop: a permit goes back, an accept has happened or not. A wait cut
+                // short by an ended connection is right, for that has freed what was missing.
+                accepted = self.next_connection(&mut listener, &mut backoff) => {
+                    if let Some((stream, permit)) = accepted {
+                        connections.spawn(self.connection(stream, permit, &streams, &shutdown));
+                    }
+                }
+            }
+        }
+        drop(listener);
+        drain(connections, self.limits.shutdown_grace).await;
+        // They end with their connections; this makes sure that none is running on return.
+        streams.close();
+        streams.wait().await;
+    }
+
+    /// The next connection with its permit; none after a failure that has been waited out.
+    async fn next_connection<A: Accept>(
+        &self,
+        listener: &mut A,
+        backoff: &mut Backoff,
+    ) -> Option<(A::Stream, OwnedSemaphorePermit)> {
+        let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok(stream) => {
+                backoff.reset();
+                Some((stream, permit))
+            }
+            Err(error) if is_of_one_connection(&error) => None,
+            Err(error) => {
+                let delay = backoff.next_delay();
+                tracing::warn!(%error, ?delay, "cannot accept connections, will try again");
+                tokio::time::sleep(delay).await;
+                None
+            }
+        }
+    }
+
+    fn connection<I: accept::Stream>(
+        &self,
+        stream: I,
+        permit: OwnedSemaphorePermit,
+        streams: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<S, I> {
+        let connection = Connection {
+            header_read_timeout: self.limits.header_read_timeout,
+            streams: streams.clone(),
+            shutdown: shutdown.clone(),
+        };
+        let service = self.service.clone();
+        async move {
+            connection.serve(stream, service).await;
+            drop(permit);
+        }
+    }
+}
+
+/// Whether only the connection that was being accepted is lost, so the next one may be fine.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn drain(mut connections: JoinSet<()>, grace: Duration) {
+    let all_ended = async {
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
+    };
+    if tokio::time::timeout(grace, all_ended).await.is_err() {
+        tracing::warn!(connections = connections.len(), ?grace, "cutting off connections that did not end");
+        connections.shutdown().await;
+    }
+}
+
+/// A panic ends its connection and no more.
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "serving a connection panicked");
+    }
+}

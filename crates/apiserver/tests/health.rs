@@ -1,0 +1,91 @@
+//! The health paths and everything else, asked of the service itself.
+
+use coracle_apiserver::{ApiServer, HealthChecks, MAX_REQUEST_BODY_BYTES};
+use http::{Method, Request, header};
+use http_body_util::BodyExt;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// A server with a check `store` that passes or not.
+fn server(store_works: bool) -> (ApiServer, CancellationToken) {
+    let shutting_down = CancellationToken::new();
+    let mut health = HealthChecks::new(shutting_down.clone());
+    let outcome = if store_works { Ok(()) } else { Err("secret reason".to_owned()) };
+    health.register("store", move || std::future::ready(outcome.clone()));
+    (ApiServer::new(health), shutting_down)
+}
+
+async fn ask(server: &ApiServer, method: Method, path: &str) -> (u16, String) {
+    let request = Request::builder().method(method).uri(path).body(()).expect("a request");
+    let Ok(response) = server.clone().oneshot(request).await;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    (code, String::from_utf8(body.to_vec()).expect("text"))
+}
+
+async fn check(server: &ApiServer, path: &str, code: u16, body: &str) {
+    assert_eq!(ask(server, Method::GET, path).await, (code, body.to_owned()), "{path}");
+}
+
+#[tokio::test]
+async fn a_healthy_server_says_so() {
+    let (server, _) = server(true);
+    for path in ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/store", "/readyz/shutdown"] {
+        check(&server, path, 200, "ok").await;
+    }
+    check(&server, "/livez?verbose", 200, "[+]ping ok\n[+]store ok\nlivez check passed\n").await;
+    let verbose = "[+]ping ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n";
+    check(&server, "/readyz?verbose=1", 200, verbose).await;
+    assert_eq!(ask(&server, Method::HEAD, "/livez").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_failing_check_is_named_and_its_reason_withheld() {
+    let (server, _) = server(false);
+    let failed = "[+]ping ok\n[-]store failed: reason withheld\nlivez check failed\n";
+    check(&server, "/livez", 500, failed).await;
+    check(&server, "/livez/store", 500, "internal server error: reason withheld\n").await;
+    check(&server, "/livez?exclude=store", 200, "ok").await;
+    let excluded = "[+]ping ok\n[+]store excluded: ok\nlivez check passed\n";
+    check(&server, "/livez?verbose&exclude=store", 200, excluded).await;
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_is_alive_and_not_ready() {
+    let (server, shutting_down) = server(true);
+    shutting_down.cancel();
+    let failed = "[+]ping ok\n[+]store ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n";
+    check(&server, "/readyz", 500, failed).await;
+    check(&server, "/livez", 200, "ok").await;
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_refused_with_a_status() {
+    let (server, _) = server(true);
+    for (method, path, code, reason) in [
+        (Method::GET, "/", 404, "NotFound"),
+        (Method::POST, "/api/v1/pods", 404, "NotFound"),
+        (Method::GET, "/livez/", 404, "NotFound"),
+        (Method::GET, "/livez/unknown", 404, "NotFound"),
+        (Method::GET, "/livez/shutdown", 404, "NotFound"),
+        (Method::POST, "/livez", 405, "MethodNotAllowed"),
+        (Method::DELETE, "/readyz/store", 405, "MethodNotAllowed"),
+    ] {
+        let (found, body) = ask(&server, method, path).await;
+        let status: serde_json::Value = serde_json::from_str(&body).expect("a Status");
+        assert_eq!(
+            (found, &status["reason"], &status["code"]),
+            (code, &reason.into(), &code.into()),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_announces_too_much_is_refused() {
+    let (server, _) = server(true);
+    for (bytes, code) in [(MAX_REQUEST_BODY_BYTES, 404), (MAX_REQUEST_BODY_BYTES + 1, 413)] {
+        let request = Request::post("/api/v1/pods").header(header::CONTENT_LENGTH, bytes).body(()).unwrap();
+        assert_eq!(server.clone().oneshot(request).await.unwrap().status().as_u16(), code);
+    }
+}

@@ -1,0 +1,213 @@
+//! The life of connections, over in-memory streams on a paused clock: no test waits for real.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coracle_apiserver::listen::ConnectionRequest;
+use coracle_apiserver::{Accept, Limits, ResponseBody, Server};
+use coracle_base::Task;
+use http::Response;
+use http_body_util::Empty;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tower::service_fn;
+
+/// Enough for every request and response here.
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: test\r\n\r\n";
+
+/// A listener whose connections and failures come from a queue; then none come.
+struct Queue(VecDeque<io::Result<DuplexStream>>);
+
+impl Accept for Queue {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<DuplexStream> {
+        match self.0.pop_front() {
+            Some(next) => next,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Clients, and the listener they come through.
+fn clients<const N: usize>() -> ([DuplexStream; N], Queue) {
+    let mut server_ends = VecDeque::new();
+    let client_ends = std::array::from_fn(|_| {
+        let (client, server) = tokio::io::duplex(STREAM_BUFFER_BYTES);
+        server_ends.push_back(Ok(server));
+        client
+    });
+    (client_ends, Queue(server_ends))
+}
+
+/// A server under test. Each request says on `arrived` that it is there, then waits for `release`.
+struct Running {
+    task: Task<()>,
+    arrived: mpsc::Receiver<()>,
+    release: CancellationToken,
+    shutdown: CancellationToken,
+}
+
+fn run(listener: impl Accept + 'static, limits: Limits) -> Running {
+    let (arriving, arrived) = mpsc::channel(16);
+    let (release, shutdown) = (CancellationToken::new(), CancellationToken::new());
+    let released = release.clone();
+    let service = service_fn(move |_: ConnectionRequest| {
+        let (arriving, released) = (arriving.clone(), released.clone());
+        async move {
+            arriving.send(()).await.expect("the test listens");
+            released.cancelled().await;
+            Ok::<_, Infallible>(Response::new(ResponseBody::from("done")))
+        }
+    });
+    let task = Task::spawn("server", Server::new(service, limits).serve(listener, shutdown.clone()));
+    Running { task, arrived, release, shutdown }
+}
+
+/// Everything the client receives until the server closes the connection.
+async fn rest(client: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut text = String::new();
+    client.read_to_string(&mut text).await.expect("text until the end");
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_flight_is_answered_during_shutdown() {
+    let ([mut busy, mut idle], listener) = clients();
+    let mut running = run(listener, Limits::default());
+    busy.write_all(REQUEST).await.unwrap();
+    running.arrived.recv().await.unwrap();
+
+    running.shutdown.cancel();
+    assert_eq!(rest(&mut idle).await, "", "an idle connection is closed at once");
+    running.release.cancel();
+    let answer = rest(&mut busy).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("done"), "{answer}");
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_end_is_cut_off_after_the_grace() {
+    let ([mut busy], listener) = clients();
+    let limits = Limits::default();
+    let mut running = run(listener, limits);
+    busy.write_all(REQUEST).await.unwrap();
+    running.arrived.recv().await.unwrap();
+
+    let began = tokio::time::Instant::now();
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), limits.shutdown_grace.as_secs());
+    assert_eq!(rest(&mut busy).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_clients_are_cut() {
+    let ([mut silent, mut hesitant, mut slow], listener) = clients();
+    let limits = Limits::default();
+    let running = run(listener, limits);
+    hesitant.write_all(b"P").await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
+
+    let began = tokio::time::Instant::now();
+    for client in [&mut silent, &mut hesitant, &mut slow] {
+        assert_eq!(rest(client).await, "");
+    }
+    assert_eq!(began.elapsed().as_secs(), limits.header_read_timeout.as_secs());
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_over_the_limit_waits_for_another_to_end() {
+    let ([mut first, mut second], listener) = clients();
+    let mut running = run(listener, Limits { max_connections: 1, ..Limits::default() });
+    first.write_all(REQUEST).await.unwrap();
+    second.write_all(REQUEST).await.unwrap();
+    running.arrived.recv().await.unwrap();
+    // On the paused clock this returns only when nothing else can go on.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(running.arrived.try_recv().is_err(), "the second is served beyond the limit");
+
+    drop(first);
+    running.arrived.recv().await.expect("the second is served once the first has gone");
+    running.release.cancel();
+    running.shutdown.cancel();
+    assert!(rest(&mut second).await.ends_with("done"));
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_to_accept_are_waited_out() {
+    const EMFILE: i32 = 24;
+    let ([mut client], Queue(mut queue)) = clients();
+    for _ in 0..3 {
+        queue.push_front(Err(io::Error::from_raw_os_error(EMFILE)));
+    }
+    let began = tokio::time::Instant::now();
+    let mut running = run(Queue(queue), Limits::default());
+    client.write_all(REQUEST).await.unwrap();
+    running.arrived.recv().await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(5), "it did not back off");
+    running.release.cancel();
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_is_served_like_any_stream() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let running = run(listener, Limits::default());
+    running.release.cancel();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut client).await.ends_with("done"));
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+}
+
+/// An HTTP/2 client with one request on its way, and the task of its connection.
+async fn http2_request(
+    stream: DuplexStream,
+) -> (Task<hyper::Result<Response<hyper::body::Incoming>>>, Task<hyper::Result<()>>) {
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .expect("an HTTP/2 connection");
+    let connection = Task::spawn("client", connection);
+    let request = http::Request::get("http://test/").body(Empty::<Bytes>::new()).expect("a request");
+    (Task::spawn("request", async move { sender.send_request(request).await }), connection)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_request_in_flight_is_answered_during_shutdown() {
+    let ([client], listener) = clients();
+    let mut running = run(listener, Limits::default());
+    let (request, _connection) = http2_request(client).await;
+    running.arrived.recv().await.unwrap();
+    running.shutdown.cancel();
+    running.release.cancel();
+    assert_eq!(request.await.unwrap().unwrap().status(), 200);
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_request_that_does_not_end_is_cut_off_after_the_grace() {
+    let ([client], listener) = clients();
+    let mut running = run(listener, Limits::default());
+    let (request, _connection) = http2_request(client).await;
+    running.arrived.recv().await.unwrap();
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+    assert!(running.arrived.recv().await.is_none(), "a request outlives its server");
+    assert!(request.await.unwrap().is_err());
+}

@@ -1,0 +1,114 @@
+//! Tasks that always have an owner.
+//!
+//! `tokio::spawn` is banned in this workspace: a task nobody awaits hides its panics and
+//! outlives what it works for. [`Task`] is awaited, or ends when its owner is dropped.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// A running task, owned by whoever holds this value.
+#[derive(Debug)]
+pub struct Task<T> {
+    name: &'static str,
+    handle: JoinHandle<T>,
+    abort: AbortHandle,
+}
+
+/// Why a task has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// It panicked; the panic has been printed by the panic hook.
+    #[error("task {name} panicked: {message}")]
+    Panicked {
+        /// The name given at spawn.
+        name: &'static str,
+        /// The panic's message, if it had one.
+        message: String,
+    },
+    /// It was stopped before it finished.
+    #[error("task {name} was cancelled")]
+    Cancelled {
+        /// The name given at spawn.
+        name: &'static str,
+    },
+}
+
+impl<T: Send + 'static> Task<T> {
+    /// Starts `future` on the current tokio runtime.
+    #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
+    pub fn spawn(name: &'static str, future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self::own(name, tokio::spawn(future))
+    }
+
+    /// Runs blocking work on a thread of its own.
+    pub fn spawn_blocking(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self::own(name, tokio::task::spawn_blocking(work))
+    }
+
+    fn own(name: &'static str, handle: JoinHandle<T>) -> Self {
+        let abort = handle.abort_handle();
+        Self { name, handle, abort }
+    }
+}
+
+impl<T> Task<T> {
+    /// The name given at spawn.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Asks the task to stop at its next await.
+    pub fn abort(&self) {
+        self.abort.abort();
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, TaskError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let name = self.name;
+        Pin::new(&mut self.handle).poll(cx).map_err(|error| match error.try_into_panic() {
+            Ok(panic) => TaskError::Panicked { name, message: panic_message(&*panic) },
+            Err(_) => TaskError::Cancelled { name },
+        })
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(owned).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_reaches_the_owner_with_its_message() {
+        let task: Task<()> = Task::spawn("faulty", async { panic!("at once") });
+        let error = task.await.expect_err("it panicked");
+        assert_eq!(error.to_string(), "task faulty panicked: at once");
+    }
+
+    #[tokio::test]
+    async fn dropping_the_owner_ends_the_task() {
+        let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let task = Task::spawn("endless", async move {
+            let _alive = alive;
+            std::future::pending::<()>().await;
+        });
+        drop(task);
+        assert!(ended.recv().await.is_none());
+    }
+}

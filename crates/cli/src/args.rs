@@ -1,0 +1,191 @@
+//! What can be written on the command line, and what it means.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use coracle::config::{ClientCertificate, EtcdConfig, EtcdTls, EtcdUser};
+use coracle::{Config, ConfigError, StoreConfig};
+
+use crate::cmd::store::StoreCommand;
+use crate::data_dir;
+
+/// A whole Kubernetes in one program.
+#[derive(Debug, Parser)]
+#[command(name = "coracle", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  coracle up                            start a cluster that keeps its data in your home
+  coracle up --store memory             start one that keeps nothing
+  coracle store check                   look whether the data is in good order
+
+The variable CORACLE_LOG says what is logged, such as `debug` or `info,coracle_store=debug`.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a cluster here and now, and stop it by Ctrl-C.
+    #[command(after_help = UP_EXAMPLES)]
+    Up(ServerArgs),
+    /// Start a server of a cluster; the same as `up` as long as there are no nodes.
+    #[command(after_help = UP_EXAMPLES)]
+    Server(ServerArgs),
+    /// Look at, copy or repair the data of a cluster that does not run.
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Print the version.
+    Version,
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  coracle up --data-dir ./data --listen 127.0.0.1:0      any free port, data in ./data
+  coracle up --store etcd=http://10.0.0.1:2379,http://10.0.0.2:2379
+  coracle up --store etcd=https://10.0.0.1:2379 --etcd-ca ca.crt";
+
+/// The settings of a server.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    location: LocationArgs,
+    /// Serve the API at this address; may be given more than once. Port 0 picks a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_values_t = Config::new("").listen)]
+    listen: Vec<SocketAddr>,
+}
+
+impl ServerArgs {
+    pub(crate) fn config(&self) -> Result<Config> {
+        Ok(Config { listen: self.listen.clone(), ..self.location.config()? })
+    }
+}
+
+/// Where the data of a cluster is.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LocationArgs {
+    /// The directory everything is kept in [default: /var/lib/coracle for root, else
+    /// $XDG_DATA_HOME/coracle or ~/.local/share/coracle].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// What the objects are kept in: files (disk), nothing (memory), or an etcd of yours.
+    #[arg(long, value_name = "disk|memory|etcd=URL[,URL...]", default_value = "disk")]
+    store: String,
+    #[command(flatten)]
+    etcd: EtcdArgs,
+}
+
+/// What an etcd may ask for.
+#[derive(Debug, ClapArgs)]
+struct EtcdArgs {
+    /// Trust the members of etcd whose certificates these authorities signed (PEM).
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<PathBuf>,
+    /// Show this certificate to etcd (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["etcd_key", "etcd_ca"])]
+    etcd_cert: Option<PathBuf>,
+    /// The private key of that certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+    /// Log in to etcd as this user.
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    etcd_user: Option<String>,
+    /// A file that holds the password of that user.
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<PathBuf>,
+}
+
+impl LocationArgs {
+    pub(crate) fn config(&self) -> Result<Config> {
+        let store = self.store_config()?;
+        let data_dir = match &self.data_dir {
+            Some(dir) => dir.clone(),
+            None => data_dir::of_user()?,
+        };
+        Ok(Config { store, ..Config::new(data_dir) })
+    }
+
+    fn store_config(&self) -> Result<StoreConfig, ConfigError> {
+        let store: StoreConfig = self.store.parse()?;
+        match (store, self.etcd.first_given()) {
+            (StoreConfig::Etcd(etcd), _) => Ok(StoreConfig::Etcd(self.etcd.complete(etcd))),
+            (_, Some(option)) => Err(ConfigError::NeedsEtcd { option }),
+            (store, None) => Ok(store),
+        }
+    }
+}
+
+impl EtcdArgs {
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.etcd_ca.is_some(), "--etcd-ca"),
+            (self.etcd_cert.is_some(), "--etcd-cert"),
+            (self.etcd_user.is_some(), "--etcd-user"),
+        ];
+        given.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
+
+    /// Options that need each other come together, so what lacks its other half was not given.
+    fn complete(&self, etcd: EtcdConfig) -> EtcdConfig {
+        let pair = self.etcd_cert.clone().zip(self.etcd_key.clone());
+        let client_certificate = pair.map(|(cert_file, key_file)| ClientCertificate { cert_file, key_file });
+        let tls = self.etcd_ca.clone().map(|ca_file| EtcdTls { ca_file, client_certificate });
+        let pair = self.etcd_user.clone().zip(self.etcd_password_file.clone());
+        let user = pair.map(|(name, password_file)| EtcdUser { name, password_file });
+        EtcdConfig { tls, user, ..etcd }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn config(line: &str) -> Result<Config> {
+        let Command::Up(args) = Args::try_parse_from(line.split(' '))?.command else { panic!("not up") };
+        args.config()
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        assert_eq!(config("coracle up --data-dir /d").unwrap(), Config::new("/d"));
+    }
+
+    #[test]
+    fn addresses_add_up() {
+        let config = config("coracle up --data-dir /d --listen 127.0.0.1:0 --listen [::1]:80").unwrap();
+        assert_eq!(config.listen, ["127.0.0.1:0".parse().unwrap(), "[::1]:80".parse().unwrap()]);
+    }
+
+    #[test]
+    fn credentials_need_an_etcd_and_their_other_half() {
+        let error = config("coracle up --data-dir /d --etcd-ca /ca").unwrap_err();
+        assert_eq!(error.to_string(), "--etcd-ca needs --store etcd=URL");
+        assert!(config("coracle up --data-dir /d --store etcd=http://a:1 --etcd-user me").is_err());
+        assert!(
+            config("coracle up --data-dir /d --store etcd=http://a:1 --etcd-ca /ca --etcd-key /k").is_err()
+        );
+    }
+
+    #[test]
+    fn credentials_reach_the_config() {
+        let config = config(
+            "coracle up --data-dir /d --store etcd=https://a:1 --etcd-ca /ca --etcd-cert /c --etcd-key /k \
+             --etcd-user me --etcd-password-file /p",
+        );
+        let StoreConfig::Etcd(etcd) = config.unwrap().store else { panic!("not etcd") };
+        let tls = etcd.tls.unwrap();
+        assert_eq!(tls.ca_file, PathBuf::from("/ca"));
+        assert_eq!(tls.client_certificate.unwrap().key_file, PathBuf::from("/k"));
+        assert_eq!(etcd.user.unwrap().name, "me");
+    }
+}

@@ -1,0 +1,31 @@
+//! The commands. Each takes its arguments and returns when its work is done.
+
+pub(crate) mod store;
+mod up;
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
+
+use crate::args::Command;
+
+/// Carries out a command.
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Up(args) | Command::Server(args) => up::run(args.config()?),
+        Command::Store(command) => store::run(command),
+        Command::Version => print(concat!("coracle ", env!("CARGO_PKG_VERSION"), "\n")),
+    }
+}
+
+/// Writes to stdout. Unlike `print!` it does not panic when nobody reads any more.
+fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.context("cannot write to stdout")
+}
+
+fn runtime() -> Result<Runtime> {
+    Runtime::new().context("cannot start the runtime")
+}

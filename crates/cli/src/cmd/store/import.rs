@@ -1,0 +1,40 @@
+//! `coracle store import`: all objects from an exported file into an empty store.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use coracle::storage::{self, Transferred};
+use indicatif::HumanBytes;
+
+use super::{kept, print, until_interrupted};
+use crate::args::LocationArgs;
+use crate::progress::Bar;
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    location: LocationArgs,
+    /// The file to read, as `export` wrote it.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(args: &ImportArgs) -> Result<()> {
+    let config = kept(&args.location)?;
+    // Before the store is opened, which may create it.
+    let file = File::open(&args.file).with_context(|| format!("cannot open {}", args.file.display()))?;
+    let work = async {
+        let store = storage::open_or_create(&config).await?;
+        let bar = Bar::of_bytes("importing");
+        let outcome = storage::import(&store, file, &mut |progress| bar.show(progress)).await;
+        drop(bar);
+        store.close().await;
+        let transferred = outcome.with_context(|| format!("cannot import {}", args.file.display()))?;
+        let Transferred { entries, bytes, revision } = transferred;
+        let size = HumanBytes(bytes);
+        print(&format!("imported {entries} entries of {size}; the store is at revision {revision}\n"))
+    };
+    until_interrupted(work, "a part is imported: empty the store before you try again")
+}

@@ -1,0 +1,81 @@
+//! `coracle store`: tools for the data of a cluster that does not run.
+
+mod check;
+mod export;
+mod import;
+mod repair;
+mod stat;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use coracle::{Config, StoreConfig, storage};
+
+use super::{print, runtime};
+use crate::args::LocationArgs;
+use crate::signals::Signals;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Print how much there is.
+    #[command(after_help = "Example:\n  coracle store stat -o json | jq .revision")]
+    Stat(stat::StatArgs),
+    /// Read every byte, and say whether all is in good order. Changes nothing.
+    #[command(after_help = "Example:\n  coracle store check --data-dir ./data")]
+    Check(LocationArgs),
+    /// Copy all objects to a file.
+    #[command(after_help = "Example, a move from disk to etcd:\n  coracle store export objects.export\n  \
+        coracle store import objects.export --store etcd=http://10.0.0.1:2379")]
+    Export(export::ExportArgs),
+    /// Copy all objects from a file that `export` wrote into an empty store.
+    #[command(after_help = "Example:\n  coracle store import objects.export --data-dir ./fresh")]
+    Import(import::ImportArgs),
+    /// Give up what follows a damaged place, as told by `check`.
+    #[command(after_help = "Example:\n  coracle store repair --truncate-at log-0000000000000001:8192\n\n\
+        What is given up is set aside in files beside it, not deleted.")]
+    Repair(repair::RepairArgs),
+}
+
+/// Carries out one of the tools.
+pub(crate) fn run(command: &StoreCommand) -> Result<()> {
+    match command {
+        StoreCommand::Stat(args) => stat::run(args),
+        StoreCommand::Check(location) => check::run(location),
+        StoreCommand::Export(args) => export::run(args),
+        StoreCommand::Import(args) => import::run(args),
+        StoreCommand::Repair(args) => repair::run(args),
+    }
+}
+
+/// The settings of a store that outlives its process.
+fn kept(location: &LocationArgs) -> Result<Config> {
+    let config = location.config()?;
+    if config.store == StoreConfig::Memory {
+        bail!("the memory store keeps nothing once its process has ended; use --store disk or etcd=URL");
+    }
+    Ok(config)
+}
+
+/// The data directory of a disk store, and the directory of the store in it.
+fn on_disk(location: &LocationArgs) -> Result<(PathBuf, PathBuf)> {
+    let config = kept(location)?;
+    if config.store != StoreConfig::Disk {
+        bail!("this works on the files of the disk store; for those of etcd there is etcdutl");
+    }
+    let directory = storage::directory(&config.data_dir);
+    Ok((config.data_dir, directory))
+}
+
+/// Runs `work` to its end, or until the user has had enough: then its destructors clean up.
+fn until_interrupted(work: impl Future<Output = Result<()>>, left_behind: &str) -> Result<()> {
+    runtime()?.block_on(async {
+        let mut signals = Signals::install()?;
+        tokio::select! {
+            // Dropped only when the user insists.
+            outcome = work => outcome,
+            // Safe to drop: only waits.
+            signal = signals.next() => bail!("interrupted by {signal}; {left_behind}"),
+        }
+    })
+}

@@ -1,0 +1,85 @@
+//! `coracle store stat`: how much there is.
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use coracle::storage::{self, Stats};
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use super::{kept, print, runtime};
+use crate::args::LocationArgs;
+use crate::table::aligned;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    #[command(flatten)]
+    location: LocationArgs,
+    /// The form of the output.
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// The figures with names for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Figures {
+    engine: &'static str,
+    revision: u64,
+    oldest_revision: u64,
+    keys: u64,
+    bytes: u64,
+    history: u64,
+    history_bytes: u64,
+    disk_bytes: u64,
+}
+
+pub(super) fn run(args: &StatArgs) -> Result<()> {
+    let config = kept(&args.location)?;
+    let stats = runtime()?.block_on(async {
+        let store = storage::open_existing(&config).await?;
+        let stats = store.stats().await;
+        store.close().await;
+        anyhow::Ok(stats?)
+    })?;
+    match args.output {
+        Output::Text => print(&text(&stats)),
+        Output::Json => print(&json(&stats)?),
+    }
+}
+
+fn text(stats: &Stats) -> String {
+    let history = format!("{} changes, {}", HumanCount(stats.history), HumanBytes(stats.history_bytes));
+    // Engines that do not tell say zero.
+    let told = |figure: u64, text: String| if figure == 0 { "-".to_owned() } else { text };
+    let rows = [
+        ("engine", stats.engine.to_owned()),
+        ("revision", stats.revision.to_string()),
+        ("oldest revision kept", stats.oldest.to_string()),
+        ("keys", stats.keys.to_string()),
+        ("bytes", HumanBytes(stats.bytes).to_string()),
+        ("history", told(stats.history, history)),
+        ("disk bytes", told(stats.disk_bytes, HumanBytes(stats.disk_bytes).to_string())),
+    ];
+    aligned(&rows.map(|(name, value)| [name.to_owned(), value]))
+}
+
+fn json(stats: &Stats) -> Result<String> {
+    let figures = Figures {
+        engine: stats.engine,
+        revision: stats.revision.get(),
+        oldest_revision: stats.oldest.get(),
+        keys: stats.keys,
+        bytes: stats.bytes,
+        history: stats.history,
+        history_bytes: stats.history_bytes,
+        disk_bytes: stats.disk_bytes,
+    };
+    let json = serde_json::to_string_pretty(&figures).context("cannot write the figures as JSON")?;
+    Ok(json + "\n")
+}

@@ -1,0 +1,82 @@
+//! `coracle up`: a cluster, until a signal or its own failure ends it.
+
+use std::path::Path;
+
+use anyhow::{Error, Result, anyhow, bail};
+use coracle::storage::StoreError;
+use coracle::{Config, Coracle, Handle, StartError, StorageError};
+
+use super::{print, runtime};
+use crate::signals::Signals;
+
+pub(crate) fn run(config: Config) -> Result<()> {
+    warn_of_open_addresses(&config);
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(serve(config));
+    // After an orderly shutdown nothing is left to wait for; after a second signal nothing
+    // should be waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let mut signals = Signals::install()?;
+    let data_dir = config.data_dir.clone();
+    let mut cluster = tokio::select! {
+        // Safe to drop: nothing is left running, and what is written is whole.
+        started = Coracle::start(config) => started.map_err(|error| explain(error, &data_dir))?,
+        // Safe to drop: only waits.
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped before it was ready");
+            return Ok(());
+        }
+    };
+    announce(&cluster);
+    let outcome = tokio::select! {
+        // Safe to drop: only waits.
+        signal = signals.next() => {
+            tracing::info!(signal, "shutting down; a second signal ends it at once");
+            Ok(())
+        }
+        // Safe to drop: may be asked again.
+        failure = cluster.failed() => Err(Error::new(failure)),
+    };
+    tokio::select! {
+        // Dropped only when the user insists.
+        () = cluster.shutdown() => tracing::info!("shut down in order"),
+        // Safe to drop: only waits.
+        signal = signals.next() => bail!("a second signal ({signal}) cut the shutdown short"),
+    }
+    outcome
+}
+
+/// Tells the user where the cluster is and what to do next.
+fn announce(cluster: &Handle) {
+    let urls: Vec<String> = cluster.addresses().iter().map(|address| format!("http://{address}")).collect();
+    let mut text = format!("ready in {} ms at {}\n", cluster.ready_in().as_millis(), urls.join(", "));
+    if let Some(url) = urls.first() {
+        text.push_str(&format!("try: curl '{url}/readyz?verbose'\n"));
+    }
+    // A cluster is of use also to those who do not listen.
+    if let Err(error) = print(&text) {
+        tracing::warn!(error = format!("{error:#}"), "cannot say that it is ready");
+    }
+}
+
+/// Damage is the one failure that needs a look before it can be mended.
+fn explain(error: StartError, data_dir: &Path) -> Error {
+    let damaged = matches!(error, StartError::Storage(StorageError::Store(StoreError::Damaged { .. })));
+    if damaged {
+        let check = format!("coracle store check --data-dir {}", data_dir.display());
+        anyhow!("{error}; for what to do, run: {check}")
+    } else {
+        Error::new(error)
+    }
+}
+
+/// Whoever reaches a port that is neither encrypted nor asks who is there can do everything.
+fn warn_of_open_addresses(config: &Config) {
+    for address in config.listen.iter().filter(|address| !address.ip().is_loopback()) {
+        tracing::warn!(%address, "serving beyond this machine, without encryption or authentication");
+    }
+}

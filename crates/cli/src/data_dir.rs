@@ -1,0 +1,45 @@
+//! Where data is kept if the user does not say.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// The usual place: of the system for root, of the user for everyone else.
+#[expect(clippy::disallowed_methods, reason = "the environment is a part of the command line")]
+pub(crate) fn of_user() -> Result<PathBuf> {
+    let is_root = rustix::process::geteuid().is_root();
+    let chosen = choose(is_root, std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
+    chosen.context("there is no home directory to keep data in; name one by --data-dir")
+}
+
+/// Relative paths in `XDG_DATA_HOME` are to be ignored (XDG Base Directory Specification).
+fn choose(is_root: bool, xdg_data_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    if is_root {
+        return Some(PathBuf::from("/var/lib/coracle"));
+    }
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let user = xdg_data_home.and_then(absolute);
+    let data = user.or_else(|| Some(home.and_then(absolute)?.join(".local/share")))?;
+    Some(data.join("coracle"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_places() {
+        for (is_root, xdg, home, expected) in [
+            (true, Some("/x"), Some("/h"), Some("/var/lib/coracle")),
+            (false, Some("/x"), Some("/h"), Some("/x/coracle")),
+            (false, Some("x"), Some("/h"), Some("/h/.local/share/coracle")),
+            (false, None, Some("/h"), Some("/h/.local/share/coracle")),
+            (false, Some(""), Some(""), None),
+            (false, None, None, None),
+        ] {
+            let found = choose(is_root, xdg.map(OsString::from), home.map(OsString::from));
+            assert_eq!(found, expected.map(PathBuf::from), "{xdg:?} {home:?}");
+        }
+    }
+}

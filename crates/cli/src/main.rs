@@ -1,0 +1,28 @@
+//! The `coracle` binary: arguments in, exit code out. Everything it does is done by the
+//! library; what is global to a process (allocator, logger, signals) is set up here.
+
+mod args;
+mod cmd;
+mod data_dir;
+mod failure;
+mod logging;
+mod progress;
+mod signals;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Many small allocations of all sizes that live long: the system's allocator fragments on them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    logging::init();
+    match cmd::run(&args.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

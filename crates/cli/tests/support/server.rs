@@ -1,0 +1,60 @@
+//! A running `coracle up`.
+
+use std::fs::File;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::dir::TestDir;
+
+/// Starting and stopping take milliseconds; this is for machines under load.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A running `coracle up`, killed when dropped. Its log is `server.log` in the test's directory.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    /// Such as `http://127.0.0.1:34567`.
+    pub(crate) url: String,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Server {
+    /// Starts one on any free port and waits until it says that it is ready.
+    pub(crate) async fn start(dir: &TestDir, more: &[&str]) -> Self {
+        let log = File::create(dir.path().join("server.log")).expect("a log");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.data()).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        let mut child = command.spawn().expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let ready = next_line(&mut lines).await.expect("a line; see server.log");
+        let url = url_of(&ready).unwrap_or_else(|| panic!("not a ready line: {ready}"));
+        assert_eq!(next_line(&mut lines).await, Some(format!("try: curl '{url}/readyz?verbose'")));
+        Self { child, url, lines }
+    }
+
+    /// Ends it by SIGTERM and says how it ended. It must not have written anything more.
+    pub(crate) async fn stop(mut self) -> ExitStatus {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        kill_process(id.expect("it runs"), Signal::TERM).expect("a signal is sent");
+        let ended = timeout(LIMIT, self.child.wait()).await;
+        let status = ended.unwrap_or_else(|_| panic!("{} does not end", self.url)).expect("a status");
+        assert_eq!(next_line(&mut self.lines).await, None);
+        status
+    }
+}
+
+async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
+    timeout(LIMIT, lines.next_line()).await.expect("a line in time").expect("a line of text")
+}
+
+/// Reads `ready in 12 ms at http://127.0.0.1:34567`.
+fn url_of(line: &str) -> Option<String> {
+    let (time, url) = line.strip_prefix("ready in ")?.split_once(" ms at ")?;
+    time.parse::<u64>().ok()?;
+    url.starts_with("http://127.0.0.1:").then(|| url.to_owned())
+}

@@ -1,0 +1,154 @@
+//! What a cluster is made from. Building it binds no port and touches no disk.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::ConfigError;
+
+/// The port Kubernetes' API is expected at.
+pub const DEFAULT_PORT: u16 = 6443;
+
+/// Settings of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where everything is kept. It is created when the cluster starts.
+    pub data_dir: PathBuf,
+    /// Where the API is served. Port 0 picks a free one; none at all is possible.
+    pub listen: Vec<SocketAddr>,
+    /// What holds the objects.
+    pub store: StoreConfig,
+}
+
+impl Config {
+    /// The defaults: served on the loopback interface, stored in `data_dir`.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
+            store: StoreConfig::Disk,
+        }
+    }
+}
+
+/// Which engine holds the objects.
+///
+/// ```
+/// use coracle::StoreConfig;
+///
+/// assert_eq!("disk".parse(), Ok(StoreConfig::Disk));
+/// let StoreConfig::Etcd(etcd) = "etcd=http://10.0.0.1:2379,http://10.0.0.2:2379".parse()? else { panic!() };
+/// assert_eq!(etcd.endpoints.len(), 2);
+/// # Ok::<(), coracle::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// Files in the data directory.
+    #[default]
+    Disk,
+    /// Nothing is kept.
+    Memory,
+    /// An etcd cluster run by someone else.
+    Etcd(EtcdConfig),
+}
+
+/// How to reach an etcd cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// The URLs of its members, at least one.
+    pub endpoints: Vec<String>,
+    /// What an encrypted connection needs.
+    pub tls: Option<EtcdTls>,
+    /// The user to be.
+    pub user: Option<EtcdUser>,
+}
+
+/// What an encrypted connection to etcd needs, files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdTls {
+    /// The authorities that may have signed the certificates of the members.
+    pub ca_file: PathBuf,
+    /// The certificate to show, if etcd asks for one.
+    pub client_certificate: Option<ClientCertificate>,
+}
+
+/// A certificate and its key, files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificate.
+    pub cert_file: PathBuf,
+    /// Its private key.
+    pub key_file: PathBuf,
+}
+
+/// A user of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdUser {
+    /// The name.
+    pub name: String,
+    /// A file with the password, because arguments can be seen by everyone on the machine.
+    pub password_file: PathBuf,
+}
+
+impl FromStr for StoreConfig {
+    type Err = ConfigError;
+
+    /// Reads `disk`, `memory` or `etcd=URL[,URL...]`.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.split_once('=') {
+            None if text == "disk" => Ok(StoreConfig::Disk),
+            None if text == "memory" => Ok(StoreConfig::Memory),
+            Some(("etcd", urls)) => {
+                let endpoints = endpoints(urls)?;
+                Ok(StoreConfig::Etcd(EtcdConfig { endpoints, tls: None, user: None }))
+            }
+            _ => Err(ConfigError::UnknownStore { text: text.to_owned() }),
+        }
+    }
+}
+
+/// The store knows best what it can connect to.
+#[cfg(feature = "etcd")]
+fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
+    let options = coracle_store::etcd::Options::parse(urls);
+    options
+        .map(|options| options.endpoints)
+        .map_err(|error| ConfigError::MalformedEndpoint { reason: error.to_string() })
+}
+
+/// Without a client nothing is ever connected to, so there is nothing to find wrong.
+#[cfg(not(feature = "etcd"))]
+fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
+    Ok(urls.split(',').map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_read() {
+        assert_eq!("disk".parse(), Ok(StoreConfig::Disk));
+        assert_eq!("memory".parse(), Ok(StoreConfig::Memory));
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_expected() {
+        for text in ["foo", "", "etcd", "disk=/x", "Disk"] {
+            let error = text.parse::<StoreConfig>().unwrap_err();
+            let expected = format!("invalid --store {text:?}: expected disk, memory or etcd=URL[,URL...]");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[cfg(feature = "etcd")]
+    #[test]
+    fn endpoints_are_read() {
+        let Ok(StoreConfig::Etcd(etcd)) = "etcd=http://[::1]:2379, https://b.example:2379".parse() else {
+            panic!("refused")
+        };
+        assert_eq!(etcd.endpoints, ["http://[::1]:2379", "https://b.example:2379"]);
+        let error = "etcd=http://a:2379,b:2379".parse::<StoreConfig>().unwrap_err().to_string();
+        assert!(error.starts_with("invalid --store: ") && error.contains("\"b:2379\""), "{error}");
+    }
+}

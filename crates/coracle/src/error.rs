@@ -1,0 +1,81 @@
+//! What can go wrong on the way to a running cluster.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Settings that make no sense. Named as on the command line, where most of them come from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No such engine.
+    #[error("invalid --store {text:?}: expected disk, memory or etcd=URL[,URL...]")]
+    UnknownStore {
+        /// What was given.
+        text: String,
+    },
+    /// An endpoint that cannot be one. What was given is not repeated whole: it may hold a
+    /// password.
+    #[error("invalid --store: {reason}")]
+    MalformedEndpoint {
+        /// Which endpoint, and what is wrong with it.
+        reason: String,
+    },
+    /// Credentials for etcd, and no etcd.
+    #[error("{option} needs --store etcd=URL")]
+    NeedsEtcd {
+        /// The option that makes no sense.
+        option: &'static str,
+    },
+}
+
+/// Why a cluster did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address is taken, not ours or forbidden.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The store does not open.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a store did not open.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The data directory cannot be made.
+    #[error("cannot create the data directory {}", .path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A file with credentials cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Credentials {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// This program has no etcd client.
+    #[error("this program was built without etcd: build it with the feature `etcd`")]
+    EtcdNotBuilt,
+    /// There is nothing to open, since nothing is kept.
+    #[error("the memory store keeps nothing once its process has ended")]
+    NothingKept,
+    /// The store itself says no.
+    #[error(transparent)]
+    Store(#[from] coracle_store::Error),
+}

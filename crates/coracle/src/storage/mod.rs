@@ -1,0 +1,76 @@
+//! Opening what holds the objects: for a cluster, and for the tools that look at a store while
+//! no cluster runs on it.
+
+#[cfg(feature = "etcd")]
+mod credentials;
+
+use std::path::{Path, PathBuf};
+
+pub use coracle_store::disk::{FileReport, Repaired, Report, Torn, TruncateAt, check, repair};
+pub use coracle_store::transfer::{Transferred, export, import};
+pub use coracle_store::{Error as StoreError, Progress, Put, Revision, Stats, Store};
+use coracle_store::{disk, memory};
+use tokio::fs::DirBuilder;
+
+use crate::config::{Config, EtcdConfig, StoreConfig};
+use crate::error::StorageError;
+
+/// The directory of the disk store within a data directory.
+pub fn directory(data_dir: &Path) -> PathBuf {
+    data_dir.join("store")
+}
+
+/// Opens the store of a cluster, which is created if need be.
+pub(crate) async fn open(config: &Config) -> Result<Store, StorageError> {
+    match &config.store {
+        StoreConfig::Disk => {
+            create_private(&config.data_dir).await?;
+            Ok(disk::open(&directory(&config.data_dir), disk::Options::default()).await?)
+        }
+        StoreConfig::Memory => Ok(memory::open(memory::Options::default())),
+        StoreConfig::Etcd(etcd) => connect(etcd).await,
+    }
+}
+
+/// Opens a store that is there already, to look at it or to copy from it.
+///
+/// # Errors
+/// If there is none, if a cluster runs on it, or for [`StoreConfig::Memory`].
+pub async fn open_existing(config: &Config) -> Result<Store, StorageError> {
+    match &config.store {
+        StoreConfig::Disk => {
+            Ok(disk::open_existing(&directory(&config.data_dir), disk::Options::default()).await?)
+        }
+        StoreConfig::Memory => Err(StorageError::NothingKept),
+        StoreConfig::Etcd(etcd) => connect(etcd).await,
+    }
+}
+
+/// Opens a store to copy into, which is created if need be.
+///
+/// # Errors
+/// If a cluster runs on it, or for [`StoreConfig::Memory`].
+pub async fn open_or_create(config: &Config) -> Result<Store, StorageError> {
+    match &config.store {
+        StoreConfig::Memory => Err(StorageError::NothingKept),
+        StoreConfig::Disk | StoreConfig::Etcd(_) => open(config).await,
+    }
+}
+
+/// Makes the directory for its owner only: Secrets will lie in it. One that exists is left as
+/// it is.
+async fn create_private(path: &Path) -> Result<(), StorageError> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path).await;
+    created.map_err(|source| StorageError::DataDir { path: path.to_owned(), source })
+}
+
+#[cfg(not(feature = "etcd"))]
+async fn connect(_etcd: &EtcdConfig) -> Result<Store, StorageError> {
+    Err(StorageError::EtcdNotBuilt)
+}
+
+#[cfg(feature = "etcd")]
+async fn connect(etcd: &EtcdConfig) -> Result<Store, StorageError> {
+    let options = credentials::etcd_options(etcd).await?;
+    Ok(coracle_store::etcd::connect(options).await?)
+}

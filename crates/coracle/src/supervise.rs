@@ -1,0 +1,92 @@
+//! The tasks of a cluster, and the policy when one ends that should not: the cluster is
+//! reported as failed, and its owner decides. Restarting a listener would only hide why.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use coracle_base::{Task, TaskError};
+
+/// Why a running cluster is of no use any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A component ended, which it does only when told to.
+    #[error("component {name} ended unexpectedly")]
+    Ended {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A component crashed.
+    #[error("a component failed")]
+    Crashed(#[from] TaskError),
+}
+
+/// Everything that runs.
+#[derive(Debug)]
+pub(crate) struct Components {
+    running: Vec<Task<()>>,
+}
+
+impl Components {
+    pub(crate) fn new(running: Vec<Task<()>>) -> Self {
+        Self { running }
+    }
+
+    /// Waits until the first of them ends. Safe to drop.
+    pub(crate) async fn first_failure(&mut self) -> Failure {
+        poll_fn(|cx| self.poll_ended(cx)).await
+    }
+
+    /// Waits until all have ended, as they have been told to elsewhere.
+    pub(crate) async fn ended(self) {
+        for component in self.running {
+            let name = component.name();
+            if let Err(error) = component.await {
+                tracing::error!(component = name, %error, "failed during shutdown");
+            }
+        }
+    }
+
+    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        for index in 0..self.running.len() {
+            let component = &mut self.running[index];
+            let name = component.name();
+            if let Poll::Ready(ended) = Pin::new(component).poll(cx) {
+                // A task that has given its result must not be asked again.
+                drop(self.running.swap_remove(index));
+                return Poll::Ready(ended.map_or_else(Failure::Crashed, |()| Failure::Ended { name }));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endless() -> Task<()> {
+        Task::spawn("endless", std::future::pending())
+    }
+
+    #[tokio::test]
+    async fn the_component_that_ended_is_named() {
+        let mut components = Components::new(vec![endless(), Task::spawn("short", async {}), endless()]);
+        assert_eq!(components.first_failure().await.to_string(), "component short ended unexpectedly");
+        assert_eq!(components.running.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_crash_carries_its_reason() {
+        let mut components =
+            Components::new(vec![endless(), Task::spawn("faulty", async { panic!("at once") })]);
+        let Failure::Crashed(error) = components.first_failure().await else { panic!("it crashed") };
+        assert_eq!(error.to_string(), "task faulty panicked: at once");
+    }
+
+    #[tokio::test]
+    async fn all_are_waited_for() {
+        Components::new(vec![Task::spawn("one", async {}), Task::spawn("two", async {})]).ended().await;
+    }
+}

@@ -1,0 +1,87 @@
+//! Clusters that live in this process: start, stop, start again, side by side.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use coracle::{Config, Coracle, Handle, StartError, StorageError, StoreConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+fn config(data_dir: &Path) -> Config {
+    Config { listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..Config::new(data_dir) }
+}
+
+async fn start(data_dir: &Path) -> Handle {
+    Coracle::start(config(data_dir)).await.expect("it starts")
+}
+
+/// The whole answer to a GET, status line first.
+async fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("a listener");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+#[tokio::test]
+async fn a_cluster_is_ready_when_started_and_gone_when_shut_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(dir.path()).await;
+    let address = cluster.addresses()[0];
+    let answer = get(address, "/readyz?verbose").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let checks = "[+]ping ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n";
+    assert!(answer.ends_with(checks), "{answer}");
+
+    cluster.shutdown().await;
+    assert!(TcpStream::connect(address).await.is_err(), "something still listens");
+    start(dir.path()).await.shutdown().await;
+}
+
+#[tokio::test]
+async fn clusters_live_side_by_side() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let clusters = [start(one.path()).await, start(two.path()).await];
+    for cluster in &clusters {
+        assert!(get(cluster.addresses()[0], "/livez").await.ends_with("\r\n\r\nok"));
+    }
+    for cluster in clusters {
+        cluster.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn one_directory_holds_one_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(dir.path()).await;
+    let error = Coracle::start(config(dir.path())).await.unwrap_err();
+    let in_use =
+        matches!(error, StartError::Storage(StorageError::Store(coracle::storage::StoreError::InUse { .. })));
+    assert!(in_use, "{error:?}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_refused_before_anything_is_written() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cluster = start(one.path()).await;
+    let data_dir = two.path().join("data");
+    let taken = Config { listen: cluster.addresses().to_vec(), ..Config::new(&data_dir) };
+    let error = Coracle::start(taken).await.unwrap_err();
+    assert!(matches!(error, StartError::Listen { address, .. } if address == cluster.addresses()[0]));
+    assert!(!data_dir.exists());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cluster_in_memory_touches_no_disk_and_needs_no_port() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("data");
+    let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(&data_dir) };
+    let cluster = Coracle::start(config).await.unwrap();
+    assert!(cluster.addresses().is_empty());
+    cluster.shutdown().await;
+    assert!(!data_dir.exists());
+}

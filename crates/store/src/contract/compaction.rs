@@ -1,0 +1,84 @@
+//! Compaction: what goes, what stays, how it is told.
+
+use super::{Fixture, key, take, text};
+use crate::{At, Delete, Error, Put, RangeRequest, Revision, WatchRequest};
+
+pub async fn compacted_revisions_are_refused_with_the_oldest_kept(fixture: &Fixture) {
+    let store = &fixture.store;
+    let first = store.put(Put::new("a", "1")).await.unwrap().revision;
+    let second = store.put(Put::new("a", "2")).await.unwrap().revision;
+    store.put(Put::new("a", "3")).await.unwrap();
+    store.compact(second).await.unwrap();
+    for error in [
+        store.get_at("a", At::Revision(first)).await.map(drop).unwrap_err(),
+        store.range(RangeRequest::prefix("").at(first)).await.map(drop).unwrap_err(),
+        store.count("", At::Revision(first)).await.map(drop).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, Error::Compacted { requested, oldest } if requested == first && oldest == second),
+            "{error}"
+        );
+    }
+    let kept = store.get_at("a", At::Revision(second)).await.unwrap().entry.unwrap();
+    assert_eq!(text(&kept), "2");
+}
+
+pub async fn compaction_keeps_the_present(fixture: &Fixture) {
+    let store = &fixture.store;
+    for n in 0..5 {
+        store.put(Put::new("a", n.to_string())).await.unwrap();
+        store.put(Put::new("gone", n.to_string())).await.unwrap();
+        store.delete(Delete::new("gone")).await.unwrap();
+    }
+    let now = store.put(Put::new("b", "")).await.unwrap().revision;
+    store.compact(now).await.unwrap();
+    let range = store.range(RangeRequest::prefix("")).await.unwrap();
+    assert_eq!(range.entries.iter().map(key).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((text(&range.entries[0]), range.entries[0].version()), ("4".into(), 5));
+    assert_eq!(range.revision, now, "compacting makes no revision");
+    let again = store.put(Put::new("gone", "back")).await.unwrap().revision;
+    let entry = store.get("gone").await.unwrap().entry.unwrap();
+    assert_eq!((entry.create_revision(), entry.version()), (again, 1));
+}
+
+pub async fn compaction_does_not_go_back(fixture: &Fixture) {
+    let store = &fixture.store;
+    let first = store.put(Put::new("a", "1")).await.unwrap().revision;
+    let second = store.put(Put::new("a", "2")).await.unwrap().revision;
+    store.compact(second).await.unwrap();
+    store.compact(first).await.unwrap();
+    store.compact(second).await.unwrap();
+    assert!(store.get_at("a", At::Revision(first)).await.is_err());
+    assert!(store.get_at("a", At::Revision(second)).await.is_ok());
+}
+
+pub async fn the_future_cannot_be_compacted(fixture: &Fixture) {
+    let store = &fixture.store;
+    let now = store.put(Put::new("a", "1")).await.unwrap().revision;
+    let ahead = Revision::new(now.get() + 5);
+    let refused = store.compact(ahead).await;
+    assert!(matches!(refused, Err(Error::FutureRevision { requested, .. }) if requested == ahead));
+}
+
+pub async fn a_watch_may_start_at_the_oldest_revision(fixture: &Fixture) {
+    let store = &fixture.store;
+    store.put(Put::new("a", "1")).await.unwrap();
+    let oldest = store.put(Put::new("a", "2")).await.unwrap().revision;
+    let latest = store.put(Put::new("a", "3")).await.unwrap().revision;
+    store.compact(oldest).await.unwrap();
+    let mut watch = store.watch(WatchRequest::prefix("a").from(oldest)).await.unwrap();
+    let events = take(&mut watch, 2).await;
+    // What was there before the oldest revision may be gone, as it is in etcd.
+    assert!(events[0].starts_with(&format!("+a=2@{oldest}")), "{events:?}");
+    assert_eq!(events[1], format!("+a=3@{latest}<2"));
+}
+
+pub async fn a_deletion_at_the_oldest_revision_is_still_delivered(fixture: &Fixture) {
+    let store = &fixture.store;
+    store.put(Put::new("a", "1")).await.unwrap();
+    let oldest = store.delete(Delete::new("a")).await.unwrap().revision;
+    store.put(Put::new("b", "1")).await.unwrap();
+    store.compact(oldest).await.unwrap();
+    let mut watch = store.watch(WatchRequest::prefix("a").from(oldest)).await.unwrap();
+    assert_eq!(take(&mut watch, 1).await, [format!("-a@{oldest}<1")]);
+}

@@ -1,0 +1,28 @@
+//! Figures, and the end.
+
+use super::{Fixture, next};
+use crate::{Delete, Error, Put, RangeRequest, WatchRequest};
+
+pub async fn figures_follow_the_contents(fixture: &Fixture) {
+    let store = &fixture.store;
+    store.put(Put::new("a", "1")).await.unwrap();
+    store.put(Put::new("b", "1")).await.unwrap();
+    let latest = store.delete(Delete::new("a")).await.unwrap().revision;
+    let stats = store.stats().await.unwrap();
+    assert_eq!((stats.keys, stats.revision), (1, latest));
+    assert!(stats.oldest <= latest && stats.bytes > 0);
+}
+
+pub async fn a_closed_store_refuses_everything(fixture: &Fixture) {
+    let store = &fixture.store;
+    let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
+    store.put(Put::new("a", "1")).await.unwrap();
+    next(&mut watch).await.unwrap();
+    store.close().await;
+    assert!(matches!(next(&mut watch).await, Err(Error::Closed)));
+    assert!(matches!(store.get("a").await, Err(Error::Closed)));
+    assert!(matches!(store.range(RangeRequest::prefix("")).await, Err(Error::Closed)));
+    assert!(matches!(store.put(Put::new("a", "2")).await, Err(Error::Closed)));
+    assert!(matches!(store.watch(WatchRequest::prefix("a")).await, Err(Error::Closed)));
+    store.close().await;
+}

@@ -1,0 +1,226 @@
+//! Names and headers of the files on disk. `docs/format.md` describes them for people;
+//! change both together, and keep a fixture of the old format.
+
+use coracle_base::Rng;
+
+use crate::revision::Revision;
+
+/// The version this program writes. It reads no other yet.
+pub(super) const VERSION: u32 = 1;
+
+/// Frames begin here; the header has the first block to itself, so that writing a frame
+/// never rewrites the sector the header is in.
+pub(super) const HEADER_BYTES: u64 = 4096;
+
+/// Headers fill this much of their block, the rest is zero.
+const HEADER_USED: usize = 64;
+
+const LOG_MAGIC: [u8; 8] = *b"CORACLOG";
+const SNAPSHOT_MAGIC: [u8; 8] = *b"CORASNAP";
+
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// Identifies a store: files of another one that strayed into a directory are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoreId(pub(super) u64);
+
+impl StoreId {
+    pub(super) fn random(rng: &mut Rng) -> Self {
+        Self(rng.u64())
+    }
+}
+
+/// What a log segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub(super) store: StoreId,
+    /// Its place in the log, and its name.
+    pub(super) number: u64,
+    /// Goes into every checksum of the segment, so that bytes of another file, or values
+    /// that look like frames, never pass for its frames.
+    pub(super) salt: u64,
+    /// How long the file was made. It is never shorter unless it was damaged.
+    pub(super) size: u64,
+}
+
+/// What a snapshot says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SnapshotHeader {
+    pub(super) store: StoreId,
+    /// The state is the one after this revision.
+    pub(super) revision: Revision,
+    pub(super) salt: u64,
+    /// The log goes on in this segment: it must be there.
+    pub(super) segment: u64,
+}
+
+/// Why bytes are not a header.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BadHeader {
+    UnknownVersion(u32),
+    Damaged(&'static str),
+}
+
+impl SegmentHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        encode(LOG_MAGIC, [self.store.0, self.number, self.salt, self.size])
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
+        let [store, number, salt, size] = decode(LOG_MAGIC, bytes)?;
+        Ok(Self { store: StoreId(store), number, salt, size })
+    }
+}
+
+impl SnapshotHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        encode(SNAPSHOT_MAGIC, [self.store.0, self.revision.get(), self.salt, self.segment])
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
+        let [store, revision, salt, segment] = decode(SNAPSHOT_MAGIC, bytes)?;
+        Ok(Self { store: StoreId(store), revision: Revision::new(revision), salt, segment })
+    }
+}
+
+fn encode(magic: [u8; 8], fields: [u64; 4]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
+    bytes.extend_from_slice(&magic);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    for field in fields {
+        bytes.extend_from_slice(&field.to_le_bytes());
+    }
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    debug_assert!(bytes.len() <= HEADER_USED);
+    bytes.resize(HEADER_BYTES as usize, 0);
+    bytes
+}
+
+fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; 4], BadHeader> {
+    const FIELDS: usize = 12;
+    const CRC: usize = FIELDS + 4 * 8;
+    if bytes.len() < HEADER_BYTES as usize {
+        return Err(BadHeader::Damaged("the file ends within its header"));
+    }
+    if bytes[..8] != magic {
+        return Err(BadHeader::Damaged("it does not begin as such a file does"));
+    }
+    // Looked at before the checksum: another version may compute that differently.
+    let version = read_u32(bytes, 8);
+    if version != VERSION {
+        return Err(BadHeader::UnknownVersion(version));
+    }
+    if crc32fast::hash(&bytes[..CRC]) != read_u32(bytes, CRC) {
+        return Err(BadHeader::Damaged("the checksum of its header does not match"));
+    }
+    Ok(std::array::from_fn(|field| read_u64(bytes, FIELDS + field * 8)))
+}
+
+/// Reads a little-endian number at an offset the caller knows to be inside.
+pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+/// Reads a little-endian number at an offset the caller knows to be inside.
+pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+/// The checksum of a part of a file with this salt.
+pub(super) fn checksum(salt: u64, parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize()
+}
+
+pub(super) fn segment_name(number: u64) -> String {
+    format!("log-{number:016x}")
+}
+
+pub(super) fn snapshot_name(revision: Revision) -> String {
+    format!("snapshot-{:016x}", revision.get())
+}
+
+pub(super) fn temporary_name(name: &str) -> String {
+    format!("{name}{TEMPORARY_SUFFIX}")
+}
+
+/// The files of a store by what they are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Inventory {
+    /// Numbers of segments, ascending.
+    pub(super) segments: Vec<u64>,
+    /// Revisions of snapshots, ascending.
+    pub(super) snapshots: Vec<Revision>,
+    /// Files that were being made when the process ended.
+    pub(super) unfinished: Vec<String>,
+}
+
+impl Inventory {
+    pub(super) fn of(names: Vec<String>) -> Self {
+        let mut inventory = Self::default();
+        for name in names {
+            if let Some(number) = numbered(&name, "log-") {
+                inventory.segments.push(number);
+            } else if let Some(revision) = numbered(&name, "snapshot-") {
+                inventory.snapshots.push(Revision::new(revision));
+            } else if name.ends_with(TEMPORARY_SUFFIX) {
+                inventory.unfinished.push(name);
+            }
+        }
+        inventory.segments.sort_unstable();
+        inventory.snapshots.sort_unstable();
+        inventory
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.snapshots.is_empty()
+    }
+}
+
+fn numbered(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix).filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip_and_notice_every_flipped_bit() {
+        let header = SegmentHeader { store: StoreId(1), number: 2, salt: 3, size: 4096 };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        for bit in 0..48 * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&flipped).is_err(), "bit {bit}");
+        }
+        assert!(SnapshotHeader::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        let names = [
+            "log-0000000000000002",
+            "log-0000000000000001",
+            "snapshot-00000000000000ff",
+            "LOCK",
+            "x.tmp",
+            "log-2",
+        ];
+        let inventory = Inventory::of(names.map(String::from).to_vec());
+        assert_eq!(inventory.segments, [1, 2]);
+        assert_eq!(inventory.snapshots, [Revision::new(255)]);
+        assert_eq!(inventory.unfinished, ["x.tmp"]);
+    }
+}

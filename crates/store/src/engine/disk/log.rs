@@ -1,0 +1,203 @@
+//! The writing end of the log: frames into the active segment, the next segment made ahead.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use coracle_base::{Rng, Timestamp};
+
+use super::files::{Files, io_error};
+use super::format::{HEADER_BYTES, StoreId, segment_name};
+use super::frame::FrameBuilder;
+use super::segment::{Segment, SegmentPlan};
+use crate::error::{Error, Result};
+use crate::revision::Revision;
+
+/// The first segment of a new store. Small, so that a short-lived cluster starts at once and
+/// costs little; each following one is larger, up to [`super::Options::segment_bytes`].
+const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
+const SEGMENT_GROWTH: u64 = 4;
+
+/// A segment that no longer changes.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) number: u64,
+    /// The store's revision at its end.
+    pub(super) last: Revision,
+    pub(super) bytes: u64,
+}
+
+/// The sealed segments, shared with the keeper, which removes those a snapshot has made
+/// superfluous.
+#[derive(Default)]
+pub(super) struct SealedList(Mutex<Vec<Sealed>>);
+
+impl SealedList {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Sealed>> {
+        // Pushes and removals are single steps: the list is whole even after a panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where to go on writing: what recovery found, or a new log.
+pub(super) struct LogStart {
+    pub(super) store: StoreId,
+    pub(super) active: Segment,
+    pub(super) offset: u64,
+    /// Empty segments behind the active one.
+    pub(super) spares: Vec<Segment>,
+    pub(super) sealed: Vec<Sealed>,
+    pub(super) sequence: u64,
+    pub(super) revision: Revision,
+}
+
+pub(super) struct Log {
+    files: Arc<dyn Files>,
+    store: StoreId,
+    segment_bytes: u64,
+    rng: Rng,
+    active: Segment,
+    offset: u64,
+    /// Ascending by number; the last one may still be in the making.
+    spares: Vec<Segment>,
+    making: Option<JoinHandle<Result<Segment>>>,
+    sealed: Arc<SealedList>,
+    sequence: u64,
+    /// The revision at the end of what is durable.
+    revision: Revision,
+}
+
+impl Log {
+    /// Makes the first segment of a new store.
+    pub(super) fn create(files: &dyn Files, rng: &mut Rng, segment_bytes: u64) -> Result<LogStart> {
+        let store = StoreId::random(rng);
+        let plan =
+            SegmentPlan { store, number: 1, salt: rng.u64(), size: FIRST_SEGMENT_BYTES.min(segment_bytes) };
+        Ok(LogStart {
+            store,
+            active: Segment::create(files, plan)?,
+            offset: HEADER_BYTES,
+            spares: Vec::new(),
+            sealed: Vec::new(),
+            sequence: 0,
+            revision: Revision::INITIAL,
+        })
+    }
+
+    pub(super) fn new(files: Arc<dyn Files>, start: LogStart, rng: Rng, segment_bytes: u64) -> Self {
+        Self {
+            files,
+            store: start.store,
+            segment_bytes,
+            rng,
+            active: start.active,
+            offset: start.offset,
+            spares: start.spares,
+            making: None,
+            sealed: Arc::new(SealedList(Mutex::new(start.sealed))),
+            sequence: start.sequence,
+            revision: start.revision,
+        }
+    }
+
+    pub(super) fn sealed(&self) -> Arc<SealedList> {
+        self.sealed.clone()
+    }
+
+    pub(super) fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// Writes a frame and syncs it. After [`Error::DiskFull`] nothing has changed and it may
+    /// be tried again; after any other error what is on the disk is unknown.
+    pub(super) fn append(&mut self, frame: &mut FrameBuilder, last: Revision, at: Timestamp) -> Result<()> {
+        let len = frame.total_len();
+        if self.offset + len > self.active.header.size {
+            self.roll(len)?;
+        }
+        // Not before: the checksum depends on the segment it goes to.
+        let bytes = frame.finish(self.active.header.salt, self.sequence, self.revision, at);
+        let name = segment_name(self.active.header.number);
+        self.active
+            .file
+            .write_all_at(bytes, self.offset)
+            .map_err(|source| io_error("write", &self.files.path(&name), source))?;
+        self.active.file.sync().map_err(|source| self.sync_error(&name, source))?;
+        self.offset += len;
+        self.sequence += 1;
+        self.revision = last;
+        self.prepare_ahead();
+        Ok(())
+    }
+
+    /// Never reported as a full disk: after a failed sync nothing can simply be tried again.
+    fn sync_error(&self, name: &str, source: io::Error) -> Error {
+        Error::Io { operation: "sync", path: self.files.path(name), source: Arc::new(source) }
+    }
+
+    /// Goes on in the next segment, which has room for `len` bytes.
+    fn roll(&mut self, len: u64) -> Result<()> {
+        let next = loop {
+            match self.next_segment(len)? {
+                next if next.header.size >= HEADER_BYTES + len => break next,
+                // Too small for this frame: stays in the log as an empty segment.
+                small => self.seal(&small),
+            }
+        };
+        let full = std::mem::replace(&mut self.active, next);
+        self.seal(&full);
+        self.offset = HEADER_BYTES;
+        Ok(())
+    }
+
+    fn seal(&self, segment: &Segment) {
+        let sealed =
+            Sealed { number: segment.header.number, last: self.revision, bytes: segment.header.size };
+        let mut list = self.sealed.lock();
+        list.push(sealed);
+        list.sort_unstable_by_key(|sealed| sealed.number);
+    }
+
+    fn next_segment(&mut self, len: u64) -> Result<Segment> {
+        if !self.spares.is_empty() {
+            return Ok(self.spares.remove(0));
+        }
+        // A failure in the background (a full disk, mostly) may be over by now.
+        if let Some(Ok(segment)) = self.making.take().map(join) {
+            return Ok(segment);
+        }
+        let mut plan = self.plan_next();
+        plan.size = plan.size.max((HEADER_BYTES + len).next_multiple_of(HEADER_BYTES));
+        Segment::create(&*self.files, plan)
+    }
+
+    fn plan_next(&mut self) -> SegmentPlan {
+        let sealed_last = self.sealed.lock().last().map_or(0, |sealed| sealed.number);
+        let number = self.active.header.number.max(sealed_last) + 1;
+        let size = (self.active.header.size * SEGMENT_GROWTH).min(self.segment_bytes);
+        SegmentPlan { store: self.store, number, salt: self.rng.u64(), size }
+    }
+
+    /// Has the next segment made by another thread once this one is half full.
+    fn prepare_ahead(&mut self) {
+        let half_full = self.offset > self.active.header.size / 2;
+        if !half_full || !self.spares.is_empty() || self.making.is_some() {
+            return;
+        }
+        let plan = self.plan_next();
+        let files = self.files.clone();
+        let make = move || Segment::create(&*files, plan);
+        // Without a thread the segment is made when it is needed, which is only slower.
+        self.making = std::thread::Builder::new().name("store-segment".into()).spawn(make).ok();
+    }
+
+    /// Waits for the thread that makes the next segment, if there is one.
+    pub(super) fn finish(mut self) {
+        self.making.take().map(join);
+    }
+}
+
+fn join(thread: JoinHandle<Result<Segment>>) -> Result<Segment> {
+    // A panic there has been printed; treated like any failure to make the segment.
+    thread.join().unwrap_or(Err(Error::Closed))
+}

@@ -1,0 +1,272 @@
+//! The default engine: an append-only log with group commit, and everything in memory.
+//!
+//! A Kubernetes store fits into memory and has to be there to serve watches, so the disk is
+//! only ever written to, but for opening. The log begins where the kept history begins: a
+//! snapshot is taken of the state *before* the oldest revision kept, so a reopened store
+//! has its whole history again. See `docs/format.md` for the bytes.
+
+mod check;
+mod files;
+mod format;
+mod frame;
+mod load;
+mod log;
+mod record;
+mod scan;
+mod segment;
+mod snapshot;
+pub(crate) mod snapshot_file;
+mod writer;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_base::{Clock, Rng, Task};
+
+pub use self::check::{FileReport, Repaired, Report, Torn, TruncateAt, check, repair};
+use self::files::RealFiles;
+pub(crate) use self::files::io_error;
+pub use self::files::{File, Files};
+use self::format::StoreId;
+use self::log::{Log, SealedList};
+use self::snapshot_file::SnapshotJob;
+use self::writer::{QUEUE_JOBS, WriterHandle};
+use crate::compact::CompactionPolicy;
+use crate::engine::{BoxFuture, Engine, Stats};
+use crate::error::{Error, Result};
+use crate::keeper::{self, Kept};
+use crate::local::Local;
+use crate::read::{At, Count, Get, Range, RangeRequest};
+use crate::revision::Revision;
+use crate::store::Store;
+use crate::txn::{Committed, Txn};
+use crate::watch::{Watch, WatchRequest};
+
+/// Settings of the disk engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where time comes from.
+    pub clock: Clock,
+    /// How much history to keep.
+    pub compaction: CompactionPolicy,
+    /// The largest log segment, unless a single batch needs more. Segments are filled with
+    /// zeros ahead, so this is also about what lies unused on the disk.
+    pub segment_bytes: u64,
+    /// A snapshot is made when it frees at least this much of the log, and at least as much
+    /// as it takes up itself, so that no more than half of all writing is snapshots.
+    pub snapshot_min_bytes: u64,
+    /// Where store identities and salts come from.
+    pub rng: Rng,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            compaction: CompactionPolicy::default(),
+            segment_bytes: 16 << 20,
+            snapshot_min_bytes: 64 << 20,
+            rng: Rng::from_entropy(),
+        }
+    }
+}
+
+/// Opens the store in a directory, or makes one. Needs a tokio runtime for its tasks.
+pub async fn open(dir: &Path, options: Options) -> Result<Store> {
+    let dir = dir.to_owned();
+    open_with(move || Ok(Arc::new(RealFiles::open_or_create(&dir)?) as Arc<dyn Files>), options).await
+}
+
+/// Opens a store that must be there already.
+pub async fn open_existing(dir: &Path, options: Options) -> Result<Store> {
+    let dir = dir.to_owned();
+    open_with(move || Ok(Arc::new(RealFiles::open_existing(&dir)?) as Arc<dyn Files>), options).await
+}
+
+/// Opens the store on a file layer of the caller's, such as one that fails on purpose.
+#[cfg(any(test, feature = "testing"))]
+pub async fn open_on(files: Arc<dyn Files>, options: Options) -> Result<Store> {
+    open_with(move || Ok(files), options).await
+}
+
+async fn open_with(
+    files: impl FnOnce() -> Result<Arc<dyn Files>> + Send + 'static,
+    options: Options,
+) -> Result<Store> {
+    // Reading the files takes long and blocks.
+    let loading = Task::spawn_blocking("store-open", move || {
+        let files = files()?;
+        let loaded = load::load(&files, &options)?;
+        Ok((files, loaded, options))
+    });
+    let (files, loaded, options) = loading.await.map_err(|error| Error::Internal(error.to_string()))??;
+    let log = Log::new(files.clone(), loaded.log, options.rng.clone(), options.segment_bytes);
+    let local =
+        Arc::new(Local::new(loaded.index, loaded.history, options.clock.clone(), options.compaction.clone()));
+    let shared = Arc::new(Shared {
+        sealed: log.sealed(),
+        store: log.store(),
+        writer: WriterHandle::spawn(local.clone(), log)?,
+        local,
+        files,
+        options,
+        one_at_a_time: tokio::sync::Mutex::new(()),
+    });
+    let tasks = spawn_tasks(&shared);
+    Ok(Store::new(Arc::new(Disk { shared, tasks: Mutex::new(tasks) })))
+}
+
+fn spawn_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
+    let local = shared.local.clone();
+    let dispatch = async move { local.hub.dispatch(&local.history, &local.closed).await };
+    vec![Task::spawn("store-hub", dispatch), Task::spawn("store-keeper", keeper::run(shared.clone()))]
+}
+
+struct Disk {
+    shared: Arc<Shared>,
+    tasks: Mutex<Vec<Task<()>>>,
+}
+
+struct Shared {
+    local: Arc<Local>,
+    writer: WriterHandle,
+    files: Arc<dyn Files>,
+    sealed: Arc<SealedList>,
+    store: StoreId,
+    options: Options,
+    /// Held during a compaction or a snapshot: compaction cuts off versions that a snapshot
+    /// of an older revision still reads.
+    one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    async fn commit(&self, txn: Txn) -> Result<Committed> {
+        self.local.check_open()?;
+        self.writer.commit(txn).await
+    }
+
+    async fn compact(&self, oldest: Revision) -> Result<()> {
+        self.local.check_open()?;
+        let _turn = self.one_at_a_time.lock().await;
+        let current = self.local.snapshot().revision();
+        if oldest > current {
+            return Err(Error::FutureRevision { requested: oldest, current });
+        }
+        if oldest <= self.local.history.oldest() {
+            return Ok(());
+        }
+        let dead = self.local.forget(oldest).await?;
+        self.writer.purge(&dead).await?;
+        self.writer.compacted(oldest).await
+    }
+
+    /// Makes a snapshot if enough of the log has become superfluous.
+    async fn snapshot_if_due(&self) -> Result<()> {
+        let _turn = self.one_at_a_time.lock().await;
+        let oldest = self.local.history.oldest();
+        let base = Revision::new(oldest.get() - 1);
+        let index = self.local.snapshot();
+        let freed: u64 =
+            self.sealed.lock().iter().filter(|sealed| sealed.last <= base).map(|sealed| sealed.bytes).sum();
+        if freed < self.options.snapshot_min_bytes.max(index.live_bytes()) {
+            return Ok(());
+        }
+        let job = SnapshotJob {
+            files: self.files.clone(),
+            store: self.store,
+            salt: self.options.rng.clone().u64() ^ base.get(),
+            index,
+            base,
+            sealed: self.sealed.clone(),
+            stop: self.local.closed.clone(),
+        };
+        let work = Task::spawn_blocking("store-snapshot", move || job.run());
+        work.await.map_err(|error| Error::Internal(error.to_string()))?
+    }
+}
+
+impl Kept for Shared {
+    fn local(&self) -> &Arc<Local> {
+        &self.local
+    }
+
+    fn delete(&self, txn: Txn) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.commit(txn).await.map(drop) })
+    }
+
+    fn compact_to(&self, oldest: Revision) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.compact(oldest))
+    }
+
+    fn after_compaction(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.snapshot_if_due())
+    }
+}
+
+impl Engine for Disk {
+    fn get<'a>(&'a self, key: &'a [u8], at: At) -> BoxFuture<'a, Result<Get>> {
+        Box::pin(async move { self.shared.local.get(key, at) })
+    }
+
+    fn range(&self, request: RangeRequest) -> BoxFuture<'_, Result<Range>> {
+        Box::pin(async move { self.shared.local.range(&request) })
+    }
+
+    fn count<'a>(&'a self, prefix: &'a [u8], at: At) -> BoxFuture<'a, Result<Count>> {
+        Box::pin(async move { self.shared.local.count(prefix, at) })
+    }
+
+    fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>> {
+        Box::pin(self.shared.commit(txn))
+    }
+
+    fn commit_window(&self) -> usize {
+        QUEUE_JOBS / 2
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Watch>> {
+        Box::pin(async move { self.shared.local.watch(request) })
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.shared.compact(revision).await?;
+            self.shared.snapshot_if_due().await
+        })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(async move {
+            let files = self.shared.files.clone();
+            let sum = Task::spawn_blocking("store-stats", move || snapshot_file::disk_bytes(&*files));
+            let disk_bytes = sum.await.map_err(|error| Error::Internal(error.to_string()))??;
+            Ok(Stats { disk_bytes, ..self.shared.local.stats("disk") })
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.local.closed.cancel();
+            let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+            for task in tasks {
+                // A panic has been printed by the hook; the store is closed either way.
+                let _ = task.await;
+            }
+            if let Some(thread) = self.shared.writer.shut() {
+                let _ = Task::spawn_blocking("store-close", move || thread.join()).await;
+            }
+            // Handles to the closed store may live on; the directory is free all the same.
+            self.shared.files.unlock();
+        })
+    }
+}
+
+impl Drop for Disk {
+    /// Ends the tasks of a store that nobody closed; the writer ends with its last job.
+    fn drop(&mut self) {
+        self.shared.local.closed.cancel();
+    }
+}

@@ -1,0 +1,181 @@
+//! Snapshots as files: made beside a running writer, read and written for transfers.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::files::{File, Files, io_error};
+use super::format::{Inventory, SnapshotHeader, StoreId, segment_name, snapshot_name, temporary_name};
+use super::log::SealedList;
+use super::scan::snapshot_error;
+use super::snapshot::{SnapshotReader, SnapshotWriter};
+use crate::entry::EntryParts;
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::revision::Revision;
+
+/// A snapshot is synced after each portion of this size. One large sync at the end would
+/// make the log's own syncs queue up behind it.
+const SYNC_EVERY_BYTES: u64 = 128 << 10;
+
+/// After each portion the snapshot rests for this many times as long as the portion took, so
+/// that writers have the disk and the processor to themselves most of the time.
+const REST: u32 = 3;
+
+/// No single rest is longer: on a disk that has stalled, resting helps nobody.
+const LONGEST_REST: Duration = Duration::from_millis(20);
+
+/// Everything needed to make one snapshot on a thread of its own.
+pub(super) struct SnapshotJob {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) store: StoreId,
+    pub(super) salt: u64,
+    pub(super) index: Arc<Index>,
+    /// The state after this revision is what is written.
+    pub(super) base: Revision,
+    pub(super) sealed: Arc<SealedList>,
+    /// Given up half way when this is cancelled.
+    pub(super) stop: CancellationToken,
+}
+
+impl SnapshotJob {
+    /// Writes the snapshot, then removes what it replaces. Each step is durable before the
+    /// next, so that at no time the state could not be read back.
+    pub(super) fn run(self) -> Result<()> {
+        let superfluous: Vec<u64> = self
+            .sealed
+            .lock()
+            .iter()
+            .take_while(|sealed| sealed.last <= self.base)
+            .map(|sealed| sealed.number)
+            .collect();
+        let Some(last) = superfluous.last() else { return Ok(()) };
+        let header =
+            SnapshotHeader { store: self.store, revision: self.base, salt: self.salt, segment: last + 1 };
+        let name = snapshot_name(self.base);
+        let temporary = temporary_name(&name);
+        let written = self.write(&temporary, &header).and_then(|()| {
+            self.files.rename(&temporary, &name)?;
+            self.files.sync_dir()
+        });
+        if let Err(source) = written {
+            // Gives back the space; if even that fails, opening the store will do it.
+            let _ = self.files.remove(&temporary);
+            if self.stop.is_cancelled() {
+                return Err(Error::Closed);
+            }
+            return Err(io_error("write", &self.files.path(&name), source));
+        }
+        self.remove_replaced(&superfluous)
+    }
+
+    fn write(&self, name: &str, header: &SnapshotHeader) -> io::Result<()> {
+        let out = PacedFile { file: self.files.create(name)?, offset: 0, synced: 0, since: Instant::now() };
+        let mut writer = SnapshotWriter::begin(out, header)?;
+        for entry in self.index.entries_at(self.base) {
+            if self.stop.is_cancelled() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            writer.push(&entry.to_parts())?;
+        }
+        writer.finish()?.file.sync()
+    }
+
+    fn remove_replaced(&self, superfluous: &[u64]) -> Result<()> {
+        let names = self.files.list().map_err(|source| io_error("list", &self.files.path(""), source))?;
+        let older = Inventory::of(names).snapshots.into_iter().filter(|revision| *revision < self.base);
+        let segments = superfluous.iter().map(|number| segment_name(*number));
+        for name in older.map(snapshot_name).chain(segments) {
+            self.files.remove(&name).map_err(|source| io_error("remove", &self.files.path(&name), source))?;
+        }
+        self.sealed.lock().retain(|sealed| !superfluous.contains(&sealed.number));
+        Ok(())
+    }
+}
+
+/// A file being written from its start, synced every now and then.
+struct PacedFile {
+    file: Arc<dyn File>,
+    offset: u64,
+    synced: u64,
+    /// When the portion was begun.
+    since: Instant,
+}
+
+impl PacedFile {
+    fn rest(&mut self) {
+        let rest = (self.since.elapsed() * REST).min(LONGEST_REST);
+        std::thread::park_timeout(rest);
+        self.since = Instant::now();
+    }
+}
+
+impl Write for PacedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all_at(bytes, self.offset)?;
+        self.offset += bytes.len() as u64;
+        if self.offset - self.synced >= SYNC_EVERY_BYTES {
+            self.file.sync()?;
+            self.synced = self.offset;
+            self.rest();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes in files of the store.
+pub(super) fn disk_bytes(files: &dyn Files) -> Result<u64> {
+    let names = files.list().map_err(|source| io_error("list", &files.path(""), source))?;
+    // A file that goes away while they are counted counts for nothing.
+    Ok(names.iter().map(|name| files.size(name).unwrap_or(0)).sum())
+}
+
+/// Writes entries in the form of a snapshot that belongs to no store.
+pub(crate) struct ExportWriter<W>(SnapshotWriter<W>);
+
+impl<W: Write> ExportWriter<W> {
+    pub(crate) fn begin(out: W, revision: Revision, salt: u64) -> io::Result<Self> {
+        let header = SnapshotHeader { store: StoreId(0), revision, salt, segment: 0 };
+        SnapshotWriter::begin(out, &header).map(Self)
+    }
+
+    pub(crate) fn push(&mut self, parts: &EntryParts) -> io::Result<()> {
+        self.0.push(parts)
+    }
+
+    pub(crate) fn finish(self) -> io::Result<W> {
+        self.0.finish()
+    }
+}
+
+/// Reads what [`ExportWriter`] wrote.
+pub(crate) struct ExportReader<R> {
+    reader: SnapshotReader<R>,
+    path: PathBuf,
+}
+
+impl<R: Read> ExportReader<R> {
+    pub(crate) fn begin(input: R, path: &Path) -> Result<Self> {
+        let path = path.to_owned();
+        match SnapshotReader::begin(input) {
+            Ok(reader) => Ok(Self { reader, path }),
+            Err(error) => Err(snapshot_error(&path, error)),
+        }
+    }
+
+    pub(crate) fn next_block(&mut self) -> Result<Option<Vec<EntryParts>>> {
+        self.reader.next_block().map_err(|error| snapshot_error(&self.path, error))
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.reader.offset()
+    }
+}

@@ -1,0 +1,249 @@
+//! The one thread that writes: takes what waits, makes it durable with one sync, publishes
+//! it, answers.
+//!
+//! No timer: a lone writer waits for nobody, and while one batch is being synced the next
+//! one gathers by itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::frame::FrameBuilder;
+use super::log::Log;
+use super::record::Record;
+use crate::entry::Version;
+use crate::error::{Error, Result};
+use crate::index::{Commit, Index};
+use crate::local::Local;
+use crate::revision::Revision;
+use crate::txn::{Committed, Txn};
+
+/// Jobs that may wait. Beyond it callers wait to be let in: they hold their transactions
+/// anyway, so this bounds what the queue adds to that.
+pub(super) const QUEUE_JOBS: usize = 1024;
+
+/// A batch is closed when its payload has grown to this, so that one sync stays short.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A batch is closed at this many jobs, so that the first does not wait for ever.
+const BATCH_JOBS: usize = 1024;
+
+/// Tombstones purged between two batches: some hundred microseconds of work.
+const PURGE_CHUNK: usize = 64;
+
+pub(super) enum Job {
+    Commit {
+        txn: Txn,
+        reply: oneshot::Sender<Result<Committed>>,
+    },
+    /// History before `oldest` has been given up.
+    Compacted {
+        oldest: Revision,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    /// No read can need these tombstones any more.
+    Purge {
+        dead: Vec<Arc<Version>>,
+        reply: oneshot::Sender<Result<()>>,
+    },
+}
+
+/// The way to the writer's thread.
+pub(super) struct WriterHandle {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl WriterHandle {
+    pub(super) fn spawn(local: Arc<Local>, log: Log) -> Result<Self> {
+        let (jobs, queue) = mpsc::channel(QUEUE_JOBS);
+        let working = (*local.snapshot()).clone();
+        let writer = Writer { local, log, working, frame: FrameBuilder::default(), poisoned: None };
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || writer.run(queue))
+            .map_err(|source| Error::Io {
+                operation: "start the writer of",
+                path: "the store".into(),
+                source: Arc::new(source),
+            })?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn sender(&self) -> Result<mpsc::Sender<Job>> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.clone().ok_or(Error::Closed)
+    }
+
+    pub(super) async fn commit(&self, txn: Txn) -> Result<Committed> {
+        let (reply, answer) = oneshot::channel();
+        self.sender()?.send(Job::Commit { txn, reply }).await.map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+
+    pub(super) async fn compacted(&self, oldest: Revision) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.sender()?.send(Job::Compacted { oldest, reply }).await.map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// In portions, so that writers do not wait for a large purge.
+    pub(super) async fn purge(&self, dead: &[Arc<Version>]) -> Result<()> {
+        for portion in dead.chunks(PURGE_CHUNK) {
+            let (reply, answer) = oneshot::channel();
+            let job = Job::Purge { dead: portion.to_vec(), reply };
+            self.sender()?.send(job).await.map_err(|_| Error::Closed)?;
+            answer.await.map_err(|_| Error::Closed)??;
+        }
+        Ok(())
+    }
+
+    /// Lets no more jobs in. The thread ends when it has done those that are.
+    pub(super) fn shut(&self) -> Option<JoinHandle<()>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+struct Writer {
+    local: Arc<Local>,
+    log: Log,
+    /// Ahead of what is published while a batch is being made durable.
+    working: Index,
+    frame: FrameBuilder,
+    poisoned: Option<Arc<str>>,
+}
+
+/// Transactions that share a sync, with what each is to be told if it succeeds.
+#[derive(Default)]
+struct Batch {
+    answers: Vec<(oneshot::Sender<Result<Committed>>, Result<Committed>)>,
+    notices: Vec<oneshot::Sender<Result<()>>>,
+    commits: Vec<Arc<Commit>>,
+    dead: Vec<Arc<Version>>,
+}
+
+impl Writer {
+    fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+        while let Some(job) = queue.blocking_recv() {
+            self.batch(job, &mut queue);
+        }
+        self.close();
+    }
+
+    fn batch(&mut self, first: Job, queue: &mut mpsc::Receiver<Job>) {
+        let before = self.working.clone();
+        let mut batch = Batch::default();
+        self.frame.clear();
+        let mut next = Some(first);
+        for _ in 0..BATCH_JOBS {
+            let Some(job) = next.take() else { break };
+            self.admit(job, &mut batch);
+            if self.frame.payload_len() >= BATCH_BYTES {
+                break;
+            }
+            next = queue.try_recv().ok();
+        }
+        // The loop may have taken one more job than the batch had room for.
+        if let Some(job) = next {
+            self.admit(job, &mut batch);
+        }
+        match self.make_durable() {
+            Ok(()) => self.publish(batch),
+            Err(failure) => self.refuse(before, batch, &failure),
+        }
+    }
+
+    fn admit(&mut self, job: Job, batch: &mut Batch) {
+        match job {
+            Job::Commit { txn, reply } => {
+                let answer = self.stage(txn, batch);
+                batch.answers.push((reply, answer));
+            }
+            Job::Compacted { oldest, reply } => {
+                batch.notices.push(reply);
+                self.frame.push(&Record::Compacted { oldest });
+            }
+            Job::Purge { dead, reply } => {
+                dead.iter().for_each(|tombstone| self.working.purge(tombstone));
+                batch.dead.extend(dead);
+                batch.notices.push(reply);
+            }
+        }
+    }
+
+    fn stage(&mut self, txn: Txn, batch: &mut Batch) -> Result<Committed> {
+        if let Some(reason) = &self.poisoned {
+            return Err(Error::Poisoned { reason: reason.clone() });
+        }
+        let staged = self.working.stage(txn, self.local.clock.now())?;
+        if let Some((commit, changes)) = staged.effect {
+            self.frame.push(&Record::Commit(changes));
+            batch.commits.push(commit);
+        }
+        Ok(staged.committed)
+    }
+
+    fn make_durable(&mut self) -> Result<()> {
+        if self.frame.is_empty() {
+            return Ok(());
+        }
+        if let Some(reason) = &self.poisoned {
+            return Err(Error::Poisoned { reason: reason.clone() });
+        }
+        let outcome = self.log.append(&mut self.frame, self.working.revision(), self.local.clock.now());
+        outcome.map_err(|error| match error {
+            full @ Error::DiskFull { .. } => full,
+            other => {
+                let reason: Arc<str> = other.to_string().into();
+                tracing::error!(error = %other, "the store refuses writes from now on");
+                self.poisoned = Some(reason.clone());
+                Error::Poisoned { reason }
+            }
+        })
+    }
+
+    fn publish(&mut self, batch: Batch) {
+        if !batch.commits.is_empty() || !batch.dead.is_empty() {
+            self.local.publish(self.working.clone(), &batch.commits);
+        }
+        // Whoever no longer waits for an answer has dropped its end.
+        for (reply, answer) in batch.answers {
+            let _ = reply.send(answer);
+        }
+        for notice in batch.notices {
+            let _ = notice.send(Ok(()));
+        }
+    }
+
+    /// Takes everything back. Also conflicts are answered with the failure: they may have
+    /// been with transactions that are taken back, too.
+    fn refuse(&mut self, before: Index, batch: Batch, failure: &Error) {
+        self.working = before;
+        // History is given up in memory whatever the disk says.
+        batch.dead.iter().for_each(|tombstone| self.working.purge(tombstone));
+        for (reply, _) in batch.answers {
+            let _ = reply.send(Err(repeated(failure)));
+        }
+        for notice in batch.notices {
+            let _ = notice.send(Err(repeated(failure)));
+        }
+    }
+
+    fn close(mut self) {
+        self.frame.clear();
+        self.frame.push(&Record::Closed);
+        if let Err(error) = self.make_durable() {
+            tracing::warn!(%error, "the store could not be marked as closed; it is whole all the same");
+        }
+        self.log.finish();
+    }
+}
+
+fn repeated(failure: &Error) -> Error {
+    match failure {
+        Error::DiskFull { source } => Error::DiskFull { source: source.clone() },
+        other => Error::Poisoned { reason: other.to_string().into() },
+    }
+}

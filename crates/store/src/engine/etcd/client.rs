@@ -1,0 +1,249 @@
+//! The members of the cluster, and how a request finds one that answers.
+//!
+//! Every member has a lazily made connection for requests and one for watches. Requests go to
+//! one member until it fails, then to the next.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use coracle_base::{Backoff, Rng};
+use futures_util::Stream;
+use prost::Message;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Request, Streaming};
+
+use super::failure::Failure;
+use super::options::Options;
+use super::proto::{RangeRequest, StatusRequest, StatusResponse, WatchRequest, WatchResponse};
+use super::rpc::{self, Method};
+use super::session::{self, Session};
+use crate::error::{Error, Result};
+
+/// The first pause after a failed attempt: a lost connection is often back at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause: an election takes about a second.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A repeated request gives one member this share of the whole time, so that a member that
+/// hangs leaves time for another.
+const ATTEMPT_SHARE: u32 = 3;
+
+/// With this in its metadata, a watch ends when its member has lost the leader, rather than
+/// wait for changes of a cluster the member is no longer part of. Requests do without: a
+/// member holds them back until there is a leader again, which an election soon provides.
+const REQUIRE_LEADER: (&str, &str) = ("hasleader", "true");
+
+/// The connections to a cluster.
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// The member that requests go to.
+    current: AtomicUsize,
+    session: Option<Session>,
+    connect_timeout: Duration,
+    request_timeout: Duration,
+    closed: CancellationToken,
+}
+
+struct Member {
+    url: String,
+    requests: Channel,
+    watches: Channel,
+}
+
+/// When a request may be made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// After any failure: doing it twice is the same as once.
+    Always,
+    /// Only if it certainly was not sent.
+    IfUnsent,
+}
+
+impl Client {
+    /// Connects nothing yet.
+    pub(super) fn new(options: &Options, closed: CancellationToken) -> Result<Self> {
+        let member = |url: &String| {
+            let requests = options.request_endpoint(url)?.connect_lazy();
+            let watches = options.watch_endpoint(url)?.connect_lazy();
+            Ok(Member { url: url.clone(), requests, watches })
+        };
+        Ok(Self {
+            members: options.endpoints.iter().map(member).collect::<Result<_>>()?,
+            current: AtomicUsize::new(0),
+            session: options.auth.clone().map(|(user, password)| Session::new(user, password)),
+            connect_timeout: options.connect_timeout,
+            request_timeout: options.request_timeout,
+            closed,
+        })
+    }
+
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// Asks one member after the other once, and fails if none answers.
+    pub(super) async fn probe(&self, request: &RangeRequest) -> Result<()> {
+        let share = self.request_timeout / u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let mut reasons = Vec::new();
+        for (at, member) in self.members.iter().enumerate() {
+            let call = timeout(share, self.attempt(at, &rpc::RANGE, request.clone()));
+            match call.await.unwrap_or_else(|_| Err(Failure::no_answer(&member.url))) {
+                Ok(_) => {
+                    self.current.store(at, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(Failure::Unsent(reason) | Failure::Unanswered(reason)) => reasons.push(reason),
+                Err(other) => return Err(other.into_read_error()),
+            }
+        }
+        Err(Error::Unavailable(reasons.join("; ")))
+    }
+
+    /// One answer of whichever member gives one, within the request timeout.
+    pub(super) async fn call<Q, S>(
+        &self,
+        method: &Method<Q, S>,
+        repeat: Repeat,
+        request: Q,
+    ) -> Result<S, Failure>
+    where
+        Q: Message + Clone + 'static,
+        S: Message + Default + 'static,
+    {
+        self.retried(repeat, |member| self.attempt(member, method, request.clone())).await
+    }
+
+    /// What one member says of itself.
+    pub(super) async fn status(&self, member: usize) -> Result<StatusResponse, Failure> {
+        let call = timeout(self.request_timeout, self.attempt(member, &rpc::STATUS, StatusRequest {}));
+        call.await.unwrap_or_else(|_| Err(Failure::no_answer(&self.members[member].url)))
+    }
+
+    /// What the member that requests go to says of itself.
+    pub(super) async fn current_status(&self) -> Result<StatusResponse, Failure> {
+        self.call(&rpc::STATUS, Repeat::Always, StatusRequest {}).await
+    }
+
+    /// Opens a stream for watching with the given member.
+    pub(super) async fn open_watch<R>(
+        &self,
+        at: usize,
+        requests: R,
+    ) -> Result<Streaming<WatchResponse>, Failure>
+    where
+        R: Stream<Item = WatchRequest> + Send + 'static,
+    {
+        let member = &self.members[at];
+        let mut request = self.prepared(member, requests).await?;
+        let (name, value) = REQUIRE_LEADER;
+        request.metadata_mut().insert(name, MetadataValue::from_static(value));
+        let opened = rpc::WATCH.stream(member.watches.clone(), request).await;
+        opened.map_err(|status| Failure::of_call(&member.url, &status))
+    }
+
+    pub(super) fn url(&self, member: usize) -> &str {
+        &self.members[member].url
+    }
+
+    pub(super) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Requests leave this member for the next, unless another request has seen to that.
+    pub(super) fn leave(&self, member: usize) {
+        let next = (member + 1) % self.members.len();
+        let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) fn forget_token(&self) {
+        if let Some(session) = &self.session {
+            session.forget_token();
+        }
+    }
+
+    pub(super) fn backoff() -> Backoff {
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, Rng::from_entropy())
+    }
+
+    /// Tries `attempt` with one member after the other until one succeeds, the failure is
+    /// final, or there is no time left.
+    pub(super) async fn retried<T, F>(
+        &self,
+        repeat: Repeat,
+        attempt: impl Fn(usize) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let deadline = Instant::now() + self.request_timeout;
+        let mut backoff = Self::backoff();
+        let mut new_token = self.session.is_some();
+        loop {
+            let member = self.current();
+            let until = self.attempt_until(repeat, deadline);
+            let outcome = timeout_at(until, attempt(member)).await;
+            let failure = match outcome.unwrap_or_else(|_| Err(Failure::no_answer(self.url(member)))) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if new_token && failure.may_be_the_token() => {
+                    new_token = false;
+                    self.forget_token();
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            match (&failure, repeat) {
+                (Failure::Unsent(_), _) | (Failure::Unanswered(_), Repeat::Always) => self.leave(member),
+                _ => return Err(failure),
+            }
+            if !self.pause(&mut backoff, deadline).await {
+                return Err(failure);
+            }
+        }
+    }
+
+    fn attempt_until(&self, repeat: Repeat, deadline: Instant) -> Instant {
+        match repeat {
+            // One that may not be repeated gets all the time there is for its answer.
+            Repeat::IfUnsent => deadline,
+            Repeat::Always => deadline.min(Instant::now() + self.request_timeout / ATTEMPT_SHARE),
+        }
+    }
+
+    /// Waits before the next attempt; false if there is no time for one. An attempt gets at
+    /// least the time to connect: cut short before that, a write that was not sent would look
+    /// like one whose outcome is unknown.
+    async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
+        let pause = backoff.next_delay();
+        if Instant::now() + pause + self.connect_timeout > deadline {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        true
+    }
+
+    async fn attempt<Q, S>(&self, at: usize, method: &Method<Q, S>, request: Q) -> Result<S, Failure>
+    where
+        Q: Message + 'static,
+        S: Message + Default + 'static,
+    {
+        let member = &self.members[at];
+        let request = self.prepared(member, request).await?;
+        let answer = method.unary(member.requests.clone(), request).await;
+        answer.map_err(|status| Failure::of_call(&member.url, &status))
+    }
+
+    async fn prepared<T>(&self, member: &Member, message: T) -> Result<Request<T>, Failure> {
+        if self.closed.is_cancelled() {
+            return Err(Failure::Closed);
+        }
+        let mut request = Request::new(message);
+        if let Some(session) = &self.session {
+            session::attach(&mut request, session.token(&member.url, member.requests.clone()).await?);
+        }
+        Ok(request)
+    }
+}

@@ -1,0 +1,89 @@
+//! What all requests of one engine share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use coracle_base::Clock;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::failure::Failure;
+use super::keyspace::Keyspace;
+use super::lease::Leases;
+use super::options::Options;
+use super::proto::{self, NO_END, RangeRequest};
+use crate::engine::Stats;
+use crate::error::Result;
+use crate::read::At;
+use crate::revision::Revision;
+
+/// A cluster, with the part of its keys that is ours.
+pub(super) struct Cluster {
+    pub(super) client: Client,
+    pub(super) keyspace: Keyspace,
+    pub(super) leases: Leases,
+    pub(super) clock: Clock,
+    /// How long history is kept by this engine's own compaction.
+    pub(super) history_age: Duration,
+    /// Held by every watch, and so counts them: a dropped one is gone at once, its task not.
+    pub(super) watchers: Arc<()>,
+    /// The oldest revision kept, as far as this engine has heard: etcd does not tell.
+    oldest: AtomicU64,
+}
+
+impl Cluster {
+    pub(super) fn new(options: &Options, closed: CancellationToken) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            client: Client::new(options, closed)?,
+            keyspace: Keyspace::new(&options.root),
+            leases: Leases::default(),
+            clock: options.clock.clone(),
+            history_age: options.compaction.max_age,
+            watchers: Arc::new(()),
+            oldest: AtomicU64::new(Revision::INITIAL.get()),
+        })
+    }
+
+    /// Fails unless the cluster answers a read.
+    pub(super) async fn probe(&self) -> Result<()> {
+        self.client.probe(&self.empty_read(0)).await
+    }
+
+    /// The latest revision.
+    pub(super) async fn revision(&self) -> Result<Revision> {
+        let answer = self.read(self.empty_read(0)).await.map_err(Failure::into_read_error)?;
+        Ok(super::value::to_revision(proto::revision(&answer.header)))
+    }
+
+    /// A request that finds nothing, for the revision in the answer or its refusal.
+    pub(super) fn empty_read(&self, revision: i64) -> RangeRequest {
+        let (key, range_end) = (self.keyspace.unused_key(), NO_END);
+        RangeRequest { key, range_end, limit: 1, revision, count_only: true }
+    }
+
+    pub(super) fn oldest_known(&self) -> Revision {
+        Revision::new(self.oldest.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn learn_oldest(&self, revision: Revision) {
+        self.oldest.fetch_max(revision.get(), Ordering::Relaxed);
+    }
+
+    pub(super) async fn stats(&self) -> Result<Stats> {
+        let counted = self.count(b"", At::Latest).await?;
+        let status = self.client.current_status().await.map_err(Failure::into_read_error)?;
+        Ok(Stats {
+            engine: "etcd",
+            revision: counted.revision,
+            oldest: self.oldest_known(),
+            keys: counted.count,
+            bytes: u64::try_from(status.db_size).unwrap_or(0),
+            history: 0,
+            history_bytes: 0,
+            watchers: Arc::strong_count(&self.watchers) as u64 - 1,
+            disk_bytes: 0,
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a request to etcd failed, sorted by what its caller may do next.
+
+use std::error::Error as StdError;
+
+use tonic::{Code, ConnectError, Status};
+
+use crate::error::Error;
+
+/// A request without a result.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The engine has been closed.
+    Closed,
+    /// It did not leave this process: there was no connection.
+    Unsent(String),
+    /// It may have reached etcd, and no answer came: it may have been carried out.
+    Unanswered(String),
+    /// Etcd answered that it will not carry it out.
+    Rejected {
+        /// What kind of refusal.
+        code: Code,
+        /// In etcd's words.
+        message: String,
+    },
+}
+
+impl Failure {
+    /// What kind of failure an error of a call to the member at `url` is.
+    pub(super) fn of_call(url: &str, status: &Status) -> Self {
+        if let Some(error) = connect_error(status) {
+            return Failure::Unsent(format!("{url}: {}", chain(error)));
+        }
+        let message = match status.message() {
+            "" => status.code().description().to_owned(),
+            message => message.replace('\n', " "),
+        };
+        match status.code() {
+            code if is_refusal(code) => Failure::Rejected { code, message },
+            _ => Failure::Unanswered(format!("{url}: {message}")),
+        }
+    }
+
+    pub(super) fn no_answer(url: &str) -> Self {
+        Failure::Unanswered(format!("{url}: no answer in time"))
+    }
+
+    /// The error of a request that may be made again, so that its outcome is of no concern.
+    pub(super) fn into_read_error(self) -> Error {
+        match self {
+            Failure::Closed => Error::Closed,
+            Failure::Unsent(reason) | Failure::Unanswered(reason) => Error::Unavailable(reason),
+            Failure::Rejected { message, .. } => Error::Refused(message),
+        }
+    }
+
+    /// The error of a request that changes something.
+    pub(super) fn into_write_error(self) -> Error {
+        match self {
+            Failure::Unanswered(reason) => Error::OutcomeUnknown(reason),
+            other => other.into_read_error(),
+        }
+    }
+
+    /// Whether another token may change the answer. Etcd says "invalid argument" where the
+    /// token is older than its users, and "permission denied" on some where it has expired.
+    pub(super) fn may_be_the_token(&self) -> bool {
+        let codes = [Code::Unauthenticated, Code::PermissionDenied, Code::InvalidArgument];
+        matches!(self, Failure::Rejected { code, .. } if codes.contains(code))
+    }
+
+    pub(super) fn is_rejected_with(&self, expected: Code) -> bool {
+        matches!(self, Failure::Rejected { code, .. } if *code == expected)
+    }
+}
+
+/// The codes with which etcd refuses a request before it carries it out. All others are used
+/// for a leader or a connection lost on the way, too.
+fn is_refusal(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::Unauthenticated
+    )
+}
+
+/// The failure to connect behind a status, which proves that nothing was sent.
+fn connect_error(status: &Status) -> Option<&ConnectError> {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if let Some(found) = error.downcast_ref::<ConnectError>() {
+            return Some(found);
+        }
+        source = error.source();
+    }
+    None
+}
+
+/// An error with its sources on one line, each said once: some repeat what they stand for.
+pub(super) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = error.source();
+    }
+    text.replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_leader_leaves_the_outcome_of_a_write_open() {
+        let status = Status::unavailable("etcdserver: leader changed");
+        let failure = Failure::of_call("http://a:1", &status);
+        assert!(matches!(failure.clone().into_write_error(), Error::OutcomeUnknown(_)));
+        assert!(matches!(failure.into_read_error(), Error::Unavailable(_)));
+    }
+
+    #[test]
+    fn a_failed_connection_proves_that_nothing_was_sent() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
+        let failure = Failure::of_call("http://a:1", &status);
+        let error = failure.into_write_error();
+        assert!(error.to_string().starts_with("etcd is unavailable: http://a:1: connection refused;"));
+    }
+}

@@ -1,0 +1,277 @@
+//! One version of one key, and the handle readers get to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use coracle_base::Timestamp;
+
+use crate::revision::Revision;
+
+/// A key with its value and revisions, as of the snapshot it was read from.
+///
+/// Cloning shares the bytes.
+#[derive(Clone)]
+pub struct Entry {
+    version: Arc<Version>,
+    /// How many leading bytes of the key belong to the reader's scope and are not shown.
+    scope_len: usize,
+}
+
+/// Everything an [`Entry`] is made of, for engines that receive entries from elsewhere.
+#[derive(Clone, Debug)]
+pub struct EntryParts {
+    /// The full key.
+    pub key: Bytes,
+    /// The value as it was put, without the revision that readers see in it.
+    pub value: Bytes,
+    /// Where in `value` readers see the decimal mod revision; see [`crate::Put::stamp_at`].
+    pub stamp: Option<u32>,
+    /// When the key was created.
+    pub create_revision: Revision,
+    /// When this version was written.
+    pub mod_revision: Revision,
+    /// 1 for the first version since creation, then counting.
+    pub version: u64,
+    /// When the key will be deleted, if it expires.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// One version of one key: about 100 bytes beside the allocation for key and value.
+pub(crate) struct Version {
+    /// The key, then the value as readers see it: one allocation for both.
+    data: Bytes,
+    key_len: u32,
+    /// Offset in the value of the stamped revision; `NO_STAMP` if there is none.
+    stamp: u32,
+    create: Revision,
+    modified: Revision,
+    /// 0 marks a tombstone: the key does not exist from `modified` on.
+    version: u64,
+    /// 0 for a key that does not expire.
+    expires_ms: u64,
+    /// The version before this one, until compaction cuts it off.
+    older: ArcSwapOption<Version>,
+}
+
+const NO_STAMP: u32 = u32::MAX;
+
+impl Version {
+    pub(crate) fn live(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+        Arc::new(Self {
+            data: join(&parts.key, &parts.value, parts.stamp, parts.mod_revision),
+            key_len: parts.key.len() as u32,
+            stamp: parts.stamp.unwrap_or(NO_STAMP),
+            create: parts.create_revision,
+            modified: parts.mod_revision,
+            version: parts.version,
+            expires_ms: parts.expires_at.map_or(0, Timestamp::as_millis),
+            older: ArcSwapOption::new(older),
+        })
+    }
+
+    pub(crate) fn tombstone(previous: &Arc<Version>, revision: Revision) -> Arc<Self> {
+        Arc::new(Self {
+            data: Bytes::copy_from_slice(previous.key()),
+            key_len: previous.key_len,
+            stamp: NO_STAMP,
+            create: revision,
+            modified: revision,
+            version: 0,
+            expires_ms: 0,
+            older: ArcSwapOption::new(Some(previous.clone())),
+        })
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.data[..self.key_len as usize]
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.version != 0
+    }
+
+    pub(crate) fn create_revision(&self) -> Revision {
+        self.create
+    }
+
+    pub(crate) fn mod_revision(&self) -> Revision {
+        self.modified
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+        (self.expires_ms != 0).then(|| Timestamp::from_millis(self.expires_ms))
+    }
+
+    /// Bytes of key and value, what this version costs but for its fixed overhead.
+    pub(crate) fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The version of this key that was current at `revision`, tombstones included.
+    pub(crate) fn at(self: &Arc<Self>, revision: Revision) -> Option<Arc<Version>> {
+        let mut candidate = self.clone();
+        while candidate.modified > revision {
+            let older = candidate.older.load_full()?;
+            candidate = older;
+        }
+        Some(candidate)
+    }
+
+    /// Lets go of everything before this version.
+    pub(crate) fn cut_older(&self) {
+        self.older.store(None);
+    }
+}
+
+impl Drop for Version {
+    /// Frees a long chain in a loop: the derived drop would recurse once per version and
+    /// overflow the stack on a key that was written often.
+    fn drop(&mut self) {
+        let mut next = self.older.swap(None);
+        while let Some(version) = next {
+            next = Arc::into_inner(version).and_then(|only| only.older.swap(None));
+        }
+    }
+}
+
+fn join(key: &[u8], value: &[u8], stamp: Option<u32>, revision: Revision) -> Bytes {
+    let mut data = Vec::with_capacity(key.len() + value.len() + if stamp.is_some() { 20 } else { 0 });
+    data.extend_from_slice(key);
+    match stamp {
+        None => data.extend_from_slice(value),
+        Some(at) => {
+            let (before, after) = value.split_at(at as usize);
+            data.extend_from_slice(before);
+            data.extend_from_slice(revision.to_string().as_bytes());
+            data.extend_from_slice(after);
+        }
+    }
+    // Exact size: the slack of a vector would be kept as long as the value.
+    data.into_boxed_slice().into()
+}
+
+impl Entry {
+    /// An entry received from outside, such as from etcd.
+    pub fn from_parts(parts: &EntryParts) -> Self {
+        Self::new(Version::live(parts, None))
+    }
+
+    pub(crate) fn new(version: Arc<Version>) -> Self {
+        Self { version, scope_len: 0 }
+    }
+
+    pub(crate) fn in_scope(mut self, scope_len: usize) -> Self {
+        self.scope_len = scope_len;
+        self
+    }
+
+    /// The key, relative to the scope it was read through.
+    pub fn key(&self) -> &[u8] {
+        &self.version.key()[self.scope_len..]
+    }
+
+    /// The value, shared and not copied.
+    pub fn value(&self) -> Bytes {
+        self.version.data.slice(self.version.key_len as usize..)
+    }
+
+    /// The value, borrowed.
+    pub fn value_bytes(&self) -> &[u8] {
+        &self.version.data[self.version.key_len as usize..]
+    }
+
+    /// The write that created the key.
+    pub fn create_revision(&self) -> Revision {
+        self.version.create
+    }
+
+    /// The write that made this version.
+    pub fn mod_revision(&self) -> Revision {
+        self.version.modified
+    }
+
+    /// 1 for the first version since creation, then counting.
+    pub fn version(&self) -> u64 {
+        self.version.version
+    }
+
+    /// When the key will be deleted, if it expires.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.version.expires_at()
+    }
+
+    /// The entry taken apart, the value as it was put: what to write to move it elsewhere.
+    pub fn to_parts(&self) -> EntryParts {
+        let version = &*self.version;
+        let stamp = (version.stamp != NO_STAMP).then_some(version.stamp);
+        EntryParts {
+            key: version.data.slice(..version.key_len as usize).slice(self.scope_len..),
+            value: self.unstamped(stamp),
+            stamp,
+            create_revision: version.create,
+            mod_revision: version.modified,
+            version: version.version,
+            expires_at: version.expires_at(),
+        }
+    }
+
+    fn unstamped(&self, stamp: Option<u32>) -> Bytes {
+        let Some(at) = stamp else { return self.value() };
+        let digits = self.version.modified.to_string().len();
+        let (before, rest) = self.value_bytes().split_at(at as usize);
+        [before, &rest[digits..]].concat().into()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values may be secrets and are never printed.
+        f.debug_struct("Entry")
+            .field("key", &crate::key::display(self.key()))
+            .field("create_revision", &self.create_revision())
+            .field("mod_revision", &self.mod_revision())
+            .field("version", &self.version())
+            .field("value_len", &self.value_bytes().len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(value: &'static str, stamp: Option<u32>, revision: u64) -> EntryParts {
+        EntryParts {
+            key: Bytes::from_static(b"k"),
+            value: Bytes::from_static(value.as_bytes()),
+            stamp,
+            create_revision: Revision::new(2),
+            mod_revision: Revision::new(revision),
+            version: 1,
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn a_stamped_value_shows_its_revision_and_can_be_taken_apart_again() {
+        let entry = Entry::from_parts(&parts(r#"{"rv":""}"#, Some(7), 1234));
+        assert_eq!(entry.value(), r#"{"rv":"1234"}"#);
+        assert_eq!(entry.to_parts().value, r#"{"rv":""}"#);
+    }
+
+    #[test]
+    fn a_chain_of_many_versions_is_dropped_without_recursion() {
+        let mut latest = Version::live(&parts("v", None, 2), None);
+        for revision in 3..300_000 {
+            latest = Version::live(&parts("v", None, revision), Some(latest));
+        }
+        assert_eq!(latest.at(Revision::new(2)).expect("kept").modified, Revision::new(2));
+        drop(latest);
+    }
+}

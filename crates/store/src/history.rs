@@ -1,0 +1,146 @@
+//! The commits that are still kept, oldest first, for watches that start in the past.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use coracle_base::Timestamp;
+
+use crate::compact::CompactionPolicy;
+use crate::entry::Version;
+use crate::error::{Error, Result};
+use crate::index::Commit;
+use crate::revision::Revision;
+
+/// What a kept commit costs beside the values it keeps: its own allocation and a tombstone.
+const COMMIT_OVERHEAD_BYTES: u64 = 160;
+
+/// How many commits are taken off in one go while the lock is held.
+const DROP_CHUNK: usize = 1024;
+
+pub(crate) struct History {
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    /// Without gaps in their revisions.
+    commits: VecDeque<Arc<Commit>>,
+    /// The oldest revision that can be read and watched from.
+    oldest: Revision,
+    bytes: u64,
+}
+
+/// Figures for [`crate::Stats`] and for deciding on compaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) oldest: Revision,
+    pub(crate) commits: u64,
+    pub(crate) bytes: u64,
+    /// When the oldest commit was made.
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl History {
+    pub(crate) fn starting_at(oldest: Revision) -> Self {
+        Self { kept: Mutex::new(Kept { commits: VecDeque::new(), oldest, bytes: 0 }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // Nothing under this lock can panic half way, so a poisoned lock is still whole.
+        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, commits: &[Arc<Commit>]) {
+        let mut kept = self.lock();
+        for commit in commits {
+            debug_assert!(kept.commits.back().is_none_or(|last| last.revision.next() == commit.revision));
+            kept.bytes += cost(commit);
+            kept.commits.push_back(commit.clone());
+        }
+    }
+
+    pub(crate) fn oldest(&self) -> Revision {
+        self.lock().oldest
+    }
+
+    /// Refuses a revision that is no longer kept.
+    pub(crate) fn check(&self, requested: Revision) -> Result<()> {
+        let oldest = self.oldest();
+        if requested < oldest { Err(Error::Compacted { requested, oldest }) } else { Ok(()) }
+    }
+
+    /// Up to `limit` commits from `from` on.
+    pub(crate) fn read(&self, from: Revision, limit: usize) -> Result<Vec<Arc<Commit>>> {
+        let kept = self.lock();
+        if from < kept.oldest {
+            return Err(Error::Compacted { requested: from, oldest: kept.oldest });
+        }
+        let skip = kept.position(from);
+        Ok(kept.commits.range(skip.min(kept.commits.len())..).take(limit).cloned().collect())
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let kept = self.lock();
+        Summary {
+            oldest: kept.oldest,
+            commits: kept.commits.len() as u64,
+            bytes: kept.bytes,
+            since: kept.commits.front().map(|commit| commit.at),
+        }
+    }
+
+    /// Up to which revision the policy would compact now.
+    pub(crate) fn target(&self, policy: &CompactionPolicy, now: Timestamp) -> Option<Revision> {
+        let kept = self.lock();
+        let costs = kept.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
+        policy.target(now, kept.bytes, costs).filter(|target| *target > kept.oldest)
+    }
+
+    /// Gives up commits before `oldest` and the versions only they needed. Returns the
+    /// tombstones that no read can need any more, for the writer to purge.
+    ///
+    /// Must not run while something reads a revision before `oldest` without checking it
+    /// again, which is why engines do one compaction or snapshot at a time.
+    pub(crate) fn forget(&self, oldest: Revision) -> Vec<Arc<Version>> {
+        let mut dead = Vec::new();
+        loop {
+            let commits = self.take_before(oldest);
+            if commits.is_empty() {
+                return dead;
+            }
+            // Freed here and not under the lock, where readers and the writer would wait.
+            for event in commits.iter().flat_map(|commit| &commit.events) {
+                event.version.cut_older();
+                if !event.version.is_live() {
+                    dead.push(event.version.clone());
+                }
+            }
+        }
+    }
+
+    fn take_before(&self, oldest: Revision) -> Vec<Arc<Commit>> {
+        let mut kept = self.lock();
+        kept.oldest = kept.oldest.max(oldest);
+        let passed = kept.position(oldest).min(kept.commits.len()).min(DROP_CHUNK);
+        let commits: Vec<_> = kept.commits.drain(..passed).collect();
+        kept.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
+        if kept.commits.len() < kept.commits.capacity() / 4 {
+            let len = kept.commits.len();
+            kept.commits.shrink_to((len * 2).max(DROP_CHUNK));
+        }
+        commits
+    }
+}
+
+impl Kept {
+    /// Where the commit of `revision` is or would be.
+    fn position(&self, revision: Revision) -> usize {
+        let first = self.commits.front().map_or(revision, |commit| commit.revision);
+        usize::try_from(revision.get().saturating_sub(first.get())).unwrap_or(usize::MAX)
+    }
+}
+
+fn cost(commit: &Commit) -> u64 {
+    let superseded = commit.events.iter().filter_map(|event| event.previous.as_ref());
+    COMMIT_OVERHEAD_BYTES * commit.events.len() as u64
+        + superseded.map(|version| version.data_len() as u64).sum::<u64>()
+}

@@ -1,0 +1,105 @@
+//! The task that compacts history and deletes keys whose time has come.
+//!
+//! It sleeps until the earliest of these is due and is woken when that changes: an idle
+//! store with nothing to forget does nothing at all.
+
+use std::sync::Arc;
+
+use coracle_base::Timestamp;
+
+use crate::engine::BoxFuture;
+use crate::error::{Error, Result};
+use crate::local::Local;
+use crate::revision::Revision;
+use crate::txn::{Delete, Expect, Txn};
+
+/// Expired keys deleted before the keeper looks at the clock again.
+const EXPIRE_CHUNK: usize = 256;
+
+/// After a failure (a full disk, say) upkeep is tried again this much later.
+const RETRY_MS: u64 = 5_000;
+
+/// What the keeper needs of an engine.
+pub(crate) trait Kept: Send + Sync + 'static {
+    fn local(&self) -> &Arc<Local>;
+
+    fn delete(&self, txn: Txn) -> BoxFuture<'_, Result<()>>;
+
+    /// Gives up history before `oldest`.
+    fn compact_to(&self, oldest: Revision) -> BoxFuture<'_, Result<()>>;
+
+    /// Whatever else the engine does after a compaction.
+    fn after_compaction(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// Runs until the store is closed; what it is doing then, it finishes or gives up in order.
+pub(crate) async fn run(engine: Arc<impl Kept>) {
+    let local = engine.local().clone();
+    let mut retry_at = None;
+    loop {
+        let due = if retry_at.is_some() { retry_at } else { next_due(&local) };
+        // Every branch may be dropped: they wait and do nothing else.
+        tokio::select! {
+            () = local.closed.cancelled() => return,
+            () = local.upkeep.notified(), if retry_at.is_none() => {}
+            () = sleep(&local, due) => {}
+        }
+        retry_at = match keep(&*engine).await {
+            Ok(()) => None,
+            Err(Error::Closed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "store upkeep failed, will be tried again");
+                Some(local.clock.now() + std::time::Duration::from_millis(RETRY_MS))
+            }
+        };
+    }
+}
+
+fn next_due(local: &Local) -> Option<Timestamp> {
+    let summary = local.history.summary();
+    // One commit always stays, so a single one is nothing to wait for.
+    let aged = summary.since.filter(|_| summary.commits > 1).map(|since| local.policy.deadline(since));
+    [local.expiry.next_due(), aged].into_iter().flatten().min()
+}
+
+async fn sleep(local: &Local, due: Option<Timestamp>) {
+    match due {
+        Some(due) => local.clock.sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn keep(engine: &impl Kept) -> Result<()> {
+    expire(engine).await?;
+    let local = engine.local();
+    let summary = local.history.summary();
+    let now = local.clock.now();
+    let aged = summary.since.is_some_and(|since| local.policy.deadline(since) <= now);
+    if !aged && summary.bytes <= local.policy.max_bytes {
+        return Ok(());
+    }
+    if let Some(target) = local.history.target(&local.policy, now) {
+        engine.compact_to(target).await?;
+        engine.after_compaction().await?;
+    }
+    Ok(())
+}
+
+async fn expire(engine: &impl Kept) -> Result<()> {
+    let local = engine.local();
+    loop {
+        let due = local.expiry.due(local.clock.now(), EXPIRE_CHUNK);
+        if due.is_empty() {
+            return Ok(());
+        }
+        for key in due {
+            let Some(entry) = local.snapshot().get(&key) else { continue };
+            let expect = Expect::ModRevision(entry.mod_revision());
+            match engine.delete(Txn::new().delete(Delete::new(key).expect(expect))).await {
+                // Written again in the meantime: it has a new due time, or none.
+                Ok(()) | Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

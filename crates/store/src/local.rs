@@ -1,0 +1,316 @@
+//! What the engines in this process share: published snapshots, history, live watches.
+//!
+//! One writer, whoever it is, changes its own working copy of the index and then publishes
+//! it. Readers take the published one and are never in its way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use coracle_base::{Clock, Task};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::compact::CompactionPolicy;
+use crate::engine::{BoxFuture, Stats};
+use crate::entry::{Entry, Version};
+use crate::error::{Error, Result};
+use crate::expire::Expiry;
+use crate::history::History;
+use crate::hub::{Hub, Subscription};
+use crate::index::{Commit, Event, Index};
+use crate::read::{At, Count, Get, Range, RangeRequest};
+use crate::revision::Revision;
+use crate::watch::{ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
+
+/// Commits a watcher takes from history in one go, so that one that is far behind neither
+/// holds the lock for long nor keeps much.
+const CATCH_UP_CHUNK: usize = 256;
+
+/// State shared by readers, watchers, the writer and the keeper of one store.
+pub(crate) struct Local {
+    published: ArcSwap<Index>,
+    pub(crate) history: History,
+    pub(crate) hub: Hub,
+    pub(crate) expiry: Expiry,
+    pub(crate) clock: Clock,
+    pub(crate) policy: CompactionPolicy,
+    /// Rung when the keeper may have something to do earlier than it thinks.
+    pub(crate) upkeep: Notify,
+    pub(crate) closed: CancellationToken,
+}
+
+impl Local {
+    /// Serves `index` and the history that led to it.
+    pub(crate) fn new(index: Index, history: History, clock: Clock, policy: CompactionPolicy) -> Self {
+        let local = Self {
+            history,
+            hub: Hub::starting_at(index.revision()),
+            expiry: Expiry::default(),
+            published: ArcSwap::from_pointee(index),
+            clock,
+            policy,
+            upkeep: Notify::new(),
+            closed: CancellationToken::new(),
+        };
+        local.expiry.restore(&local.snapshot());
+        local
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Index> {
+        self.published.load_full()
+    }
+
+    /// Makes commits visible: first to readers, then to watchers, so that whoever hears of a
+    /// change can also read it.
+    pub(crate) fn publish(&self, index: Index, commits: &[Arc<Commit>]) {
+        self.published.store(Arc::new(index));
+        if commits.is_empty() {
+            return;
+        }
+        self.history.push(commits);
+        self.hub.ring();
+        let expiry_moved = self.expiry.note(commits);
+        let first_in_history = self.history.summary();
+        let crowded = first_in_history.bytes > self.policy.max_bytes;
+        let was_empty = first_in_history.commits == commits.len() as u64;
+        if expiry_moved || crowded || was_empty {
+            self.upkeep.notify_one();
+        }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.is_cancelled() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(crate) fn get(&self, key: &[u8], at: At) -> Result<Get> {
+        self.check_open()?;
+        let index = self.published.load();
+        match at {
+            At::Latest => Ok(Get { entry: index.get(key), revision: index.revision() }),
+            At::Revision(revision) => {
+                self.at(&index, revision, |index| Get { entry: index.get_at(key, revision), revision })
+            }
+        }
+    }
+
+    pub(crate) fn range(&self, request: &RangeRequest) -> Result<Range> {
+        self.check_open()?;
+        let index = self.snapshot();
+        match request.at {
+            At::Latest => Ok(index.range(request, index.revision())),
+            At::Revision(revision) => self.at(&index, revision, |index| index.range(request, revision)),
+        }
+    }
+
+    pub(crate) fn count(&self, prefix: &[u8], at: At) -> Result<Count> {
+        self.check_open()?;
+        let index = self.snapshot();
+        match at {
+            At::Latest => {
+                Ok(Count { count: index.count(prefix, index.revision()), revision: index.revision() })
+            }
+            At::Revision(revision) => {
+                self.at(&index, revision, |index| Count { count: index.count(prefix, revision), revision })
+            }
+        }
+    }
+
+    /// Reads the past. Compaction may pass while the read goes on and take away what it
+    /// needs, so the revision is checked again when it is done.
+    fn at<T>(&self, index: &Index, requested: Revision, read: impl FnOnce(&Index) -> T) -> Result<T> {
+        if requested > index.revision() {
+            return Err(Error::FutureRevision { requested, current: index.revision() });
+        }
+        self.history.check(requested)?;
+        let result = read(index);
+        self.history.check(requested)?;
+        Ok(result)
+    }
+
+    /// Gives up history before `oldest`; see [`History::forget`]. On a thread of its own:
+    /// freeing a long history takes a while.
+    pub(crate) async fn forget(self: &Arc<Self>, oldest: Revision) -> Result<Vec<Arc<Version>>> {
+        let local = self.clone();
+        let work = Task::spawn_blocking("store-compact", move || local.history.forget(oldest));
+        work.await.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    pub(crate) fn stats(&self, engine: &'static str) -> Stats {
+        let index = self.published.load();
+        let history = self.history.summary();
+        Stats {
+            engine,
+            revision: index.revision(),
+            oldest: history.oldest,
+            keys: index.live_keys(),
+            bytes: index.live_bytes(),
+            history: history.commits,
+            history_bytes: history.bytes,
+            watchers: self.hub.watchers(),
+            disk_bytes: 0,
+        }
+    }
+
+    pub(crate) fn watch(self: &Arc<Self>, request: WatchRequest) -> Result<Watch> {
+        self.check_open()?;
+        let position = match request.from {
+            Some(from) => from,
+            None => self.published.load().revision().next(),
+        };
+        self.history.check(position)?;
+        let (progress, requests) = ProgressHandle::new();
+        let source = LocalWatch {
+            dispatched: self.hub.dispatched(),
+            local: self.clone(),
+            prefix: request.prefix.into(),
+            position,
+            current: None,
+            backlog: VecDeque::new(),
+            live: None,
+            requests,
+            owed: None,
+        };
+        Ok(Watch::new(Box::new(source), progress))
+    }
+}
+
+/// A watch on a store in this process: reads history until it has caught up, then listens.
+struct LocalWatch {
+    local: Arc<Local>,
+    prefix: Bytes,
+    /// The first revision not delivered in full.
+    position: Revision,
+    /// The commit being delivered, and how many of its events have been looked at.
+    current: Option<(Arc<Commit>, usize)>,
+    backlog: VecDeque<Arc<Commit>>,
+    live: Option<Subscription>,
+    dispatched: watch::Receiver<Revision>,
+    requests: watch::Receiver<u64>,
+    /// Progress was asked for when the store stood at this revision.
+    owed: Option<Revision>,
+}
+
+impl WatchSource for LocalWatch {
+    fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>> {
+        Box::pin(self.next_event())
+    }
+}
+
+impl LocalWatch {
+    /// All state is in `self` and changes only between awaits, so dropping this is safe.
+    async fn next_event(&mut self) -> Result<WatchEvent> {
+        loop {
+            self.local.check_open()?;
+            if let Some(event) = self.next_in_current() {
+                return Ok(event);
+            }
+            if let Some(commit) = self.next_ready()? {
+                self.begin(commit);
+            } else if let Some(event) = self.progress() {
+                return Ok(event);
+            } else {
+                self.wait().await;
+            }
+        }
+    }
+
+    fn begin(&mut self, commit: Arc<Commit>) {
+        if commit.revision >= self.position {
+            self.current = Some((commit, 0));
+        }
+    }
+
+    fn next_in_current(&mut self) -> Option<WatchEvent> {
+        let (commit, seen) = self.current.as_mut()?;
+        while let Some(event) = commit.events.get(*seen) {
+            *seen += 1;
+            if event.version.key().starts_with(&self.prefix) {
+                return Some(watch_event(event));
+            }
+        }
+        self.position = commit.revision.next();
+        self.current = None;
+        None
+    }
+
+    /// The next commit that is there without waiting.
+    fn next_ready(&mut self) -> Result<Option<Arc<Commit>>> {
+        loop {
+            if let Some(commit) = self.backlog.pop_front() {
+                return Ok(Some(commit));
+            }
+            match &mut self.live {
+                Some(live) => match live.queue.try_recv() {
+                    Ok(commit) => return Ok(Some(commit)),
+                    Err(tokio::sync::mpsc::error::TryRecvError::Empty) => return Ok(None),
+                    Err(tokio::sync::mpsc::error::TryRecvError::Disconnected) => self.fall_behind(),
+                },
+                None => self.catch_up()?,
+            }
+        }
+    }
+
+    /// The queue was full and has been read: go on from history where it ended.
+    fn fall_behind(&mut self) {
+        if let Some(resume) = self.live.take().and_then(|live| live.resume_from()) {
+            self.position = self.position.max(resume);
+        }
+    }
+
+    fn catch_up(&mut self) -> Result<()> {
+        self.backlog.extend(self.local.history.read(self.position, CATCH_UP_CHUNK)?);
+        if self.backlog.is_empty() {
+            self.live = self.local.hub.subscribe(&self.prefix, self.position);
+        }
+        Ok(())
+    }
+
+    /// Answers a request for progress once everything it covers has been delivered. Called
+    /// only when nothing is ready.
+    fn progress(&mut self) -> Option<WatchEvent> {
+        if self.requests.has_changed().unwrap_or(false) {
+            self.requests.mark_unchanged();
+            self.owed = Some(self.local.published.load().revision());
+        }
+        let owed = self.owed?;
+        let dispatched = *self.dispatched.borrow_and_update();
+        let drained =
+            self.live.as_ref().is_some_and(|live| live.queue.is_empty() && live.resume_from().is_none());
+        if dispatched < owed || !drained {
+            return None;
+        }
+        self.owed = None;
+        self.position = self.position.max(dispatched.next());
+        Some(WatchEvent::Progress { revision: dispatched })
+    }
+
+    async fn wait(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        // Each branch only wakes the loop; what is received is put into `self` at once.
+        tokio::select! {
+            commit = live.queue.recv() => self.backlog.extend(commit),
+            Ok(()) = self.requests.changed() => self.requests.mark_changed(),
+            Ok(()) = self.dispatched.changed(), if self.owed.is_some() => {}
+            () = self.local.closed.cancelled() => {}
+        }
+    }
+}
+
+impl Drop for LocalWatch {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            self.local.hub.unsubscribe(live);
+        }
+    }
+}
+
+fn watch_event(event: &Event) -> WatchEvent {
+    let previous = event.previous.clone().map(Entry::new);
+    if event.version.is_live() {
+        return WatchEvent::Put { entry: Entry::new(event.version.clone()), previous };
+    }
+    let key = Bytes::copy_from_slice(event.version.key());
+    WatchEvent::Delete { key, revision: event.version.mod_revision(), previous }
+}

@@ -1,0 +1,242 @@
+//! The handle everyone uses: an engine seen through a scope.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::engine::{Engine, Stats};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::read::{At, Count, Get, Range, RangeRequest};
+use crate::revision::Revision;
+use crate::txn::{Committed, Delete, Expect, Op, Put, Txn};
+use crate::watch::{Watch, WatchRequest};
+
+/// How often [`Store::update`] tries. Each lost attempt means that another writer got
+/// through, so only a key that everyone fights over comes near this.
+const MAX_UPDATE_ATTEMPTS: u32 = 256;
+
+/// Ends the name of a scope within a key, so that scope `a` cannot see into scope `ab`.
+const SCOPE_END: u8 = b'/';
+
+/// A store, or the part of one under a prefix. Cheap to clone.
+///
+/// All keys given and returned are relative to the scope; there is no way out of it. A scope
+/// that holds no key costs nothing: it is this handle and no more.
+#[derive(Clone)]
+pub struct Store {
+    engine: Arc<dyn Engine>,
+    scope: Arc<[u8]>,
+}
+
+/// What [`Store::update`] is to do with a key.
+#[derive(Debug)]
+pub enum Update {
+    /// Leave it as it is.
+    Keep,
+    /// Write this value. The key and the condition are filled in.
+    Put(Put),
+    /// Delete it.
+    Delete,
+}
+
+impl Update {
+    /// Write this value.
+    pub fn put(value: impl Into<Bytes>) -> Self {
+        Update::Put(Put::new(Vec::new(), value))
+    }
+}
+
+/// What [`Store::update`] did.
+#[derive(Debug)]
+pub struct Updated {
+    /// The revision of the write, or of the state that was left as it is.
+    pub revision: Revision,
+    /// What the key was before.
+    pub previous: Option<Entry>,
+    /// Whether anything was written.
+    pub changed: bool,
+}
+
+impl Store {
+    /// The whole of an engine.
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, scope: Arc::from([]) }
+    }
+
+    /// The part of this store that belongs to `name`. Nothing is written for it.
+    ///
+    /// # Errors
+    /// If the name is empty or contains a slash: it could then reach into another scope.
+    pub fn scope(&self, name: &str) -> Result<Store> {
+        if name.is_empty() || name.as_bytes().contains(&SCOPE_END) {
+            return Err(Error::InvalidKey { reason: "the name of a scope is not empty and has no slash" });
+        }
+        let mut scope = self.full_key(name.as_bytes());
+        scope.push(SCOPE_END);
+        crate::key::check(&scope)?;
+        Ok(Store { engine: self.engine.clone(), scope: scope.into() })
+    }
+
+    /// Deletes every key of this store's scope at one revision, and says how many.
+    pub async fn drop_scope(&self) -> Result<u64> {
+        let committed = self.commit(Txn::new().delete_prefix([])).await?;
+        Ok(committed.deleted)
+    }
+
+    /// A key at the latest revision.
+    pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Get> {
+        self.get_at(key, At::Latest).await
+    }
+
+    /// A key at some revision.
+    pub async fn get_at(&self, key: impl AsRef<[u8]>, at: At) -> Result<Get> {
+        let get = if self.scope.is_empty() {
+            self.engine.get(key.as_ref(), at).await?
+        } else {
+            self.engine.get(&self.full_key(key.as_ref()), at).await?
+        };
+        Ok(Get { entry: get.entry.map(|entry| self.shown(entry)), revision: get.revision })
+    }
+
+    /// Keys in order, all from one snapshot.
+    pub async fn range(&self, mut request: RangeRequest) -> Result<Range> {
+        request.prefix = self.full_key(&request.prefix);
+        request.start = request.start.map(|start| self.full_key(&start));
+        let mut range = self.engine.range(request).await?;
+        if !self.scope.is_empty() {
+            range.entries = range.entries.into_iter().map(|entry| self.shown(entry)).collect();
+        }
+        Ok(range)
+    }
+
+    /// How many keys start with `prefix`, at some revision.
+    pub async fn count(&self, prefix: impl AsRef<[u8]>, at: At) -> Result<Count> {
+        self.engine.count(&self.full_key(prefix.as_ref()), at).await
+    }
+
+    /// Writes one key.
+    pub async fn put(&self, put: Put) -> Result<Committed> {
+        self.commit(Txn::new().put(put)).await
+    }
+
+    /// Deletes one key.
+    pub async fn delete(&self, delete: Delete) -> Result<Committed> {
+        self.commit(Txn::new().delete(delete)).await
+    }
+
+    /// Carries out a transaction. Dropped before it returns, it is carried out whole or not
+    /// at all.
+    pub async fn commit(&self, txn: Txn) -> Result<Committed> {
+        txn.validate()?;
+        let txn = self.full_txn(txn)?;
+        let mut committed = self.engine.commit(txn).await.map_err(|error| self.shown_error(error))?;
+        if !self.scope.is_empty() {
+            let previous = committed.previous.into_iter();
+            committed.previous = previous.map(|entry| entry.map(|entry| self.shown(entry))).collect();
+        }
+        Ok(committed)
+    }
+
+    /// Changes a key as `change` says, which sees its current entry and is asked again
+    /// whenever another writer was faster.
+    pub async fn update<F, E>(&self, key: impl AsRef<[u8]>, mut change: F) -> Result<Updated, E>
+    where
+        F: FnMut(Option<&Entry>) -> Result<Update, E>,
+        E: From<Error>,
+    {
+        let key = key.as_ref();
+        let Get { entry: mut current, mut revision } = self.get(key).await?;
+        for _ in 0..MAX_UPDATE_ATTEMPTS {
+            let expect =
+                current.as_ref().map_or(Expect::Absent, |entry| Expect::ModRevision(entry.mod_revision()));
+            let txn = match change(current.as_ref())? {
+                Update::Keep => return Ok(Updated { revision, previous: current, changed: false }),
+                Update::Put(put) => Txn::new().put(Put { key: key.to_vec(), expect, ..put }),
+                Update::Delete => Txn::new().delete(Delete { key: key.to_vec(), expect }),
+            };
+            match self.commit(txn).await {
+                Ok(committed) => {
+                    return Ok(Updated { revision: committed.revision, previous: current, changed: true });
+                }
+                Err(Error::Conflict(conflict)) => {
+                    revision = conflict.found.as_ref().map_or(revision, Entry::mod_revision);
+                    current = conflict.found;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contention { key: key.to_vec(), attempts: MAX_UPDATE_ATTEMPTS }.into())
+    }
+
+    /// Starts a watch.
+    pub async fn watch(&self, mut request: WatchRequest) -> Result<Watch> {
+        request.prefix = self.full_key(&request.prefix);
+        Ok(self.engine.watch(request).await?.in_scope(self.scope.len()))
+    }
+
+    /// Gives up history before `revision`, for all scopes: there is one sequence.
+    pub async fn compact(&self, revision: Revision) -> Result<()> {
+        self.engine.compact(revision).await
+    }
+
+    /// Figures about the engine, over all scopes.
+    pub async fn stats(&self) -> Result<Stats> {
+        self.engine.stats().await
+    }
+
+    /// How many commits may be under way at once and still be carried out in the order in
+    /// which they were begun.
+    pub fn commit_window(&self) -> usize {
+        self.engine.commit_window()
+    }
+
+    /// Stops the engine, for all scopes.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    fn full_key(&self, key: &[u8]) -> Vec<u8> {
+        let mut full = Vec::with_capacity(self.scope.len() + key.len());
+        full.extend_from_slice(&self.scope);
+        full.extend_from_slice(key);
+        full
+    }
+
+    fn full_txn(&self, mut txn: Txn) -> Result<Txn> {
+        if self.scope.is_empty() {
+            return Ok(txn);
+        }
+        let checked = txn.checks.iter_mut().map(|(key, _)| key);
+        let written = txn.ops.iter_mut().map(|op| {
+            let (Op::Put(Put { key, .. }) | Op::Delete(Delete { key, .. }) | Op::DeletePrefix(key)) = op;
+            key
+        });
+        for key in checked.chain(written) {
+            *key = self.full_key(key);
+            crate::key::check(key)?;
+        }
+        Ok(txn)
+    }
+
+    fn shown(&self, entry: Entry) -> Entry {
+        entry.in_scope(self.scope.len())
+    }
+
+    fn shown_error(&self, error: Error) -> Error {
+        match error {
+            Error::Conflict(mut conflict) => {
+                conflict.key.drain(..self.scope.len());
+                conflict.found = conflict.found.map(|entry| self.shown(entry));
+                Error::Conflict(conflict)
+            }
+            other => other,
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("scope", &crate::key::display(&self.scope)).finish()
+    }
+}

@@ -1,0 +1,280 @@
+//! What a writer asks for: puts and deletes under conditions, all or nothing.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::key;
+use crate::revision::Revision;
+
+/// The largest value. Kubernetes objects end at 3 MiB of request body plus what the server
+/// adds; etcd's own default, 1.5 MiB, applies below this on that engine.
+pub const MAX_VALUE_BYTES: usize = 4 << 20;
+
+/// The most operations and checks in one transaction, as in etcd's default.
+pub const MAX_TXN_OPS: usize = 128;
+
+/// The most bytes of keys and values in one transaction: it must fit into one log segment.
+pub const MAX_TXN_BYTES: usize = 8 << 20;
+
+/// What must be true of a key for a transaction to be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing.
+    #[default]
+    Any,
+    /// The key does not exist.
+    Absent,
+    /// The key was last written at this revision.
+    ModRevision(Revision),
+}
+
+impl Expect {
+    /// Whether a key last written at `found` (`None`: it does not exist) meets this.
+    pub fn is_met_by(self, found: Option<Revision>) -> bool {
+        match self {
+            Expect::Any => true,
+            Expect::Absent => found.is_none(),
+            Expect::ModRevision(expected) => found == Some(expected),
+        }
+    }
+}
+
+/// A value to be written to a key.
+#[derive(Clone, Debug)]
+pub struct Put {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Bytes,
+    pub(crate) expect: Expect,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) stamp: Option<u32>,
+}
+
+impl Put {
+    /// Writes `value` to `key` whatever was there.
+    pub fn new(key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
+        Self { key: key.into(), value: value.into(), expect: Expect::Any, ttl: None, stamp: None }
+    }
+
+    /// Only if this holds of the key.
+    #[must_use]
+    pub fn expect(mut self, expect: Expect) -> Self {
+        self.expect = expect;
+        self
+    }
+
+    /// The key is deleted after this time, unless it is written again before. Never earlier;
+    /// how much later depends on the engine (etcd: up to a minute).
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Readers see the decimal revision of this write at byte `offset` of the value.
+    ///
+    /// A value that carries its own revision can be known only when it is committed; this
+    /// lets one encoded value be what is stored, read, listed and watched.
+    #[must_use]
+    pub fn stamp_at(mut self, offset: u32) -> Self {
+        self.stamp = Some(offset);
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        key::check(&self.key)?;
+        if self.value.len() > MAX_VALUE_BYTES {
+            let (what, bytes, limit) = ("value", self.value.len(), MAX_VALUE_BYTES);
+            return Err(Error::TooLarge { what, bytes, limit });
+        }
+        if self.stamp.is_some_and(|at| at as usize > self.value.len()) {
+            return Err(Error::InvalidTxn { reason: "the stamp lies outside the value".into() });
+        }
+        Ok(())
+    }
+}
+
+/// A key to be deleted.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    pub(crate) key: Vec<u8>,
+    pub(crate) expect: Expect,
+}
+
+impl Delete {
+    /// Deletes `key` if it exists.
+    pub fn new(key: impl Into<Vec<u8>>) -> Self {
+        Self { key: key.into(), expect: Expect::Any }
+    }
+
+    /// Only if this holds of the key.
+    #[must_use]
+    pub fn expect(mut self, expect: Expect) -> Self {
+        self.expect = expect;
+        self
+    }
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Write a key.
+    Put(Put),
+    /// Delete a key; no effect if it does not exist.
+    Delete(Delete),
+    /// Delete every key that starts with this prefix.
+    DeletePrefix(Vec<u8>),
+}
+
+/// Operations that happen together, at one revision, or not at all.
+///
+/// A transaction that changes nothing (deletes of missing keys only) makes no revision.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    pub(crate) checks: Vec<(Vec<u8>, Expect)>,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Txn {
+    /// No operation yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a condition on a key that the transaction need not write.
+    #[must_use]
+    pub fn check(mut self, key: impl Into<Vec<u8>>, expect: Expect) -> Self {
+        self.checks.push((key.into(), expect));
+        self
+    }
+
+    /// Adds a write.
+    #[must_use]
+    pub fn put(mut self, put: Put) -> Self {
+        self.ops.push(Op::Put(put));
+        self
+    }
+
+    /// Adds a deletion.
+    #[must_use]
+    pub fn delete(mut self, delete: Delete) -> Self {
+        self.ops.push(Op::Delete(delete));
+        self
+    }
+
+    /// Adds the deletion of all keys under a prefix.
+    #[must_use]
+    pub fn delete_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.ops.push(Op::DeletePrefix(prefix.into()));
+        self
+    }
+
+    /// Every condition of the transaction, in the order in which they are tested.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = (&[u8], Expect)> {
+        let own = self.ops.iter().filter_map(|op| match op {
+            Op::Put(put) => Some((put.key.as_slice(), put.expect)),
+            Op::Delete(delete) => Some((delete.key.as_slice(), delete.expect)),
+            Op::DeletePrefix(_) => None,
+        });
+        let checks = self.checks.iter().map(|(key, expect)| (key.as_slice(), *expect));
+        checks.chain(own).filter(|(_, expect)| *expect != Expect::Any)
+    }
+
+    /// Refuses what no engine could carry out in the same way.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let steps = self.ops.len() + self.checks.len();
+        if steps > MAX_TXN_OPS {
+            return Err(Error::TooLarge {
+                what: "transaction (operations)",
+                bytes: steps,
+                limit: MAX_TXN_OPS,
+            });
+        }
+        let mut written = HashSet::new();
+        let mut prefixes: Vec<&[u8]> = Vec::new();
+        let mut bytes = 0;
+        for op in &self.ops {
+            match op {
+                Op::Put(put) => {
+                    put.check()?;
+                    bytes += put.key.len() + put.value.len();
+                    self.write_once(&mut written, &put.key)?;
+                }
+                Op::Delete(delete) => {
+                    key::check(&delete.key)?;
+                    bytes += delete.key.len();
+                    self.write_once(&mut written, &delete.key)?;
+                }
+                Op::DeletePrefix(prefix) => prefixes.push(prefix),
+            }
+        }
+        for (key, _) in &self.checks {
+            key::check(key)?;
+        }
+        if bytes > MAX_TXN_BYTES {
+            return Err(Error::TooLarge { what: "transaction", bytes, limit: MAX_TXN_BYTES });
+        }
+        self.prefixes_apart(&written, &prefixes)
+    }
+
+    fn write_once<'a>(&self, written: &mut HashSet<&'a [u8]>, key: &'a [u8]) -> Result<()> {
+        if written.insert(key) {
+            return Ok(());
+        }
+        Err(Error::InvalidTxn { reason: format!("key {} is written twice", key::display(key)) })
+    }
+
+    fn prefixes_apart(&self, written: &HashSet<&[u8]>, prefixes: &[&[u8]]) -> Result<()> {
+        let nested = prefixes.iter().enumerate().any(|(at, prefix)| {
+            written.iter().any(|key| key.starts_with(prefix))
+                || prefixes
+                    .iter()
+                    .enumerate()
+                    .any(|(other, longer)| at != other && longer.starts_with(prefix))
+        });
+        if nested {
+            return Err(Error::InvalidTxn { reason: "a deleted prefix covers another operation".into() });
+        }
+        Ok(())
+    }
+}
+
+/// A transaction that was carried out.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The revision it made, or the current one if it changed nothing.
+    pub revision: Revision,
+    /// For each put and delete of a single key, in order, what was there before.
+    pub previous: Vec<Option<Entry>>,
+    /// How many keys prefix deletions removed.
+    pub deleted: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_operations_are_refused() {
+        let twice = Txn::new().put(Put::new("a", "1")).delete(Delete::new("a"));
+        let covered = Txn::new().put(Put::new("a/b", "1")).delete_prefix("a/");
+        let nested = Txn::new().delete_prefix("a/").delete_prefix("a/b/");
+        for txn in [twice, covered, nested] {
+            assert!(matches!(txn.validate(), Err(Error::InvalidTxn { .. })));
+        }
+        assert!(Txn::new().delete_prefix("a/").delete_prefix("b/").validate().is_ok());
+    }
+
+    #[test]
+    fn sizes_are_limited() {
+        let large = Txn::new().put(Put::new("a", vec![0; MAX_VALUE_BYTES + 1]));
+        assert!(matches!(large.validate(), Err(Error::TooLarge { what: "value", .. })));
+        let many = (0..=MAX_TXN_OPS).fold(Txn::new(), |txn, n| txn.put(Put::new(n.to_string(), "")));
+        assert!(matches!(many.validate(), Err(Error::TooLarge { .. })));
+        let stamp = Txn::new().put(Put::new("a", "xy").stamp_at(3));
+        assert!(matches!(stamp.validate(), Err(Error::InvalidTxn { .. })));
+    }
+}

@@ -1,0 +1,256 @@
+//! The machine stops at every single write and sync, keeping any part of what was not yet
+//! synced. Whatever was acknowledged must be there afterwards, and nothing by halves.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use coracle_base::{Clock, Rng};
+use coracle_store::disk::fake::FakeDisk;
+use coracle_store::{Delete, Error, Put, RangeRequest, Result, Revision, Store, Txn, disk};
+
+/// Transactions in a run; enough for several segments and snapshots.
+const TRANSACTIONS: u64 = 48;
+
+/// Crashes tried for each place to stop, each keeping other pages.
+const CRASHES: u64 = 3;
+
+async fn open(disk: &FakeDisk, seed: u64) -> Result<Store> {
+    let options = disk::Options {
+        clock: Clock::system(),
+        segment_bytes: 12 << 10,
+        snapshot_min_bytes: 8 << 10,
+        rng: Rng::seeded(seed),
+        ..disk::Options::default()
+    };
+    disk::open_on(disk.files(), options).await
+}
+
+/// What the writers were told.
+#[derive(Default)]
+struct Told {
+    /// Number of the transaction → its revision, for pairs that must be there.
+    written: BTreeMap<u64, Revision>,
+    /// Pairs whose deletion was acknowledged.
+    deleted: BTreeMap<u64, Revision>,
+    /// Pairs whose deletion was begun: they may be there or not.
+    maybe_deleted: Vec<u64>,
+}
+
+/// Each transaction writes a pair of keys, alone or with others in the same batch; now and
+/// then a pair is deleted or history compacted. Ends at the first failure.
+async fn workload(store: &Store, told: &mut Told) -> Result<()> {
+    let mut number = 0;
+    while number < TRANSACTIONS {
+        let together: Vec<u64> = (number..TRANSACTIONS).take(1 + (number % 4) as usize).collect();
+        number += together.len() as u64;
+        let mut outcomes = tokio::task::JoinSet::new();
+        for n in together {
+            let store = store.clone();
+            outcomes.spawn(async move { (n, store.commit(pair(n)).await) });
+        }
+        let mut failed = None;
+        while let Some(outcome) = outcomes.join_next().await {
+            match outcome.expect("no writer panics") {
+                (n, Ok(committed)) => drop(told.written.insert(n, committed.revision)),
+                (_, Err(error)) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if number.is_multiple_of(5) {
+            delete(store, number / 5, told).await?;
+        }
+        if number.is_multiple_of(3) {
+            let latest = store.get("none").await?.revision;
+            store.compact(Revision::new(latest.get() - 2)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn pair(n: u64) -> Txn {
+    let value = format!("{n}-{}", "x".repeat((n * 37 % 900) as usize));
+    Txn::new().put(Put::new(format!("left/{n}"), value.clone())).put(Put::new(format!("right/{n}"), value))
+}
+
+async fn delete(store: &Store, n: u64, told: &mut Told) -> Result<()> {
+    told.maybe_deleted.push(n);
+    let txn = Txn::new().delete(Delete::new(format!("left/{n}"))).delete(Delete::new(format!("right/{n}")));
+    let committed = store.commit(txn).await?;
+    told.deleted.insert(n, committed.revision);
+    Ok(())
+}
+
+/// What is there must be what was told.
+async fn verify(store: &Store, told: &Told, context: &str) {
+    let side = async |side: &str| {
+        let range = store.range(RangeRequest::prefix(side)).await.unwrap();
+        let entries = range.entries.iter().map(|entry| {
+            let number: u64 = String::from_utf8_lossy(&entry.key()[side.len()..]).parse().unwrap();
+            (number, (entry.value(), entry.mod_revision()))
+        });
+        entries.collect::<BTreeMap<_, _>>()
+    };
+    let (left, right) = (side("left/").await, side("right/").await);
+    assert_eq!(left, right, "{context}: a transaction by halves");
+    for (n, revision) in &told.written {
+        match left.get(n) {
+            Some((_, found)) => assert_eq!(found, revision, "{context}: pair {n}"),
+            None => {
+                assert!(told.maybe_deleted.contains(n), "{context}: pair {n} at {revision} was acknowledged")
+            }
+        }
+    }
+    for n in told.deleted.keys() {
+        assert!(!left.contains_key(n), "{context}: the deletion of pair {n} was acknowledged");
+    }
+    let last = told.written.values().chain(told.deleted.values()).max();
+    let revision = store.stats().await.unwrap().revision;
+    assert!(
+        last.is_none_or(|last| *last <= revision),
+        "{context}: {revision} is before what was acknowledged"
+    );
+}
+
+/// Stops a run after `operations` disk operations; says whether it was cut short.
+async fn run_until(operations: u64) -> (FakeDisk, Told, bool) {
+    let disk = FakeDisk::new();
+    disk.stop_after(operations);
+    let mut told = Told::default();
+    let Ok(store) = open(&disk, 1).await else { return (disk, told, true) };
+    let outcome = workload(&store, &mut told).await;
+    if let Err(error) = &outcome {
+        let expected = matches!(error, Error::Poisoned { .. } | Error::Io { .. } | Error::Closed);
+        assert!(expected, "after {operations} operations: {error}");
+    }
+    store.close().await;
+    (disk, told, outcome.is_err())
+}
+
+#[tokio::test]
+async fn every_acknowledged_write_survives_a_stop_at_any_operation() {
+    let mut operations = 0;
+    loop {
+        let (disk, told, cut_short) = run_until(operations).await;
+        for crash in 0..CRASHES {
+            let context = format!("stopped after {operations} operations, crash {crash}");
+            let mut rng = Rng::seeded(operations * CRASHES + crash);
+            let after = disk.crash(&mut rng);
+            let store = open(&after, 2).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            verify(&store, &told, &context).await;
+            // Life goes on, and what was found stays.
+            store.put(Put::new("later", "")).await.unwrap();
+            store.close().await;
+            let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}, again: {error}"));
+            verify(&store, &told, &context).await;
+            assert!(store.get("later").await.unwrap().entry.is_some());
+            store.close().await;
+        }
+        if !cut_short {
+            assert!(operations > 100, "the run is long enough to mean something: {operations} operations");
+            return;
+        }
+        operations += 1;
+    }
+}
+
+/// Recovery writes, too, and may be stopped in turn.
+#[tokio::test]
+async fn a_stop_during_recovery_loses_nothing() {
+    for operations in (5..150).step_by(7) {
+        let (disk, told, _) = run_until(operations).await;
+        let mut rng = Rng::seeded(operations);
+        let mut after = disk.crash(&mut rng);
+        for stop in 0..6 {
+            after.stop_after(stop);
+            if let Ok(store) = open(&after, 2).await {
+                store.close().await;
+            }
+            after = after.crash(&mut rng);
+        }
+        let context = format!("stopped after {operations} operations, then during recovery");
+        let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+        verify(&store, &told, &context).await;
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
+    let disk = FakeDisk::new();
+    let store = open(&disk, 1).await.unwrap();
+    disk.set_capacity(Some(64 << 10));
+    let mut written = 0;
+    let refused = loop {
+        match store.put(Put::new(format!("k{written}"), vec![0; 2000])).await {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 100, "the disk is full long before");
+    };
+    assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+    let revision = store.get("k0").await.unwrap().revision;
+    assert!(store.get("k0").await.unwrap().entry.is_some(), "reads go on");
+    assert!(store.get(format!("k{written}")).await.unwrap().entry.is_none(), "what was refused is not there");
+    assert!(matches!(store.put(Put::new("x", vec![0; 2000])).await, Err(Error::DiskFull { .. })));
+    disk.set_capacity(None);
+    let again = store.put(Put::new("x", vec![0; 2000])).await.unwrap();
+    assert_eq!(again.revision, revision.next(), "refused writes made no revision");
+    store.close().await;
+    let store = open(&disk, 2).await.unwrap();
+    assert!(store.get("x").await.unwrap().entry.is_some());
+    assert_eq!(store.stats().await.unwrap().keys, written + 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_writes_are_refused_until_reopened() {
+    let disk = FakeDisk::new();
+    let store = open(&disk, 1).await.unwrap();
+    store.put(Put::new("a", "1")).await.unwrap();
+    disk.fail_syncs(true);
+    assert!(matches!(store.put(Put::new("a", "2")).await, Err(Error::Poisoned { .. })));
+    disk.fail_syncs(false);
+    assert!(matches!(store.put(Put::new("a", "3")).await, Err(Error::Poisoned { .. })));
+    assert_eq!(store.get("a").await.unwrap().entry.unwrap().value(), "1", "reads go on, of what is durable");
+    store.close().await;
+    let store = open(&disk, 2).await.unwrap();
+    store.put(Put::new("a", "4")).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn snapshots_free_the_log() {
+    let disk = FakeDisk::new();
+    let store = open(&disk, 1).await.unwrap();
+    let mut largest = 0;
+    for n in 0..400_u32 {
+        let revision =
+            store.put(Put::new(format!("k{}", n % 5), vec![n as u8; 1000])).await.unwrap().revision;
+        store.compact(revision).await.unwrap();
+        largest = largest.max(store.stats().await.unwrap().disk_bytes);
+    }
+    assert!(largest < 120 << 10, "400 KB were written, {largest} bytes is the most there was on the disk");
+    store.close().await;
+    let store = open(&disk, 2).await.unwrap();
+    assert_eq!(store.get("k4").await.unwrap().entry.unwrap().value_bytes()[0], 399_u32 as u8);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn many_stores_share_nothing() {
+    let disks: Vec<_> = (0..8).map(|_| Arc::new(FakeDisk::new())).collect();
+    for (n, disk) in disks.iter().enumerate() {
+        let store = open(disk, n as u64).await.unwrap();
+        store.put(Put::new("n", n.to_string())).await.unwrap();
+        store.close().await;
+    }
+    for (n, disk) in disks.iter().enumerate() {
+        let store = open(disk, 99).await.unwrap();
+        assert_eq!(store.get("n").await.unwrap().entry.unwrap().value(), n.to_string());
+        store.close().await;
+    }
+}

@@ -1,0 +1,125 @@
+//! `cargo xtask ci`: what CI runs, in order, stopping at the first failure.
+
+use anyhow::{Result, bail};
+
+use crate::process::{capture, cargo, run as run_command};
+use crate::summary::{LeftOut, Summary};
+use crate::{test, tidy};
+
+/// One step of CI. Running it returns what it had to leave out of its own work.
+struct Step {
+    name: &'static str,
+    /// Why the whole step cannot run here, if it cannot.
+    obstacle: fn() -> Option<String>,
+    run: fn(&test::Options) -> Result<Vec<LeftOut>>,
+}
+
+/// Cheap steps first, so that most mistakes are reported within a minute.
+const STEPS: &[Step] = &[
+    Step { name: "format", obstacle: none, run: |_| plain(["fmt", "--all", "--check"]) },
+    Step { name: "clippy", obstacle: none, run: |_| clippy() },
+    Step { name: "features", obstacle: none, run: |_| features() },
+    Step { name: "tidy", obstacle: none, run: |_| tidy::run().map(|()| Vec::new()) },
+    Step { name: "deny", obstacle: deny_is_missing, run: |_| plain(["deny", "check"]) },
+    Step { name: "tests", obstacle: none, run: tests },
+    Step { name: "doc", obstacle: none, run: |_| doc() },
+];
+
+/// Runs the steps up to the first failure.
+pub(crate) fn run(options: &test::Options) -> Summary {
+    run_steps(STEPS, options)
+}
+
+fn run_steps(steps: &[Step], options: &test::Options) -> Summary {
+    let mut summary = Summary::default();
+    for step in steps {
+        if let Some(reason) = (step.obstacle)() {
+            summary.leave_out(step.name, reason);
+            continue;
+        }
+        let Some(left_out) = summary.step(step.name, || (step.run)(options)) else {
+            break;
+        };
+        for left in left_out {
+            summary.leave_out(&left.name, left.reason);
+        }
+    }
+    summary
+}
+
+fn plain<const N: usize>(args: [&str; N]) -> Result<Vec<LeftOut>> {
+    run_command(&mut cargo(args)).map(|()| Vec::new())
+}
+
+fn clippy() -> Result<Vec<LeftOut>> {
+    plain(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
+}
+
+/// Clippy built everything with all features. The crates that have features must also build with none, and
+/// the default set is what users get.
+fn features() -> Result<Vec<LeftOut>> {
+    for package in ["coracle-store", "coracle"] {
+        plain(["check", "--package", package, "--no-default-features"])?;
+    }
+    plain(["check", "--workspace"])
+}
+
+fn none() -> Option<String> {
+    None
+}
+
+fn deny_is_missing() -> Option<String> {
+    let answer = capture(&mut cargo(["deny", "--version"]));
+    answer.err().map(|_| "cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned())
+}
+
+fn tests(options: &test::Options) -> Result<Vec<LeftOut>> {
+    let summary = test::run(options)?;
+    summary.report();
+    if !summary.failed().is_empty() {
+        bail!("failed suites: {}", summary.failed().join(", "));
+    }
+    Ok(summary.left_out().to_vec())
+}
+
+fn doc() -> Result<Vec<LeftOut>> {
+    run_command(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(name: &'static str, run: fn(&test::Options) -> Result<Vec<LeftOut>>) -> Step {
+        Step { name, obstacle: none, run }
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run() {
+        let steps = [
+            step("first", |_| Ok(Vec::new())),
+            step("second", |_| bail!("wrong")),
+            step("third", |_| panic!("ran after a failure")),
+        ];
+        assert_eq!(run_steps(&steps, &test::Options::default()).failed(), ["second"]);
+    }
+
+    #[test]
+    fn a_step_with_an_obstacle_is_left_out() {
+        let obstacle = || Some("absent".to_owned());
+        let steps = [Step { name: "deny", obstacle, run: |_| panic!("ran in spite of it") }];
+        let summary = run_steps(&steps, &test::Options::default());
+        assert!(summary.failed().is_empty());
+        assert_eq!(summary.left_out(), [LeftOut { name: "deny".to_owned(), reason: "absent".to_owned() }]);
+    }
+
+    #[test]
+    fn what_a_step_left_out_reaches_the_summary() {
+        let left =
+            |_: &test::Options| Ok(vec![LeftOut { name: "kubectl".to_owned(), reason: "absent".to_owned() }]);
+        let summary = run_steps(&[step("tests", left)], &test::Options::default());
+        assert!(summary.failed().is_empty());
+        assert_eq!(summary.left_out()[0].name, "kubectl");
+    }
+}

@@ -1,0 +1,102 @@
+//! The build commands of the workspace, run as `cargo xtask <command>`.
+//!
+//! Arguments in, exit code out; each command is a module of its own. What a command checks or runs is data
+//! in that module, so that CI and a developer's machine cannot differ.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program talks to its user by printing"
+)]
+
+mod ci;
+mod process;
+mod summary;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Build commands of the Coracle workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything CI runs, stopping at the first failure.
+    Ci(test::Options),
+    /// Run every test, and say what had to be left out.
+    Test(test::Options),
+    /// Check the rules of the repository that no compiler checks.
+    Tidy,
+    /// Run the store benchmark in release mode.
+    Bench {
+        /// Arguments of the benchmark.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        extra: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Ci(options) => Ok(ci::run(&options).report()),
+        Command::Test(options) => Ok(test::run(&options)?.report()),
+        Command::Tidy => tidy::run().map(|()| ExitCode::SUCCESS),
+        Command::Bench { extra } => bench(&extra).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn bench(extra: &[String]) -> Result<()> {
+    let fixed = ["run", "--release", "--package", "coracle-benches", "--bin", "store", "--"];
+    process::run(process::cargo(fixed).args(extra))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn test_passes_everything_after_the_dashes_on() {
+        let args =
+            Args::try_parse_from(["xtask", "test", "--without", "etcd", "--", "watch", "--", "--nocapture"])
+                .unwrap();
+        let Command::Test(options) = args.command else { panic!("parsed as another command") };
+        assert_eq!(options.without, ["etcd"]);
+        assert_eq!(options.extra, ["watch", "--", "--nocapture"]);
+    }
+
+    #[test]
+    fn test_refuses_to_leave_out_what_it_does_not_know() {
+        assert!(Args::try_parse_from(["xtask", "test", "--without", "etdc"]).is_err());
+    }
+
+    #[test]
+    fn bench_takes_flags_of_the_benchmark() {
+        let args = Args::try_parse_from(["xtask", "bench", "--ops", "10"]).unwrap();
+        let Command::Bench { extra } = args.command else { panic!("parsed as another command") };
+        assert_eq!(extra, ["--ops", "10"]);
+    }
+}

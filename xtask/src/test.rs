@@ -1,0 +1,118 @@
+//! `cargo xtask test`: every suite that can run here, then what ran and what was left out.
+//!
+//! Requirements and suites are tables in the modules below. Everything that can refuse (a missing package, a
+//! kubectl that does not work) is settled before the first suite starts; after that a failing suite does not
+//! stop the others. The output of cargo is passed through as it is.
+
+mod apt;
+mod kubectl;
+mod real_clients;
+mod requirements;
+mod suites;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+
+use crate::process;
+use crate::summary::Summary;
+use suites::{Environment, Prepared, SUITES, Suite};
+
+/// What the user may choose about a test run.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Leave out the suites that need this system package; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(requirements::names()))]
+    pub(crate) without: Vec<String>,
+
+    /// The kubectl to test with, instead of the one in PATH.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) kubectl: Option<PathBuf>,
+
+    /// Also run the suites that download client libraries.
+    #[arg(long)]
+    pub(crate) real_clients: bool,
+
+    /// Arguments for each `cargo test`; a second `--` separates those of the test programs.
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) extra: Vec<String>,
+}
+
+/// Runs every suite that can run.
+///
+/// # Errors
+///
+/// When something is missing that the user has to install or to exclude; nothing has run then.
+pub(crate) fn run(options: &Options) -> Result<Summary> {
+    let mut summary = Summary::default();
+    let wanted = without_excluded(options, &mut summary);
+    requirements::ensure(&wanted)?;
+    for (suite, environment) in prepare(&wanted, options, &mut summary)? {
+        summary.step(suite.name, || run_suite(suite, &environment, &options.extra));
+    }
+    Ok(summary)
+}
+
+fn without_excluded(options: &Options, summary: &mut Summary) -> Vec<&'static Suite> {
+    let mut wanted = Vec::new();
+    for suite in SUITES {
+        let excluded = requirements::of(suite.name)
+            .find(|needed| options.without.iter().any(|name| name == needed.name));
+        match excluded {
+            Some(needed) => summary.leave_out(suite.name, format!("--without {}", needed.name)),
+            None => wanted.push(suite),
+        }
+    }
+    wanted
+}
+
+fn prepare(
+    wanted: &[&'static Suite],
+    options: &Options,
+    summary: &mut Summary,
+) -> Result<Vec<(&'static Suite, Environment)>> {
+    let mut ready = Vec::new();
+    for suite in wanted {
+        match (suite.prepare)(options)? {
+            Prepared::Ready(environment) => ready.push((*suite, environment)),
+            Prepared::LeftOut(reason) => summary.leave_out(suite.name, reason),
+        }
+    }
+    Ok(ready)
+}
+
+fn run_suite(suite: &Suite, environment: &Environment, extra: &[String]) -> Result<()> {
+    let mut command = process::cargo(["test"]);
+    command.args(suite.cargo_args).args(extra).envs(environment.iter().map(|(name, value)| (*name, value)));
+    process::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_leaves_out_the_suites_that_need_it_and_no_other() {
+        let mut summary = Summary::default();
+        let options = Options { without: vec!["etcd".to_owned()], ..Options::default() };
+        let wanted = without_excluded(&options, &mut summary);
+        assert!(wanted.iter().any(|suite| suite.name == "workspace"));
+        assert!(!wanted.iter().any(|suite| suite.name == "etcd"));
+        assert_eq!(summary.left_out().len(), 1);
+        assert_eq!(summary.left_out()[0].reason, "--without etcd");
+    }
+
+    #[test]
+    fn a_suite_that_cannot_be_prepared_is_left_out_with_its_reason() {
+        static ABSENT: Suite = Suite {
+            name: "absent",
+            cargo_args: &[],
+            prepare: |_| Ok(Prepared::LeftOut("nothing to run".to_owned())),
+        };
+        let mut summary = Summary::default();
+        let ready = prepare(&[&ABSENT], &Options::default(), &mut summary).unwrap();
+        assert!(ready.is_empty());
+        assert_eq!(summary.left_out()[0].reason, "nothing to run");
+    }
+}
