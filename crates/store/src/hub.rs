@@ -37,7 +37,6 @@ struct Registry {
     /// is looked up once per length.
     lengths: BTreeMap<usize, usize>,
     next_id: u64,
-    count: u64,
 }
 
 struct Watcher {
@@ -81,10 +80,6 @@ impl Hub {
 
     pub(crate) fn dispatched(&self) -> watch::Receiver<Revision> {
         self.dispatched.subscribe()
-    }
-
-    pub(crate) fn watchers(&self) -> u64 {
-        self.lock().count
     }
 
     /// Joins the live watchers, unless commits from `from` on have been handed out already:
@@ -153,14 +148,12 @@ impl Registry {
             *self.lengths.entry(prefix.len()).or_default() += 1;
         }
         watchers.push(watcher);
-        self.count += 1;
     }
 
     fn remove(&mut self, prefix: &[u8], id: u64) {
         let Some(watchers) = self.by_prefix.get_mut(prefix) else { return };
         let Some(at) = watchers.iter().position(|watcher| watcher.id == id) else { return };
         watchers.swap_remove(at);
-        self.count -= 1;
         if watchers.is_empty() {
             self.by_prefix.remove(prefix);
             self.forget_length(prefix.len());

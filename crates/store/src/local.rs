@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -39,6 +40,8 @@ pub(crate) struct Local {
     /// Rung when the keeper may have something to do earlier than it thinks.
     pub(crate) upkeep: Notify,
     pub(crate) closed: CancellationToken,
+    /// Watches that exist, whether they listen or still read history.
+    watchers: AtomicU64,
 }
 
 impl Local {
@@ -53,6 +56,7 @@ impl Local {
             policy,
             upkeep: Notify::new(),
             closed: CancellationToken::new(),
+            watchers: AtomicU64::new(0),
         };
         local.expiry.restore(&local.snapshot());
         local
@@ -72,10 +76,11 @@ impl Local {
         self.history.push(commits);
         self.hub.ring();
         let expiry_moved = self.expiry.note(commits);
-        let first_in_history = self.history.summary();
-        let crowded = first_in_history.bytes > self.policy.max_bytes;
-        let was_empty = first_in_history.commits == commits.len() as u64;
-        if expiry_moved || crowded || was_empty {
+        let history = self.history.summary();
+        let crowded = history.bytes > self.policy.max_bytes;
+        // With no more than one commit before these the keeper had nothing to wait for.
+        let begins_to_age = history.commits <= commits.len() as u64 + 1;
+        if expiry_moved || crowded || begins_to_age {
             self.upkeep.notify_one();
         }
     }
@@ -148,7 +153,7 @@ impl Local {
             bytes: index.live_bytes(),
             history: history.commits,
             history_bytes: history.bytes,
-            watchers: self.hub.watchers(),
+            watchers: self.watchers.load(Ordering::Relaxed),
             disk_bytes: 0,
         }
     }
@@ -161,6 +166,7 @@ impl Local {
         };
         self.history.check(position)?;
         let (progress, requests) = ProgressHandle::new();
+        self.watchers.fetch_add(1, Ordering::Relaxed);
         let source = LocalWatch {
             dispatched: self.hub.dispatched(),
             local: self.clone(),
@@ -300,6 +306,7 @@ impl LocalWatch {
 
 impl Drop for LocalWatch {
     fn drop(&mut self) {
+        self.local.watchers.fetch_sub(1, Ordering::Relaxed);
         if let Some(live) = &self.live {
             self.local.hub.unsubscribe(live);
         }

@@ -181,7 +181,7 @@ impl Shared {
             index,
             base,
             sealed: self.sealed.clone(),
-            stop: self.local.closed.clone(),
+            local: self.local.clone(),
         };
         let work = Task::spawn_blocking("store-snapshot", move || job.run());
         work.await.map_err(|error| Error::Internal(error.to_string()))?

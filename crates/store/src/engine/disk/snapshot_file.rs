@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::files::{File, Files, io_error};
 use super::format::{Inventory, SnapshotHeader, StoreId, segment_name, snapshot_name, temporary_name};
@@ -14,8 +13,9 @@ use super::log::SealedList;
 use super::scan::snapshot_error;
 use super::snapshot::{SnapshotReader, SnapshotWriter};
 use crate::entry::EntryParts;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::Index;
+use crate::local::Local;
 use crate::revision::Revision;
 
 /// A snapshot is synced after each portion of this size. One large sync at the end would
@@ -38,8 +38,8 @@ pub(super) struct SnapshotJob {
     /// The state after this revision is what is written.
     pub(super) base: Revision,
     pub(super) sealed: Arc<SealedList>,
-    /// Given up half way when this is cancelled.
-    pub(super) stop: CancellationToken,
+    /// The store it is of: closing it ends the work half way, pressure makes it hurry.
+    pub(super) local: Arc<Local>,
 }
 
 impl SnapshotJob {
@@ -65,19 +65,23 @@ impl SnapshotJob {
         if let Err(source) = written {
             // Gives back the space; if even that fails, opening the store will do it.
             let _ = self.files.remove(&temporary);
-            if self.stop.is_cancelled() {
-                return Err(Error::Closed);
-            }
+            self.local.check_open()?;
             return Err(io_error("write", &self.files.path(&name), source));
         }
         self.remove_replaced(&superfluous)
     }
 
     fn write(&self, name: &str, header: &SnapshotHeader) -> io::Result<()> {
-        let out = PacedFile { file: self.files.create(name)?, offset: 0, synced: 0, since: Instant::now() };
+        let out = PacedFile {
+            local: &self.local,
+            file: self.files.create(name)?,
+            offset: 0,
+            synced: 0,
+            since: Instant::now(),
+        };
         let mut writer = SnapshotWriter::begin(out, header)?;
         for entry in self.index.entries_at(self.base) {
-            if self.stop.is_cancelled() {
+            if self.local.check_open().is_err() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             writer.push(&entry.to_parts())?;
@@ -98,7 +102,8 @@ impl SnapshotJob {
 }
 
 /// A file being written from its start, synced every now and then.
-struct PacedFile {
+struct PacedFile<'a> {
+    local: &'a Local,
     file: Arc<dyn File>,
     offset: u64,
     synced: u64,
@@ -106,15 +111,21 @@ struct PacedFile {
     since: Instant,
 }
 
-impl PacedFile {
+impl PacedFile<'_> {
     fn rest(&mut self) {
+        // History cannot be given up while the snapshot is made: when it grows too large,
+        // memory matters more than the latency of writes.
+        let pressed = self.local.history.summary().bytes > 2 * self.local.policy.max_bytes;
+        if pressed {
+            return;
+        }
         let rest = (self.since.elapsed() * REST).min(LONGEST_REST);
         std::thread::park_timeout(rest);
         self.since = Instant::now();
     }
 }
 
-impl Write for PacedFile {
+impl Write for PacedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_all_at(bytes, self.offset)?;
         self.offset += bytes.len() as u64;
