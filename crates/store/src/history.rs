@@ -99,7 +99,7 @@ impl History {
     /// tombstones that no read can need any more, for the writer to purge.
     ///
     /// Must not run while something reads a revision before `oldest` without checking it
-    /// again, which is why engines do one compaction or snapshot at a time.
+    /// again, which is why the keeper does one compaction or snapshot at a time.
     pub(crate) fn forget(&self, oldest: Revision) -> Vec<Arc<Version>> {
         let mut dead = Vec::new();
         loop {

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use coracle_base::Timestamp;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::BoxFuture;
+use crate::engine::local::Writer;
 use crate::error::{Error, Result};
 use crate::local::Local;
 use crate::revision::Revision;
@@ -19,21 +20,14 @@ const EXPIRE_CHUNK: usize = 256;
 /// After a failure (a full disk, say) upkeep is tried again this much later.
 const RETRY_MS: u64 = 5_000;
 
-/// What the keeper needs of an engine.
-pub(crate) trait Kept: Send + Sync + 'static {
-    fn local(&self) -> &Arc<Local>;
-
-    fn delete(&self, txn: Txn) -> BoxFuture<'_, Result<()>>;
-
-    /// Gives up history before `oldest`.
-    fn compact_to(&self, oldest: Revision) -> BoxFuture<'_, Result<()>>;
-
-    /// Whatever else the engine does after a compaction.
-    fn after_compaction(&self) -> BoxFuture<'_, Result<()>>;
+/// A compaction that somebody asked for.
+pub(crate) struct CompactRequest {
+    pub(crate) oldest: Revision,
+    pub(crate) reply: oneshot::Sender<Result<()>>,
 }
 
 /// Runs until the store is closed; what it is doing then, it finishes or gives up in order.
-pub(crate) async fn run(engine: Arc<impl Kept>) {
+pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<CompactRequest>) {
     let local = engine.local().clone();
     let mut retry_at = None;
     loop {
@@ -41,6 +35,11 @@ pub(crate) async fn run(engine: Arc<impl Kept>) {
         // Every branch may be dropped: they wait and do nothing else.
         tokio::select! {
             () = local.closed.cancelled() => return,
+            Some(request) = requests.recv() => {
+                // Whoever no longer waits has dropped its end.
+                let _ = request.reply.send(engine.compact(request.oldest).await);
+                continue;
+            }
             () = local.upkeep.notified(), if retry_at.is_none() => {}
             () = sleep(&local, due) => {}
         }
@@ -69,7 +68,7 @@ async fn sleep(local: &Local, due: Option<Timestamp>) {
     }
 }
 
-async fn keep(engine: &impl Kept) -> Result<()> {
+async fn keep(engine: &impl Writer) -> Result<()> {
     expire(engine).await?;
     let local = engine.local();
     let summary = local.history.summary();
@@ -79,13 +78,12 @@ async fn keep(engine: &impl Kept) -> Result<()> {
         return Ok(());
     }
     if let Some(target) = local.history.target(&local.policy, now) {
-        engine.compact_to(target).await?;
-        engine.after_compaction().await?;
+        engine.compact(target).await?;
     }
     Ok(())
 }
 
-async fn expire(engine: &impl Kept) -> Result<()> {
+async fn expire(engine: &impl Writer) -> Result<()> {
     let local = engine.local();
     loop {
         let due = local.expiry.due(local.clock.now(), EXPIRE_CHUNK);
@@ -95,9 +93,9 @@ async fn expire(engine: &impl Kept) -> Result<()> {
         for key in due {
             let Some(entry) = local.snapshot().get(&key) else { continue };
             let expect = Expect::ModRevision(entry.mod_revision());
-            match engine.delete(Txn::new().delete(Delete::new(key).expect(expect))).await {
+            match engine.commit(Txn::new().delete(Delete::new(key).expect(expect))).await {
                 // Written again in the meantime: it has a new due time, or none.
-                Ok(()) | Err(Error::Conflict(_)) => {}
+                Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }

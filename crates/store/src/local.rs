@@ -134,6 +134,16 @@ impl Local {
         Ok(result)
     }
 
+    /// Refuses what cannot be compacted to.
+    pub(crate) fn check_compactable(&self, oldest: Revision) -> Result<()> {
+        self.check_open()?;
+        let current = self.published.load().revision();
+        if oldest > current {
+            return Err(Error::FutureRevision { requested: oldest, current });
+        }
+        Ok(())
+    }
+
     /// Gives up history before `oldest`; see [`History::forget`]. On a thread of its own:
     /// freeing a long history takes a while.
     pub(crate) async fn forget(self: &Arc<Self>, oldest: Revision) -> Result<Vec<Arc<Version>>> {

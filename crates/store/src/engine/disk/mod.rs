@@ -22,7 +22,7 @@ mod writer;
 pub mod fake;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use coracle_base::{Clock, Rng, Task};
 
@@ -35,15 +35,13 @@ use self::log::{Log, SealedList};
 use self::snapshot_file::SnapshotJob;
 use self::writer::{QUEUE_JOBS, WriterHandle};
 use crate::compact::CompactionPolicy;
-use crate::engine::{BoxFuture, Engine, Stats};
+use crate::engine::local::{Writer, serve};
+use crate::engine::{BoxFuture, Stats};
 use crate::error::{Error, Result};
-use crate::keeper::{self, Kept};
 use crate::local::Local;
-use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::txn::{Committed, Txn};
-use crate::watch::{Watch, WatchRequest};
 
 /// Settings of the disk engine.
 #[derive(Clone, Debug)]
@@ -106,55 +104,28 @@ async fn open_with(
     let log = Log::new(files.clone(), loaded.log, options.rng.clone(), options.segment_bytes);
     let local =
         Arc::new(Local::new(loaded.index, loaded.history, options.clock.clone(), options.compaction.clone()));
-    let shared = Arc::new(Shared {
+    Ok(serve(Arc::new(Disk {
         sealed: log.sealed(),
         store: log.store(),
         writer: WriterHandle::spawn(local.clone(), log)?,
         local,
         files,
         options,
-        one_at_a_time: tokio::sync::Mutex::new(()),
-    });
-    let tasks = spawn_tasks(&shared);
-    Ok(Store::new(Arc::new(Disk { shared, tasks: Mutex::new(tasks) })))
-}
-
-fn spawn_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
-    let local = shared.local.clone();
-    let dispatch = async move { local.hub.dispatch(&local.history, &local.closed).await };
-    vec![Task::spawn("store-hub", dispatch), Task::spawn("store-keeper", keeper::run(shared.clone()))]
+    })))
 }
 
 struct Disk {
-    shared: Arc<Shared>,
-    tasks: Mutex<Vec<Task<()>>>,
-}
-
-struct Shared {
     local: Arc<Local>,
     writer: WriterHandle,
     files: Arc<dyn Files>,
     sealed: Arc<SealedList>,
     store: StoreId,
     options: Options,
-    /// Held during a compaction or a snapshot: compaction cuts off versions that a snapshot
-    /// of an older revision still reads.
-    one_at_a_time: tokio::sync::Mutex<()>,
 }
 
-impl Shared {
-    async fn commit(&self, txn: Txn) -> Result<Committed> {
-        self.local.check_open()?;
-        self.writer.commit(txn).await
-    }
-
-    async fn compact(&self, oldest: Revision) -> Result<()> {
-        self.local.check_open()?;
-        let _turn = self.one_at_a_time.lock().await;
-        let current = self.local.snapshot().revision();
-        if oldest > current {
-            return Err(Error::FutureRevision { requested: oldest, current });
-        }
+impl Disk {
+    async fn compact_history(&self, oldest: Revision) -> Result<()> {
+        self.local.check_compactable(oldest)?;
         if oldest <= self.local.history.oldest() {
             return Ok(());
         }
@@ -163,9 +134,9 @@ impl Shared {
         self.writer.compacted(oldest).await
     }
 
-    /// Makes a snapshot if enough of the log has become superfluous.
+    /// Makes a snapshot if enough of the log has become superfluous. Never beside a
+    /// compaction, which would cut off versions that the snapshot still reads.
     async fn snapshot_if_due(&self) -> Result<()> {
-        let _turn = self.one_at_a_time.lock().await;
         let oldest = self.local.history.oldest();
         let base = Revision::new(oldest.get() - 1);
         let index = self.local.snapshot();
@@ -188,85 +159,46 @@ impl Shared {
     }
 }
 
-impl Kept for Shared {
+impl Writer for Disk {
     fn local(&self) -> &Arc<Local> {
         &self.local
     }
 
-    fn delete(&self, txn: Txn) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { self.commit(txn).await.map(drop) })
-    }
-
-    fn compact_to(&self, oldest: Revision) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.compact(oldest))
-    }
-
-    fn after_compaction(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.snapshot_if_due())
-    }
-}
-
-impl Engine for Disk {
-    fn get<'a>(&'a self, key: &'a [u8], at: At) -> BoxFuture<'a, Result<Get>> {
-        Box::pin(async move { self.shared.local.get(key, at) })
-    }
-
-    fn range(&self, request: RangeRequest) -> BoxFuture<'_, Result<Range>> {
-        Box::pin(async move { self.shared.local.range(&request) })
-    }
-
-    fn count<'a>(&'a self, prefix: &'a [u8], at: At) -> BoxFuture<'a, Result<Count>> {
-        Box::pin(async move { self.shared.local.count(prefix, at) })
-    }
-
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>> {
-        Box::pin(self.shared.commit(txn))
+        Box::pin(async move {
+            self.local.check_open()?;
+            self.writer.commit(txn).await
+        })
     }
 
     fn commit_window(&self) -> usize {
         QUEUE_JOBS / 2
     }
 
-    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Watch>> {
-        Box::pin(async move { self.shared.local.watch(request) })
-    }
-
-    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
+    fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.shared.compact(revision).await?;
-            self.shared.snapshot_if_due().await
+            self.compact_history(oldest).await?;
+            self.snapshot_if_due().await
         })
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
         Box::pin(async move {
-            let files = self.shared.files.clone();
+            let files = self.files.clone();
             let sum = Task::spawn_blocking("store-stats", move || snapshot_file::disk_bytes(&*files));
             let disk_bytes = sum.await.map_err(|error| Error::Internal(error.to_string()))??;
-            Ok(Stats { disk_bytes, ..self.shared.local.stats("disk") })
+            Ok(Stats { disk_bytes, ..self.local.stats("disk") })
         })
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn finish(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.shared.local.closed.cancel();
-            let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-            for task in tasks {
-                // A panic has been printed by the hook; the store is closed either way.
-                let _ = task.await;
-            }
-            if let Some(thread) = self.shared.writer.shut() {
+            if let Some(thread) = self.writer.shut() {
+                // A panic there has been printed; the files are closed with the thread.
                 let _ = Task::spawn_blocking("store-close", move || thread.join()).await;
             }
             // Handles to the closed store may live on; the directory is free all the same.
-            self.shared.files.unlock();
+            self.files.unlock();
         })
-    }
-}
-
-impl Drop for Disk {
-    /// Ends the tasks of a store that nobody closed; the writer ends with its last job.
-    fn drop(&mut self) {
-        self.shared.local.closed.cancel();
     }
 }

@@ -1,0 +1,118 @@
+//! What the engines in this process have in common: everything but who writes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_base::Task;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::{BoxFuture, Engine, Stats};
+use crate::error::{Error, Result};
+use crate::keeper::{self, CompactRequest};
+use crate::local::Local;
+use crate::read::{At, Count, Get, Range, RangeRequest};
+use crate::revision::Revision;
+use crate::store::Store;
+use crate::txn::{Committed, Txn};
+use crate::watch::{Watch, WatchRequest};
+
+/// The writer of a store in this process: what makes it durable, or not.
+pub(crate) trait Writer: Send + Sync + 'static {
+    /// What it publishes to.
+    fn local(&self) -> &Arc<Local>;
+
+    /// See [`Engine::commit`].
+    fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>>;
+
+    /// See [`Engine::commit_window`].
+    fn commit_window(&self) -> usize {
+        1
+    }
+
+    /// See [`Engine::compact`]. Only the keeper calls this, one at a time and to the end, so
+    /// that it need not expect to be dropped half way or to run twice.
+    fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<()>>;
+
+    /// See [`Engine::stats`].
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
+
+    /// Ends the writer, after the tasks that used it.
+    fn finish(&self) -> BoxFuture<'_, ()>;
+}
+
+/// A store over a writer, with the two tasks every store in this process has.
+pub(crate) fn serve(writer: Arc<impl Writer>) -> Store {
+    let local = writer.local().clone();
+    let dispatch = async move { local.hub.dispatch(&local.history, &local.closed).await };
+    let (compactions, requests) = mpsc::channel(WAITING_COMPACTIONS);
+    let keeper = keeper::run(writer.clone(), requests);
+    let tasks = vec![Task::spawn("store-hub", dispatch), Task::spawn("store-keeper", keeper)];
+    Store::new(Arc::new(LocalEngine { writer, compactions, tasks: Mutex::new(tasks) }))
+}
+
+/// Compactions asked for by hand that may wait for the keeper; further callers wait to ask.
+const WAITING_COMPACTIONS: usize = 16;
+
+struct LocalEngine<W: Writer> {
+    writer: Arc<W>,
+    compactions: mpsc::Sender<CompactRequest>,
+    tasks: Mutex<Vec<Task<()>>>,
+}
+
+impl<W: Writer> Engine for LocalEngine<W> {
+    fn get<'a>(&'a self, key: &'a [u8], at: At) -> BoxFuture<'a, Result<Get>> {
+        Box::pin(async move { self.writer.local().get(key, at) })
+    }
+
+    fn range(&self, request: RangeRequest) -> BoxFuture<'_, Result<Range>> {
+        Box::pin(async move { self.writer.local().range(&request) })
+    }
+
+    fn count<'a>(&'a self, prefix: &'a [u8], at: At) -> BoxFuture<'a, Result<Count>> {
+        Box::pin(async move { self.writer.local().count(prefix, at) })
+    }
+
+    fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>> {
+        self.writer.commit(txn)
+    }
+
+    fn commit_window(&self) -> usize {
+        self.writer.commit_window()
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Watch>> {
+        Box::pin(async move { self.writer.local().watch(request) })
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.writer.local().check_open()?;
+            let (reply, answer) = oneshot::channel();
+            let request = CompactRequest { oldest: revision, reply };
+            self.compactions.send(request).await.map_err(|_| Error::Closed)?;
+            answer.await.map_err(|_| Error::Closed)?
+        })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
+        self.writer.stats()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.writer.local().closed.cancel();
+            let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+            for task in tasks {
+                // A panic has been printed by the hook; the store is closed either way.
+                let _ = task.await;
+            }
+            self.writer.finish().await;
+        })
+    }
+}
+
+impl<W: Writer> Drop for LocalEngine<W> {
+    /// Ends the tasks of a store that nobody closed; a writer's thread ends with its last job.
+    fn drop(&mut self) {
+        self.writer.local().closed.cancel();
+    }
+}
