@@ -1,0 +1,78 @@
+//! What stands in an object where a client wrote nothing: upstream's types write some fields
+//! even then, such as `status: {}`, and leave out others however they were written.
+
+use serde_json::{Map, Value};
+
+use crate::schema::{Field, Item, Shape, Single, TypeId, types};
+
+/// Puts a field into an object unless it is one that is left out when it is like this.
+pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Value) {
+    let value = if value.is_null() { of_field(field) } else { value };
+    if value.is_null() && field.omit_empty {
+        return;
+    }
+    if !field.pointer && is_empty(field, &value) {
+        if field.omit_empty {
+            return;
+        }
+        if is_list_like(field) && !field.keep_empty {
+            object.insert(field.name.to_owned(), Value::Null);
+            return;
+        }
+    }
+    object.insert(field.name.to_owned(), value);
+}
+
+/// Adds the fields that are written even when nobody set them.
+pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) {
+    for field in &types().get(id).fields {
+        if !field.omit_empty && !object.contains_key(field.name) {
+            object.insert(field.name.to_owned(), of_field(field));
+        }
+    }
+}
+
+/// The value of a field that is not there.
+fn of_field(field: &Field) -> Value {
+    match field.shape {
+        _ if field.pointer || field.omit_empty => Value::Null,
+        Shape::List(_) | Shape::Map(_) | Shape::One(Item::Single(Single::Bytes | Single::Strings)) => {
+            Value::Null
+        }
+        Shape::One(item) => of_item(item),
+    }
+}
+
+/// The value of an item, of a list or map for example, that is there but was not told.
+pub(super) fn of_item(item: Item) -> Value {
+    match item {
+        Item::Struct(id) => {
+            let mut object = Map::new();
+            complete(&mut object, id);
+            Value::Object(object)
+        }
+        Item::Single(Single::String | Single::Bytes) => Value::from(""),
+        Item::Single(Single::Strings) => Value::Array(Vec::new()),
+        Item::Single(Single::Int32 | Single::Int64 | Single::IntOrString | Single::Double) => Value::from(0),
+        Item::Single(Single::Boolean | Single::SchemaOrBool) => Value::from(false),
+        Item::Single(Single::Quantity) => Value::from("0"),
+        Item::Single(_) => Value::Null,
+    }
+}
+
+fn is_empty(field: &Field, value: &Value) -> bool {
+    match (field.shape, value) {
+        (_, Value::Array(items)) => items.is_empty(),
+        (Shape::Map(_), Value::Object(fields)) => fields.is_empty(),
+        (Shape::One(Item::Single(Single::String | Single::Bytes)), Value::String(text)) => text.is_empty(),
+        (Shape::One(Item::Single(Single::Int32 | Single::Int64 | Single::Double)), Value::Number(number)) => {
+            number.as_f64() == Some(0.0)
+        }
+        (Shape::One(Item::Single(Single::Boolean)), Value::Bool(yes)) => !yes,
+        _ => false,
+    }
+}
+
+fn is_list_like(field: &Field) -> bool {
+    matches!(field.shape, Shape::List(_) | Shape::Map(_) | Shape::One(Item::Single(Single::Strings)))
+}

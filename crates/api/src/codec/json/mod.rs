@@ -1,0 +1,97 @@
+//! Reads JSON in one pass, straight into the tree of a type.
+//!
+//! Names of fields are matched exactly. Fields that a type does not have are dropped, and
+//! fields that are there twice take the last value; both are reported, with the words and paths
+//! upstream uses. Writing needs nothing of this crate: a tree that was read is in its final form.
+
+mod scan;
+mod single;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use serde_json::Value;
+
+use super::{DecodeError, Decoded, Target, TypeMeta};
+use crate::schema::TypeId;
+use scan::Scanner;
+use walk::Walk;
+
+pub(super) use walk::float;
+
+/// How deep objects and lists may be in each other. Upstream stops at 10 000, which a parser
+/// that recurses cannot promise on a small stack; the deepest schemas in the wild have some 100.
+pub const MAX_DEPTH: usize = 200;
+
+/// Reads a body. It is the caller who limits its size.
+pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
+    Walk::new(body).run(target)
+}
+
+/// Brings a tree that was changed, by a patch for example, to the form of its type again.
+pub fn conform(object: &Value, id: TypeId) -> Result<Decoded, DecodeError> {
+    let body = serde_json::to_vec(object)
+        .map_err(|error| DecodeError::Json { message: error.to_string(), offset: 0 })?;
+    decode(&body, Target::Type(id))
+}
+
+/// Reads JSON that is carried inside of something else, where nobody looks for problems.
+pub(super) fn decode_raw(text: &[u8]) -> Result<Value, DecodeError> {
+    Walk::new(text).run_raw()
+}
+
+/// Reads only which kind a body says it is. The rest is checked to be JSON.
+pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
+    let mut reading = MetaReading::default();
+    let message = match reading.run(&mut Scanner::new(body)) {
+        Ok(()) => reading.misfit,
+        Err(error) => Some(error.to_string()),
+    };
+    match message {
+        None => Ok(reading.found),
+        Some(message) => {
+            let message = format!("couldn't get version/kind; json parse error: {message}");
+            Err(DecodeError::Value { message })
+        }
+    }
+}
+
+/// The kind as far as it was read, and the first value in its place that is no text.
+#[derive(Default)]
+struct MetaReading {
+    found: TypeMeta,
+    misfit: Option<String>,
+}
+
+impl MetaReading {
+    fn run(&mut self, scanner: &mut Scanner<'_>) -> Result<(), DecodeError> {
+        scanner.skip_space();
+        if scanner.peek() == Some(b'{') {
+            scanner.object(|scanner, key| self.field(scanner, &key))?;
+        } else {
+            let value = scanner.skip_value()?;
+            // No body at all says nothing, which is not wrong yet.
+            self.misfit = (value != "null").then(|| format!("json: cannot unmarshal {value} into an object"));
+        }
+        scanner.end()
+    }
+
+    fn field(&mut self, scanner: &mut Scanner<'_>, key: &str) -> Result<(), DecodeError> {
+        let target = match key {
+            "apiVersion" => &mut self.found.api_version,
+            "kind" => &mut self.found.kind,
+            _ => return scanner.skip_value().map(drop),
+        };
+        if scanner.peek() == Some(b'"') {
+            *target = scanner.string()?.into_owned();
+            return Ok(());
+        }
+        let value = scanner.skip_value()?;
+        if value != "null" && self.misfit.is_none() {
+            let message =
+                format!("json: cannot unmarshal {value} into Go struct field .{key} of type string");
+            self.misfit = Some(message);
+        }
+        Ok(())
+    }
+}

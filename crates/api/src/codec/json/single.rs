@@ -1,0 +1,223 @@
+//! Reads single values: those with a form of their own are brought to it.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+
+use super::scan::Scanner;
+use super::walk::{Walk, float};
+use crate::codec::DecodeError;
+use crate::codec::quantity;
+use crate::codec::time::{Precision, Timestamp};
+use crate::schema::{Item, Single, types};
+
+type Scanned<T> = Result<T, DecodeError>;
+
+/// As lenient as Go: bits after the last byte do not matter.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+impl<'a> Walk<'a> {
+    pub(super) fn single(
+        &mut self,
+        scanner: &mut Scanner<'a>,
+        single: Single,
+        go_type: &dyn Fn() -> String,
+    ) -> Scanned<Value> {
+        match (single, scanner.peek()) {
+            (Single::String, Some(b'"')) => scanner.string().map(|text| Value::String(text.into_owned())),
+            (Single::Boolean, Some(b't' | b'f')) => {
+                let yes = scanner.peek() == Some(b't');
+                scanner.skip_value().map(|_| Value::Bool(yes))
+            }
+            (Single::Int32 | Single::Int64, Some(b'-' | b'0'..=b'9')) => {
+                let text = scanner.number()?;
+                Ok(self.whole(text, single, &go_type()))
+            }
+            (Single::Double, Some(b'-' | b'0'..=b'9')) => {
+                let text = scanner.number()?;
+                Ok(self.double(text))
+            }
+            (Single::Bytes, Some(b'"')) => {
+                let text = scanner.string()?;
+                Ok(self.bytes(&text))
+            }
+            (Single::Bytes, Some(b'[')) => self.byte_list(scanner),
+            (Single::Strings, Some(b'[')) => self.strings(scanner),
+            (Single::String | Single::Boolean | Single::Int32 | Single::Int64, _) => {
+                self.misfit(scanner, go_type)
+            }
+            (Single::Double | Single::Bytes | Single::Strings, _) => self.misfit(scanner, go_type),
+            (Single::IntOrString, _) => self.int_or_string(scanner),
+            (Single::Quantity, _) => self.quantity(scanner),
+            (Single::Time, _) => self.time(scanner, Precision::Seconds),
+            (Single::MicroTime, _) => self.time(scanner, Precision::Micros),
+            (Single::RawExtension | Single::FieldsV1 | Single::Json | Single::Patch, _) => {
+                self.quietly(|walk| walk.any(scanner))
+            }
+            (Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray, _) => {
+                self.quietly(|walk| walk.schema_or(scanner, single))
+            }
+        }
+    }
+
+    fn whole(&mut self, text: &str, single: Single, go_type: &str) -> Value {
+        let number = text.parse::<i64>().ok();
+        match number.filter(|number| single == Single::Int64 || i32::try_from(*number).is_ok()) {
+            Some(number) => Value::from(number),
+            None => {
+                self.mistake("number", Some(text), go_type);
+                Value::Null
+            }
+        }
+    }
+
+    fn double(&mut self, text: &str) -> Value {
+        match text.parse::<f64>().ok().filter(|number| number.is_finite()) {
+            Some(number) => float(number),
+            None => {
+                self.mistake("number", Some(text), "float64");
+                Value::Null
+            }
+        }
+    }
+
+    fn bytes(&mut self, text: &str) -> Value {
+        let joined: String = text.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();
+        match BASE64.decode(&joined) {
+            Ok(bytes) => Value::String(BASE64.encode(bytes)),
+            Err(error) => {
+                self.misfit_message(format!(
+                    "illegal base64 data at input byte {}",
+                    fault_offset(&error, &joined)
+                ));
+                Value::Null
+            }
+        }
+    }
+
+    /// Bytes as a list of numbers, which Go takes as well.
+    fn byte_list(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        let mut bytes = Vec::new();
+        scanner.array(|scanner, _| {
+            let text = match scanner.peek() {
+                Some(b'-' | b'0'..=b'9') => scanner.number()?,
+                Some(b'n') => scanner.literal("null").map(|()| "0")?,
+                _ => return self.misfit(scanner, &|| "uint8".into()).map(drop),
+            };
+            match text.parse::<u8>() {
+                Ok(byte) => bytes.push(byte),
+                Err(_) => self.mistake("number", Some(text), "uint8"),
+            }
+            Ok(())
+        })?;
+        Ok(Value::String(BASE64.encode(bytes)))
+    }
+
+    fn strings(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        let mut items = Vec::new();
+        scanner.array(|scanner, _| {
+            items.push(self.item(scanner, Item::Single(Single::String), &|| "string".into())?);
+            Ok(())
+        })?;
+        Ok(Value::Array(items))
+    }
+
+    fn int_or_string(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        match scanner.peek() {
+            Some(b'"') => scanner.string().map(|text| Value::String(text.into_owned())),
+            Some(b'-' | b'0'..=b'9') => {
+                let text = scanner.number()?;
+                match text.parse::<i32>() {
+                    Ok(number) => Ok(Value::from(number)),
+                    Err(_) => self.refuse_as("number", Some(text), "int32"),
+                }
+            }
+            _ => {
+                let found = scanner.skip_value()?;
+                self.refuse_as(found, None, "int32")
+            }
+        }
+    }
+
+    fn quantity(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        let text = match scanner.peek() {
+            Some(b'"') => scanner.string()?,
+            Some(b'-' | b'0'..=b'9') => scanner.number()?.into(),
+            // Upstream looks at the bytes of whatever it is.
+            _ => scanner.skip_value()?.into(),
+        };
+        Ok(match quantity::canonical(text.trim()) {
+            Ok(amount) => Value::String(amount),
+            Err(message) => {
+                self.refuse(message);
+                Value::Null
+            }
+        })
+    }
+
+    fn time(&mut self, scanner: &mut Scanner<'a>, precision: Precision) -> Scanned<Value> {
+        if scanner.peek() != Some(b'"') {
+            let found = scanner.skip_value()?;
+            return self.refuse_as(found, None, "string");
+        }
+        let text = scanner.string()?;
+        Ok(match Timestamp::parse(&text, precision) {
+            Ok(time) if time.is_zero() => Value::Null,
+            Ok(time) => Value::String(time.format(precision)),
+            Err(message) => {
+                self.refuse(message);
+                Value::Null
+            }
+        })
+    }
+
+    /// A JSON schema, or what may stand in its place.
+    fn schema_or(&mut self, scanner: &mut Scanner<'a>, single: Single) -> Scanned<Value> {
+        let schema = Item::Struct(types().named(SCHEMA).expect("a type that is in the table"));
+        let go_type = || "v1.JSONSchemaProps".to_owned();
+        match (single, scanner.peek()) {
+            (_, Some(b'{')) => self.item(scanner, schema, &go_type),
+            (Single::SchemaOrBool, Some(b't' | b'f')) => self.single(scanner, Single::Boolean, &go_type),
+            (Single::SchemaOrBool, _) => {
+                scanner.skip_value()?;
+                self.refuse("boolean or JSON schema expected".into());
+                Ok(Value::Null)
+            }
+            (Single::SchemaOrStringArray, Some(b'[')) => self.strings(scanner),
+            (_, Some(b'[')) => {
+                let mut items = Vec::new();
+                scanner.array(|scanner, _| {
+                    items.push(self.item(scanner, schema, &go_type)?);
+                    Ok(())
+                })?;
+                Ok(Value::Array(items))
+            }
+            // Upstream takes anything else for neither.
+            _ => scanner.skip_value().map(|_| Value::Null),
+        }
+    }
+
+    fn refuse_as(&mut self, found: &str, text: Option<&str>, go_type: &str) -> Scanned<Value> {
+        let message = self.mistake_message(found, text, go_type);
+        self.refuse(message);
+        Ok(Value::Null)
+    }
+}
+
+fn fault_offset(error: &base64::DecodeError, text: &str) -> usize {
+    match error {
+        base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
+            *offset
+        }
+        // Go names where the last, incomplete group of four begins.
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    }
+}

@@ -1,0 +1,370 @@
+//! Reads a text and a type together.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Number, Value};
+
+use super::scan::Scanner;
+use crate::codec::budget::Budget;
+use crate::codec::{DecodeError, Decoded, Problem, Target, empty};
+use crate::schema::{Field, Item, Shape, Single, Type, TypeId, types};
+
+/// As many problems as upstream reports; further ones are not told.
+const MAX_PROBLEMS: usize = 100;
+
+type Scanned<T> = Result<T, DecodeError>;
+
+/// A step from an object to what is in it.
+enum Step<'a> {
+    Field(&'static Type, &'static Field),
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+/// The state of one reading.
+pub(super) struct Walk<'a> {
+    body: &'a [u8],
+    path: Vec<Step<'a>>,
+    budget: Budget,
+    problems: Vec<Problem>,
+    seen: HashSet<Problem>,
+    /// Above zero inside values that upstream reads without looking for problems.
+    quiet: usize,
+    /// The first value that does not fit; reading goes on, since faults of grammar come first.
+    misfit: Option<String>,
+    /// The first value that ends the reading upstream, which outweighs the others.
+    refusal: Option<String>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(body: &'a [u8]) -> Self {
+        Self {
+            body,
+            path: Vec::new(),
+            budget: Budget::default(),
+            problems: Vec::new(),
+            seen: HashSet::new(),
+            quiet: 0,
+            misfit: None,
+            refusal: None,
+        }
+    }
+
+    pub(super) fn run(mut self, target: Target) -> Result<Decoded, DecodeError> {
+        let mut scanner = Scanner::new(self.body);
+        scanner.skip_space();
+        let object = match target {
+            Target::Type(id) => {
+                self.item(&mut scanner, Item::Struct(id), &|| usual_go_type(Item::Struct(id)))?
+            }
+            Target::Any => self.any(&mut scanner)?,
+        };
+        scanner.end()?;
+        if let Some(message) = self.refusal.or(self.misfit) {
+            return Err(DecodeError::Value { message });
+        }
+        Ok(Decoded { object, problems: self.problems })
+    }
+
+    pub(super) fn run_raw(mut self) -> Result<Value, DecodeError> {
+        self.quiet = 1;
+        self.run(Target::Any).map(|decoded| decoded.object)
+    }
+
+    /// Any value that is not of a told type.
+    pub(super) fn any(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        self.budget.value()?;
+        Ok(match scanner.peek() {
+            Some(b'{') => {
+                let mut object = Map::new();
+                scanner.object(|scanner, key| {
+                    if object.contains_key(&*key) {
+                        self.report(Problem::Duplicate, &key);
+                    }
+                    let value = self.within(Step::Key(key.clone()), |walk| walk.any(scanner))?;
+                    object.insert(key.into_owned(), value);
+                    Ok(())
+                })?;
+                Value::Object(object)
+            }
+            Some(b'[') => {
+                let mut items = Vec::new();
+                scanner.array(|scanner, index| {
+                    items.push(self.within(Step::Index(index), |walk| walk.any(scanner))?);
+                    Ok(())
+                })?;
+                Value::Array(items)
+            }
+            Some(b'"') => Value::String(scanner.string()?.into_owned()),
+            Some(b'-' | b'0'..=b'9') => {
+                let text = scanner.number()?;
+                self.number(text)
+            }
+            _ => {
+                let word = scanner.peek();
+                scanner.skip_value()?;
+                if word == Some(b'n') { Value::Null } else { Value::Bool(word == Some(b't')) }
+            }
+        })
+    }
+
+    /// Whole numbers of 64 bits as they are, others as the nearest floating-point number.
+    fn number(&mut self, text: &str) -> Value {
+        if let Ok(whole) = text.parse::<i64>() {
+            return Value::from(whole);
+        }
+        // What is carried as raw bytes keeps its digits upstream, as far as a tree can.
+        let is_raw = self.quiet > 0;
+        if let Some(whole) = text.parse::<u64>().ok().filter(|_| is_raw) {
+            return Value::from(whole);
+        }
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        let Some(number) = number else {
+            self.mistake("number", Some(text), "float64");
+            return Value::Null;
+        };
+        if is_raw { Number::from_f64(number).map_or(Value::Null, Value::Number) } else { float(number) }
+    }
+
+    /// A value of a type, or `null`, which leaves the value that was there before: none.
+    pub(super) fn item(
+        &mut self,
+        scanner: &mut Scanner<'a>,
+        item: Item,
+        go_type: &dyn Fn() -> String,
+    ) -> Scanned<Value> {
+        self.budget.value()?;
+        match (item, scanner.peek()) {
+            (_, Some(b'n')) => {
+                scanner.literal("null")?;
+                self.budget.structure()?;
+                Ok(empty::of_item(item))
+            }
+            (Item::Struct(id), Some(b'{')) => self.structure(scanner, id),
+            (Item::Struct(_), _) => self.misfit(scanner, go_type),
+            (Item::Single(single), _) => self.single(scanner, single, go_type),
+        }
+    }
+
+    fn structure(&mut self, scanner: &mut Scanner<'a>, id: TypeId) -> Scanned<Value> {
+        self.budget.structure()?;
+        let one = types().get(id);
+        let mut object = Map::new();
+        let mut seen = Seen::default();
+        scanner.object(|scanner, key| {
+            let Ok(index) = one.fields.binary_search_by(|field| field.name.cmp(&key)) else {
+                self.report(Problem::Unknown, &key);
+                return scanner.skip_value().map(drop);
+            };
+            let field = &one.fields[index];
+            if seen.again(index) {
+                self.report(Problem::Duplicate, field.name);
+                object.remove(field.name);
+            }
+            let value = self.within(Step::Field(one, field), |walk| walk.field(scanner, field))?;
+            empty::insert(&mut object, field, value);
+            Ok(())
+        })?;
+        empty::complete(&mut object, id);
+        Ok(Value::Object(object))
+    }
+
+    fn field(&mut self, scanner: &mut Scanner<'a>, field: &'static Field) -> Scanned<Value> {
+        if scanner.peek() == Some(b'n') {
+            return scanner.literal("null").map(|()| Value::Null);
+        }
+        let go_type = || go_type(field);
+        match (field.shape, scanner.peek()) {
+            (Shape::One(item), _) => self.item(scanner, item, &go_type),
+            (Shape::List(item), Some(b'[')) => self.list(scanner, item, field),
+            (Shape::Map(item), Some(b'{')) => self.map(scanner, item, field),
+            (Shape::List(_) | Shape::Map(_), _) => self.misfit(scanner, &go_type),
+        }
+    }
+
+    fn list(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
+        let mut items = Vec::new();
+        scanner.array(|scanner, index| {
+            let read = |walk: &mut Self| walk.item(scanner, item, &|| element_go_type(field, item));
+            items.push(self.within(Step::Index(index), read)?);
+            Ok(())
+        })?;
+        Ok(Value::Array(items))
+    }
+
+    fn map(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
+        let mut object = Map::new();
+        scanner.object(|scanner, key| {
+            if object.contains_key(&*key) {
+                self.report(Problem::Duplicate, &key);
+            }
+            let read = |walk: &mut Self| walk.item(scanner, item, &|| element_go_type(field, item));
+            let value = self.within(Step::Key(key.clone()), read)?;
+            object.insert(key.into_owned(), value);
+            Ok(())
+        })?;
+        Ok(Value::Object(object))
+    }
+
+    fn within<T>(&mut self, step: Step<'a>, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let result = read(self);
+        self.path.pop();
+        result
+    }
+
+    /// Reads what upstream hands to the type as raw bytes, where nobody looks for problems.
+    pub(super) fn quietly<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.quiet += 1;
+        let result = read(self);
+        self.quiet -= 1;
+        result
+    }
+
+    fn report(&mut self, problem: fn(String) -> Problem, key: &str) {
+        if self.quiet > 0 || self.problems.len() >= MAX_PROBLEMS {
+            return;
+        }
+        let mut path = String::new();
+        for step in &self.path {
+            let point = if path.is_empty() { "" } else { "." };
+            match step {
+                Step::Field(_, field) => write!(path, "{point}{}", field.name),
+                Step::Key(key) => write!(path, "{point}{key}"),
+                Step::Index(index) => write!(path, "[{index}]"),
+            }
+            .expect("writing to a string cannot fail");
+        }
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        let problem = problem(path);
+        if self.seen.insert(problem.clone()) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Skips a value that does not fit, and remembers it.
+    pub(super) fn misfit(
+        &mut self,
+        scanner: &mut Scanner<'a>,
+        go_type: &dyn Fn() -> String,
+    ) -> Scanned<Value> {
+        let found = scanner.skip_value()?;
+        self.mistake(found, None, &go_type());
+        Ok(Value::Null)
+    }
+
+    /// Remembers a value that does not fit; the text is told for numbers of the right sort.
+    pub(super) fn mistake(&mut self, found: &str, text: Option<&str>, go_type: &str) {
+        if self.misfit.is_none() {
+            self.misfit = Some(self.mistake_message(found, text, go_type));
+        }
+    }
+
+    /// The same with a message of its own.
+    pub(super) fn misfit_message(&mut self, message: String) {
+        self.misfit.get_or_insert(message);
+    }
+
+    /// Remembers a value that its type refuses.
+    pub(super) fn refuse(&mut self, message: String) {
+        self.refusal.get_or_insert(message);
+    }
+
+    pub(super) fn mistake_message(&self, found: &str, text: Option<&str>, go_type: &str) -> String {
+        let blank = if text.is_some() { " " } else { "" };
+        let text = text.unwrap_or("");
+        format!("json: cannot unmarshal {found}{blank}{text} into Go {} of type {go_type}", self.place())
+    }
+
+    /// Where a value is, as Go says it: the struct the field is in, and the path to it.
+    fn place(&self) -> String {
+        let fields = self.path.iter().filter_map(|step| match step {
+            Step::Field(owner, field) => Some((owner, field)),
+            Step::Key(_) | Step::Index(_) => None,
+        });
+        let mut path = String::new();
+        let mut innermost = None;
+        for (owner, field) in fields {
+            innermost = Some(owner.name);
+            let embedded = field.attributes.embedded().unwrap_or("");
+            let point = if embedded.is_empty() { "" } else { "." };
+            write!(path, ".{embedded}{point}{}", field.name).expect("writing to a string cannot fail");
+        }
+        innermost.map_or("value".into(), |owner| format!("struct field {owner}{path}"))
+    }
+}
+
+/// Which fields of a struct were there.
+#[derive(Default)]
+struct Seen(u128);
+
+impl Seen {
+    /// Marks a field and tells whether it was marked before.
+    fn again(&mut self, index: usize) -> bool {
+        // No type has as many fields as there are bits; a test holds it to that.
+        let bit = 1_u128 << (index % 128);
+        let again = self.0 & bit != 0;
+        self.0 |= bit;
+        again
+    }
+}
+
+/// A floating-point number as Go writes it: without a point where there is nothing after it.
+pub(in crate::codec) fn float(number: f64) -> Value {
+    /// All whole numbers below this can be told apart.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
+        return Value::from(number as i64);
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+/// The type of a field in Go, which error messages name.
+fn go_type(field: &Field) -> String {
+    if let Some(name) = field.attributes.go_type() {
+        return name.to_owned();
+    }
+    match field.shape {
+        Shape::One(item) => usual_go_type(item),
+        Shape::List(item) => format!("[]{}", usual_go_type(item)),
+        Shape::Map(item) => format!("map[string]{}", usual_go_type(item)),
+    }
+}
+
+fn element_go_type(field: &Field, item: Item) -> String {
+    let named = field.attributes.go_type();
+    let element = named.and_then(|name| name.strip_prefix("[]").or_else(|| Some(name.split_once(']')?.1)));
+    element.map_or_else(|| usual_go_type(item), |name| name.trim_start_matches('*').to_owned())
+}
+
+fn usual_go_type(item: Item) -> String {
+    let name = match item {
+        Item::Struct(id) => {
+            let one = types().get(id);
+            return format!("{}.{}", one.package.rsplit('.').next().unwrap_or_default(), one.name);
+        }
+        Item::Single(Single::String) => "string",
+        Item::Single(Single::Bytes) => "[]uint8",
+        Item::Single(Single::Int32) => "int32",
+        Item::Single(Single::Int64) => "int64",
+        Item::Single(Single::Double) => "float64",
+        Item::Single(Single::Boolean) => "bool",
+        Item::Single(Single::Strings) => "v1.ExtraValue",
+        // Those read themselves and name no type of their own.
+        Item::Single(_) => "string",
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_fits_the_mask() {
+        assert!(types().iter().all(|(_, one)| one.fields.len() <= 128));
+    }
+}

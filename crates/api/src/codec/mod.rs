@@ -1,0 +1,61 @@
+//! Bytes to trees and back, in the three forms clients speak.
+//!
+//! All of them give the same tree for the same object, in the form in which upstream would
+//! store and return it: unknown fields dropped, amounts and times in their canonical form, empty
+//! fields left out or written exactly as upstream's types do.
+
+pub mod json;
+pub mod protobuf;
+pub mod yaml;
+
+mod budget;
+mod empty;
+mod error;
+mod quantity;
+mod text;
+mod time;
+
+pub use error::{DecodeError, Problem};
+
+use serde_json::Value;
+
+use crate::schema::TypeId;
+
+/// What a body is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An object of a built-in type.
+    Type(TypeId),
+    /// Any JSON: custom resources, which are checked against their schema later.
+    Any,
+}
+
+/// An object that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The tree.
+    pub object: Value,
+    /// What a strict reader refuses and a lenient one warns of, in the order it was found.
+    pub problems: Vec<Problem>,
+}
+
+/// The kind a body says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeMeta {
+    /// `group/version`, or only the version for the core group; empty if it does not say.
+    pub api_version: String,
+    /// The kind; empty if it does not say.
+    pub kind: String,
+}
+
+impl TypeMeta {
+    /// The group, which is empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version without the group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+}

@@ -1,0 +1,157 @@
+//! Reads messages into trees. Fields of unknown numbers are skipped.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use super::special;
+use super::wire::{Field, Fields, Wire, fault, varint};
+use crate::codec::budget::Budget;
+use crate::codec::json::{MAX_DEPTH, float};
+use crate::codec::{DecodeError, empty};
+use crate::schema::{Entry, Item, Shape, Single, Slot, Type, TypeId, types};
+
+/// How deep a reading is, and what it has spent.
+#[derive(Default)]
+pub(super) struct State {
+    depth: usize,
+    budget: Budget,
+}
+
+impl State {
+    /// Reads something one step deeper. Messages are as deep in each other as the input says.
+    fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(fault("exceeded max depth"));
+        }
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+/// Reads the message of a type.
+pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State) -> Result<Value, DecodeError> {
+    state.budget.structure()?;
+    let one = types().get(id);
+    let mut found = Found { one, values: Vec::new() };
+    state.deeper(|state| found.entries(message, &one.message, state))?;
+    let mut object = Map::new();
+    for (index, value) in found.values {
+        if !value.is_null() {
+            empty::insert(&mut object, &one.fields[index], value);
+        }
+    }
+    empty::complete(&mut object, id);
+    Ok(Value::Object(object))
+}
+
+/// The fields of a type that were found, each with its index in the type.
+struct Found {
+    one: &'static Type,
+    values: Vec<(usize, Value)>,
+}
+
+impl Found {
+    fn entries(
+        &mut self,
+        message: &[u8],
+        entries: &'static [Entry],
+        state: &mut State,
+    ) -> Result<(), DecodeError> {
+        for field in Fields::new(message) {
+            let Field { number, value } = field?;
+            let Ok(at) = entries.binary_search_by_key(&number, |entry| entry.number) else { continue };
+            match &entries[at].slot {
+                Slot::Field(index) => self.field(usize::from(*index), value, state)?,
+                Slot::Embedded(inner) => state.deeper(|state| self.entries(value.bytes()?, inner, state))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a field. Those that repeat come one after the other, so the last is tried first.
+    fn slot(&mut self, index: usize) -> &mut Value {
+        let at = self.values.iter().rposition(|(found, _)| *found == index).unwrap_or_else(|| {
+            self.values.push((index, Value::Null));
+            self.values.len() - 1
+        });
+        &mut self.values[at].1
+    }
+
+    fn field(&mut self, index: usize, value: Wire<'_>, state: &mut State) -> Result<(), DecodeError> {
+        let shape = self.one.fields[index].shape;
+        let slot = self.slot(index);
+        match shape {
+            Shape::One(item) => *slot = read_item(value, item, state)?,
+            Shape::List(item) => {
+                if slot.is_null() {
+                    *slot = Value::Array(Vec::new());
+                }
+                let Value::Array(items) = slot else { return Ok(()) };
+                match (item, value) {
+                    (Item::Single(Single::Int32 | Single::Int64 | Single::Boolean), Wire::Bytes(packed)) => {
+                        let mut rest = packed;
+                        while !rest.is_empty() {
+                            let number = Wire::Varint(varint(&mut rest)?);
+                            items.push(read_item(number, item, state)?);
+                        }
+                    }
+                    _ => items.push(read_item(value, item, state)?),
+                }
+            }
+            Shape::Map(item) => {
+                if slot.is_null() {
+                    *slot = Value::Object(Map::new());
+                }
+                let Value::Object(entries) = slot else { return Ok(()) };
+                let (key, value) = read_entry(value.bytes()?, item, state)?;
+                entries.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An entry of a map is a message of a key and a value, either of which may be missing.
+fn read_entry(message: &[u8], item: Item, state: &mut State) -> Result<(String, Value), DecodeError> {
+    let mut key = String::new();
+    let mut value = None;
+    for field in Fields::new(message) {
+        match field? {
+            Field { number: 1, value } => key = value.text()?,
+            Field { number: 2, value: found } => value = Some(read_item(found, item, state)?),
+            _ => {}
+        }
+    }
+    Ok((key, value.unwrap_or_else(|| empty::of_item(item))))
+}
+
+fn read_item(value: Wire<'_>, item: Item, state: &mut State) -> Result<Value, DecodeError> {
+    state.budget.value()?;
+    let single = match item {
+        Item::Struct(id) => return structure(value.bytes()?, id, state),
+        Item::Single(single) => single,
+    };
+    Ok(match single {
+        Single::String => Value::String(value.text()?),
+        Single::Bytes => Value::String(STANDARD.encode(value.bytes()?)),
+        // The low bits count, as they do in Go.
+        Single::Int32 => Value::from(value.number()? as i32),
+        Single::Int64 => Value::from(value.number()?.cast_signed()),
+        Single::Boolean => Value::Bool(value.number()? != 0),
+        Single::Double => {
+            let number = value.double()?;
+            // JSON has no word for these, so upstream could not answer with them.
+            if !number.is_finite() {
+                return Err(fault("a floating-point number that JSON cannot write"));
+            }
+            float(number)
+        }
+        _ => special::read(value.bytes()?, single, state)?,
+    })
+}

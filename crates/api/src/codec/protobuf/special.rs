@@ -1,0 +1,158 @@
+//! Values that are single in JSON and messages in protobuf.
+
+use serde_json::Value;
+
+use super::read::{self, State};
+use super::wire::{Field, Fields, Wire, fault, write_bytes, write_message, write_number};
+use super::write;
+use crate::codec::time::{Precision, Timestamp};
+use crate::codec::{DecodeError, json, quantity};
+use crate::schema::{Single, TypeId, types};
+
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+fn schema_type() -> TypeId {
+    types().named(SCHEMA).expect("a type of the table")
+}
+
+/// Writes the fields of the message of a value.
+pub(super) fn write(out: &mut Vec<u8>, single: Single, value: &Value) {
+    match single {
+        Single::IntOrString => write_int_or_string(out, value),
+        Single::Quantity => write_bytes(out, 1, value.as_str().unwrap_or("0").as_bytes()),
+        Single::Time => write_time(out, value, Precision::Seconds),
+        Single::MicroTime => write_time(out, value, Precision::Micros),
+        Single::Strings => {
+            for item in value.as_array().into_iter().flatten() {
+                write_bytes(out, 1, item.as_str().unwrap_or_default().as_bytes());
+            }
+        }
+        Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray => {
+            write_schema_or(out, single, value)
+        }
+        // Everything else is carried as JSON.
+        _ if value.is_null() => {}
+        _ => write_bytes(out, 1, value.to_string().as_bytes()),
+    }
+}
+
+fn write_int_or_string(out: &mut Vec<u8>, value: &Value) {
+    write_number(out, 1, u64::from(value.is_string()));
+    write_number(out, 2, value.as_i64().unwrap_or_default().cast_unsigned());
+    write_bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
+}
+
+fn write_time(out: &mut Vec<u8>, value: &Value, precision: Precision) {
+    let Some(time) = value.as_str().and_then(|text| Timestamp::parse(text, precision).ok()) else { return };
+    write_number(out, 1, time.seconds.cast_unsigned());
+    write_number(out, 2, if precision == Precision::Micros { u64::from(time.nanos) } else { 0 });
+}
+
+fn write_schema_or(out: &mut Vec<u8>, single: Single, value: &Value) {
+    let write_schema = |out: &mut Vec<u8>, number: u32, value: &Value| {
+        write_message(out, number, |out| write::structure(out, value, schema_type()));
+    };
+    if single == Single::SchemaOrBool {
+        write_number(out, 1, u64::from(value.is_object() || value == &Value::Bool(true)));
+        if value.is_object() {
+            write_schema(out, 2, value);
+        }
+        return;
+    }
+    if value.is_object() {
+        return write_schema(out, 1, value);
+    }
+    for item in value.as_array().into_iter().flatten() {
+        match item {
+            Value::String(text) => write_bytes(out, 2, text.as_bytes()),
+            schema => write_schema(out, 2, schema),
+        }
+    }
+}
+
+/// Reads the message of a value.
+pub(super) fn read(message: &[u8], single: Single, state: &mut State) -> Result<Value, DecodeError> {
+    match single {
+        Single::IntOrString => read_int_or_string(message),
+        Single::Quantity => read_quantity(message),
+        Single::Time => read_time(message, Precision::Seconds),
+        Single::MicroTime => read_time(message, Precision::Micros),
+        Single::Strings => {
+            let texts: Result<Vec<Value>, DecodeError> =
+                all(message, 1).map(|value| Ok(Value::String(value?.text()?))).collect();
+            texts.map(Value::Array)
+        }
+        Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray => {
+            read_schema_or(message, single, state)
+        }
+        _ => match last(message, 1)? {
+            Some(raw) if !raw.bytes()?.is_empty() => json::decode_raw(raw.bytes()?),
+            _ => Ok(Value::Null),
+        },
+    }
+}
+
+/// All values under a number.
+fn all(message: &[u8], number: u32) -> impl Iterator<Item = Result<Wire<'_>, DecodeError>> {
+    Fields::new(message).filter_map(move |field| match field {
+        Ok(Field { number: found, value }) => (found == number).then_some(Ok(value)),
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// The value under a number, the last one if there are several.
+fn last(message: &[u8], number: u32) -> Result<Option<Wire<'_>>, DecodeError> {
+    all(message, number).try_fold(None, |_, value| value.map(Some))
+}
+
+fn read_int_or_string(message: &[u8]) -> Result<Value, DecodeError> {
+    let is_text = last(message, 1)?.map_or(Ok(0), Wire::number)? == 1;
+    if is_text {
+        return Ok(Value::String(last(message, 3)?.map_or_else(|| Ok(String::new()), Wire::text)?));
+    }
+    let number = last(message, 2)?.map_or(Ok(0), Wire::number)?;
+    Ok(Value::from(number as i32))
+}
+
+fn read_quantity(message: &[u8]) -> Result<Value, DecodeError> {
+    let Some(text) = last(message, 1)? else { return Ok(Value::from("0")) };
+    let text = text.text()?;
+    let canonical = quantity::canonical(&text).map_err(|message| DecodeError::Value { message })?;
+    Ok(Value::String(canonical))
+}
+
+fn read_time(message: &[u8], precision: Precision) -> Result<Value, DecodeError> {
+    if message.is_empty() {
+        return Ok(Value::Null);
+    }
+    let number = |field| -> Result<i64, DecodeError> {
+        Ok(last(message, field)?.map_or(Ok(0), Wire::number)?.cast_signed())
+    };
+    let nanos = if precision == Precision::Micros { number(2)? } else { 0 };
+    let time = Timestamp { seconds: number(1)?, nanos: u32::try_from(nanos).unwrap_or(u32::MAX) };
+    if !time.is_writable() {
+        return Err(fault("a time that RFC 3339 cannot write"));
+    }
+    Ok(if time.is_zero() { Value::Null } else { Value::String(time.format(precision)) })
+}
+
+fn read_schema_or(message: &[u8], single: Single, state: &mut State) -> Result<Value, DecodeError> {
+    let mut schema = |value: Wire<'_>| read::structure(value.bytes()?, schema_type(), state);
+    if single == Single::SchemaOrBool {
+        return match last(message, 2)? {
+            Some(value) => schema(value),
+            None => Ok(Value::Bool(last(message, 1)?.map_or(Ok(0), Wire::number)? != 0)),
+        };
+    }
+    let listed: Result<Vec<Value>, DecodeError> = all(message, 2)
+        .map(|value| match single {
+            Single::SchemaOrArray => schema(value?),
+            _ => Ok(Value::String(value?.text()?)),
+        })
+        .collect();
+    match (listed?, last(message, 1)?) {
+        (listed, _) if !listed.is_empty() => Ok(Value::Array(listed)),
+        (_, Some(value)) => schema(value),
+        (_, None) => Ok(Value::Null),
+    }
+}

@@ -1,0 +1,176 @@
+//! Bytes worked out by hand, and bytes that nobody would send in good faith.
+
+use serde_json::json;
+
+use super::*;
+use crate::codec::json::MAX_DEPTH;
+use crate::codec::{Target, json as json_codec};
+
+fn id(group: &str, version: &str, kind: &str) -> TypeId {
+    types().kind(group, version, kind).expect("a kind we have")
+}
+
+/// What upstream stores and returns for this object.
+fn conformed(object: &Value, id: TypeId) -> Value {
+    json_codec::conform(object, id).expect("it fits its type").object
+}
+
+/// The metadata of an object with this name and nothing else: everything that is not a
+/// pointer is written, and times as empty messages.
+fn metadata(name: &[u8]) -> Vec<u8> {
+    let name_length = u8::try_from(name.len()).unwrap();
+    let mut fields = vec![0x0a, name_length];
+    fields.extend_from_slice(name);
+    fields.extend_from_slice(b"\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x00\x38\x00\x42\x00");
+    let mut message = vec![0x0a, u8::try_from(fields.len()).unwrap()];
+    message.extend(fields);
+    message
+}
+
+#[test]
+fn a_config_map_byte_by_byte() {
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": { "b": "2", "a": "1" }, "immutable": false });
+    let mut expected = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap".to_vec();
+    let mut object = metadata(b"m");
+    object.extend_from_slice(b"\x12\x06\x0a\x01a\x12\x011\x12\x06\x0a\x01b\x12\x012\x20\x00");
+    expected.extend_from_slice(&[0x12, u8::try_from(object.len()).unwrap()]);
+    expected.extend(object);
+    expected.extend_from_slice(b"\x1a\x00\x22\x00");
+    assert_eq!(encode(&map, id("", "v1", "ConfigMap")), expected);
+    assert_eq!(decode(&expected, None).unwrap().object, map);
+}
+
+#[test]
+fn values_that_are_messages() {
+    let port = types().named("io.k8s.api.core.v1.ServicePort").unwrap();
+    let bytes = encode_message(&json!({ "port": 80, "targetPort": "http" }), port);
+    assert_eq!(bytes, b"\x0a\x00\x12\x00\x18\x50\x22\x0a\x08\x01\x10\x00\x1a\x04http\x28\x00");
+    assert_eq!(decode_message(&bytes, port).unwrap(), json!({ "port": 80, "targetPort": "http" }));
+
+    let bytes = encode_message(&json!({ "port": -1, "targetPort": 8080 }), port);
+    let minus_one = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    let mut expected = b"\x0a\x00\x12\x00\x18".to_vec();
+    expected.extend_from_slice(minus_one);
+    expected.extend_from_slice(b"\x22\x07\x08\x00\x10\x90\x3f\x1a\x00\x28\x00");
+    assert_eq!(bytes, expected);
+
+    let lease = types().named("io.k8s.api.coordination.v1.LeaseSpec").unwrap();
+    let spec = json!({ "holderIdentity": "n", "renewTime": "1970-01-01T00:00:01.000002Z" });
+    let bytes = encode_message(&spec, lease);
+    assert_eq!(bytes, b"\x0a\x01n\x22\x05\x08\x01\x10\xd0\x0f");
+    assert_eq!(decode_message(&bytes, lease).unwrap(), spec);
+
+    let source = types().named("io.k8s.api.core.v1.EmptyDirVolumeSource").unwrap();
+    let bytes = encode_message(&json!({ "sizeLimit": "1Gi" }), source);
+    assert_eq!(bytes, b"\x0a\x00\x12\x05\x0a\x031Gi");
+    assert_eq!(decode_message(b"\x12\x08\x0a\x061024Mi", source).unwrap(), json!({ "sizeLimit": "1Gi" }));
+}
+
+#[test]
+fn embedded_messages_are_flat_in_json() {
+    let volume = types().named("io.k8s.api.core.v1.Volume").unwrap();
+    let object = json!({ "name": "v", "emptyDir": { "medium": "Memory" } });
+    let bytes = encode_message(&object, volume);
+    assert_eq!(bytes, b"\x0a\x01v\x12\x0a\x12\x08\x0a\x06Memory");
+    assert_eq!(decode_message(&bytes, volume).unwrap(), object);
+}
+
+#[test]
+fn numbers_may_be_packed() {
+    let context = types().named("io.k8s.api.core.v1.PodSecurityContext").unwrap();
+    let expected = json!({ "supplementalGroups": [1, 300] });
+    assert_eq!(decode_message(b"\x20\x01\x20\xac\x02", context).unwrap(), expected);
+    assert_eq!(decode_message(b"\x22\x03\x01\xac\x02", context).unwrap(), expected);
+    assert_eq!(encode_message(&expected, context), b"\x20\x01\x20\xac\x02");
+}
+
+#[test]
+fn options_are_read_whatever_version_they_name() {
+    let mut body = b"k8s\0\x0a\x18\x0a\x07apps/v1\x12\x0dDeleteOptions\x12\x02\x08\x1e".to_vec();
+    let decoded = decode(&body, None).unwrap().object;
+    assert_eq!(
+        decoded,
+        json!({ "apiVersion": "apps/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 30 })
+    );
+    body[4] = 0x7a; // the envelope's first field under a number nobody knows
+    assert!(matches!(decode(&body, None), Err(DecodeError::UnknownKind { .. })));
+    let default = id("", "v1", "DeleteOptions");
+    assert_eq!(decode(&body, Some(default)).unwrap().object, json!({ "gracePeriodSeconds": 30 }));
+}
+
+#[test]
+fn unknown_fields_are_skipped() {
+    let map = id("", "v1", "ConfigMap");
+    let object = conformed(&json!({ "data": { "a": "1" } }), map);
+    let mut bytes = encode_message(&object, map);
+    // A number, eight bytes, bytes, a group with a group in it, four bytes; all under 1000.
+    bytes.extend_from_slice(
+        b"\xc0\x3e\x05\xc1\x3e12345678\xc2\x3e\x03abc\xc3\x3e\x0b\x08\x01\x0c\xc4\x3e\xc5\x3e1234",
+    );
+    assert_eq!(decode_message(&bytes, map).unwrap(), object);
+}
+
+#[test]
+fn lists_are_put_together_from_items() {
+    let map = id("", "v1", "ConfigMap");
+    let list = id("", "v1", "ConfigMapList");
+    let items = [
+        json!({ "metadata": { "name": "a" } }),
+        json!({ "metadata": { "name": "b" }, "data": { "k": "v" } }),
+    ];
+    let encoded: Vec<Vec<u8>> = items.iter().map(|item| encode_message(item, map)).collect();
+    let meta = TypeMeta { api_version: "v1".into(), kind: "ConfigMapList".into() };
+    let metadata = json!({ "resourceVersion": "7" });
+    let bytes = encode_list(&meta, &metadata, encoded.iter().map(Vec::as_slice));
+    let whole = json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items });
+    assert_eq!(bytes, encode(&whole, list));
+    assert_eq!(decode(&bytes, None).unwrap().object, whole);
+}
+
+#[test]
+fn watch_events_are_framed() {
+    let frame = watch_frame("ADDED", b"k8s\0...");
+    assert_eq!(frame, b"\x00\x00\x00\x12\x0a\x05ADDED\x12\x09\x0a\x07k8s\0...");
+}
+
+#[test]
+fn broken_bodies_are_refused() {
+    for body in [
+        &b""[..],
+        b"k8s",
+        b"{}",
+        b"k8s\0\x0a",
+        b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"k8s\0\x00\x01",
+        b"k8s\0\x0f",
+        b"k8s\0\x0b\x0b\x0b",
+    ] {
+        assert!(decode(body, None).is_err(), "{body:?}");
+    }
+    let map = id("", "v1", "ConfigMap");
+    assert!(decode_message(b"\x08\x01", map).is_err(), "metadata is no number");
+    let lease = types().named("io.k8s.api.coordination.v1.LeaseSpec").unwrap();
+    let far = b"\x22\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x00";
+    assert!(decode_message(far, lease).is_err(), "no year has so many digits");
+}
+
+#[test]
+fn depth_and_size_are_limited() {
+    let schema =
+        types().named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps").unwrap();
+    let nested = |depth: usize| {
+        (0..depth).fold(Vec::new(), |inner, _| {
+            let mut outer = Vec::new();
+            wire::write_bytes(&mut outer, 28, &inner); // "not"
+            outer
+        })
+    };
+    assert!(decode_message(&nested(MAX_DEPTH - 1), schema).is_ok());
+    assert!(decode_message(&nested(5_000), schema).is_err());
+    let pods = id("", "v1", "PodList");
+    let many = b"\x12\x00".repeat(1_000_000);
+    assert_eq!(decode_message(&many, pods), Err(DecodeError::TooMuch));
+    let body = format!(r#"{{"items":[{}{{}}]}}"#, "{},".repeat(1_000_000));
+    assert_eq!(json_codec::decode(body.as_bytes(), Target::Type(pods)), Err(DecodeError::TooMuch));
+}

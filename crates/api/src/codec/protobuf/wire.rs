@@ -1,0 +1,180 @@
+//! The wire format: numbers, lengths and bytes.
+
+use crate::codec::DecodeError;
+use crate::codec::text::lossy;
+
+/// The longest a number of 64 bits can be at seven bits a byte.
+const MAX_VARINT_BYTES: usize = 10;
+
+/// A field of a message.
+pub(super) struct Field<'a> {
+    pub(super) number: u32,
+    pub(super) value: Wire<'a>,
+}
+
+/// What is on the wire under a number.
+#[derive(Clone, Copy)]
+pub(super) enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Bytes(&'a [u8]),
+    /// Forms that no field of ours has.
+    Other,
+}
+
+/// The fields of a message, in the order they were written. Ends after a fault.
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn field(&mut self) -> Result<Field<'a>, DecodeError> {
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| fault("proto: illegal tag"))?;
+        let value = match key & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().unwrap_or_default())),
+            2 => {
+                let length = self.varint()?;
+                Wire::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
+            }
+            3 => self.skip_group()?,
+            5 => {
+                self.take(4)?;
+                Wire::Other
+            }
+            other => return Err(fault(&format!("proto: illegal wireType {other}"))),
+        };
+        Ok(Field { number, value })
+    }
+
+    /// Groups are an old form that nests; nothing of ours uses it, but it may be skipped.
+    fn skip_group(&mut self) -> Result<Wire<'a>, DecodeError> {
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match self.varint()? & 7 {
+                0 => drop(self.varint()?),
+                1 => drop(self.take(8)?),
+                2 => {
+                    let length = self.varint()?;
+                    self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+                }
+                3 => depth += 1,
+                4 => depth -= 1,
+                5 => drop(self.take(4)?),
+                other => return Err(fault(&format!("proto: illegal wireType {other}"))),
+            }
+        }
+        Ok(Wire::Other)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(|| fault("unexpected EOF"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn varint(&mut self) -> Result<u64, DecodeError> {
+        varint(&mut self.rest)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(fault("proto: wrong wireType for a field of bytes")),
+        }
+    }
+
+    /// Text; what is no Unicode becomes U+FFFD, as it would when Go writes it in JSON.
+    pub(super) fn text(self) -> Result<String, DecodeError> {
+        self.bytes().map(|bytes| lossy(bytes).into_owned())
+    }
+
+    pub(super) fn number(self) -> Result<u64, DecodeError> {
+        match self {
+            Self::Varint(number) => Ok(number),
+            _ => Err(fault("proto: wrong wireType for a number")),
+        }
+    }
+
+    pub(super) fn double(self) -> Result<f64, DecodeError> {
+        match self {
+            Self::Fixed64(bits) => Ok(f64::from_bits(bits)),
+            _ => Err(fault("proto: wrong wireType for a floating-point number")),
+        }
+    }
+}
+
+/// Takes a number of seven bits a byte, the lowest first.
+pub(super) fn varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
+    let mut number = 0_u64;
+    for (index, byte) in rest.iter().take(MAX_VARINT_BYTES).enumerate() {
+        // Of the tenth byte only one bit fits; others are lost, as they are in Go.
+        number |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            *rest = &rest[index + 1..];
+            return Ok(number);
+        }
+    }
+    Err(fault(if rest.len() < MAX_VARINT_BYTES { "unexpected EOF" } else { "proto: integer overflow" }))
+}
+
+pub(super) fn fault(message: &str) -> DecodeError {
+    DecodeError::Protobuf { message: message.to_owned() }
+}
+
+pub(super) fn write_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub(super) fn write_number(out: &mut Vec<u8>, field: u32, number: u64) {
+    write_varint(out, u64::from(field) << 3);
+    write_varint(out, number);
+}
+
+pub(super) fn write_double(out: &mut Vec<u8>, field: u32, number: f64) {
+    write_varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+pub(super) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    write_varint(out, u64::from(field) << 3 | 2);
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Writes a message, whose length is only known after it was written.
+pub(super) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    write_varint(out, u64::from(field) << 3 | 2);
+    let start = out.len();
+    write(out);
+    let mut length = Vec::with_capacity(MAX_VARINT_BYTES);
+    write_varint(&mut length, (out.len() - start) as u64);
+    out.splice(start..start, length);
+}

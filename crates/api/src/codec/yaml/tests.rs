@@ -1,0 +1,114 @@
+//! Documents and the trees they are.
+
+use serde_json::json;
+
+use super::*;
+use crate::schema::types;
+
+fn tree(text: &str) -> Value {
+    decode(text.as_bytes(), Target::Any).unwrap_or_else(|error| panic!("{text}: {error}")).object
+}
+
+fn fault(text: &str) -> String {
+    decode(text.as_bytes(), Target::Any).expect_err("it cannot be read").to_string()
+}
+
+#[test]
+fn scalars_mean_what_they_mean_to_kubectl() {
+    for (text, value) in [
+        ("yes", json!(true)),
+        ("Off", json!(false)),
+        ("y", json!(true)),
+        ("\"yes\"", json!("yes")),
+        ("!!str yes", json!("yes")),
+        ("0755", json!(493)),
+        ("0o755", json!(493)),
+        ("0x1F", json!(31)),
+        ("0b101", json!(5)),
+        ("-0b101", json!(-5)),
+        ("089", json!(89)),
+        ("1_000", json!(1000)),
+        ("1.5", json!(1.5)),
+        ("1.0", json!(1)),
+        (".5", json!(0.5)),
+        ("1e3", json!(1000)),
+        ("18446744073709551615", json!(1.8446744073709552e19)),
+        ("~", json!(null)),
+        ("", json!(null)),
+        ("null", json!(null)),
+        ("2020-01-01", json!("2020-01-01")),
+        ("1:30", json!("1:30")),
+        ("1.2.3", json!("1.2.3")),
+        ("+", json!("+")),
+        ("!!float 3", json!(3)),
+        ("!custom 5", json!("5")),
+        ("!!binary aGk=", json!("hi")),
+        ("|\n  a\n  b\n", json!("a\nb\n")),
+        (">-\n  a\n  b\n", json!("a b")),
+    ] {
+        assert_eq!(tree(text), value, "{text}");
+    }
+}
+
+#[test]
+fn maps_lists_and_references() {
+    let text = "base: &b\n  a: 1\n  l: [x, {w: z}]\nother:\n  <<: *b\n  c: 2\nsame: *b\n1: int\ntrue: bool\n";
+    let expected = json!({
+        "base": { "a": 1, "l": ["x", { "w": "z" }] },
+        "other": { "a": 1, "l": ["x", { "w": "z" }], "c": 2 },
+        "same": { "a": 1, "l": ["x", { "w": "z" }] },
+        "1": "int",
+        "true": "bool",
+    });
+    assert_eq!(tree(text), expected);
+    assert_eq!(tree("# only a comment\n"), Value::Null);
+    assert_eq!(tree("---\na: 1\n...\n"), json!({ "a": 1 }));
+}
+
+#[test]
+fn duplicates_are_told_with_their_lines() {
+    let pod = types().kind("", "v1", "Pod").unwrap();
+    let text = "kind: Pod\nspec:\n  nodeName: a\n  nodeName: b\n  zz: 1\nkind: Pod\n";
+    let decoded = decode(text.as_bytes(), Target::Type(pod)).unwrap();
+    let problems: Vec<String> = decoded.problems.iter().map(ToString::to_string).collect();
+    let duplicates = "yaml: unmarshal errors:\n  line 4: key \"nodeName\" already set in map\n  line 6: key \"kind\" already set in map";
+    assert_eq!(problems, [duplicates, "unknown field \"spec.zz\""]);
+    assert_eq!(decoded.object["spec"]["nodeName"], "b");
+}
+
+#[test]
+fn what_is_refused() {
+    assert!(fault("a: 1\n---\nb: 2\n").contains("one document"));
+    assert!(fault("a: [1").starts_with("yaml: line "));
+    assert!(fault("a: b: c").starts_with("yaml: line 1: "));
+    assert!(fault("a: &x [*x]").contains("contains itself"));
+    assert!(fault("a: .inf").contains("unsupported value: +Inf"));
+    assert!(fault("? [a]\n: b").contains("key of a map"));
+    assert!(fault("<<: 5").contains("map merge requires map"));
+    assert!(fault(&"[".repeat(10_000)).starts_with("yaml: "));
+    assert!(decode(b"\xff\xfe", Target::Any).is_err());
+}
+
+#[test]
+fn references_cannot_explode() {
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+    for (before, name) in ('a'..'i').zip('b'..='i') {
+        bomb.push_str(&format!("{name}: &{name} [{}]\n", [format!("*{before}").as_str(); 10].join(", ")));
+    }
+    assert!(fault(&bomb).contains("excessive aliasing"));
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let value = json!({
+        "apiVersion": "v1",
+        "empty": {},
+        "items": [[], {}, null, [1, [2]], { "a": { "b": [true] }, "c": "x" }],
+        "texts": ["", "yes", "0755", "1e3", "a b", "a: b", "- x", "#", "\n\t", "é", "2020-01-01", "null", "ok", "-"],
+        "number": 1.5,
+    });
+    let text = encode(&value);
+    assert_eq!(tree(&text), value, "{text}");
+    assert!(text.starts_with("apiVersion: v1\nempty: {}\nitems:\n- []\n"), "{text}");
+    assert_eq!(encode(&json!({})), "{}\n");
+}

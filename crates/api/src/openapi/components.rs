@@ -1,0 +1,226 @@
+//! Types as JSON schemas.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{Describe, GroupVersion, object, reference};
+use crate::schema::{Attributes, Field, Item, Shape, Single, Type, types};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// Single values that are definitions of their own, by their full name.
+const DEFINED: [(Single, &str); 11] = [
+    (Single::Quantity, "io.k8s.apimachinery.pkg.api.resource.Quantity"),
+    (Single::FieldsV1, "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"),
+    (Single::MicroTime, "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"),
+    (Single::Patch, "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"),
+    (Single::Time, "io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
+    (Single::RawExtension, "io.k8s.apimachinery.pkg.runtime.RawExtension"),
+    (Single::IntOrString, "io.k8s.apimachinery.pkg.util.intstr.IntOrString"),
+    (Single::Json, "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON"),
+    (
+        Single::SchemaOrArray,
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
+    ),
+    (Single::SchemaOrBool, "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool"),
+    (
+        Single::SchemaOrStringArray,
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
+    ),
+];
+
+/// The schemas that paths refer to, and those that these refer to.
+pub(super) fn reachable(
+    paths: &Value,
+    group_version: GroupVersion<'_>,
+    descriptions: &dyn Describe,
+) -> Map<String, Value> {
+    let mut open = BTreeSet::new();
+    collect(paths, &mut open);
+    let mut found = Map::new();
+    while let Some(name) = open.pop_first() {
+        if found.contains_key(&name) {
+            continue;
+        }
+        if let Some(schema) = definition(&name, group_version, descriptions) {
+            collect(&schema, &mut open);
+            found.insert(name, schema);
+        }
+    }
+    found
+}
+
+/// The full names of all definitions that are referred to.
+fn collect(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let target = fields.get("$ref").and_then(Value::as_str);
+            names.extend(
+                target.and_then(|target| Some(target.strip_prefix("#/components/schemas/")?.to_owned())),
+            );
+            fields.values().for_each(|value| collect(value, names));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, names)),
+        _ => {}
+    }
+}
+
+fn definition(name: &str, group_version: GroupVersion<'_>, descriptions: &dyn Describe) -> Option<Value> {
+    let mut schema = match DEFINED.iter().find(|(_, defined)| *defined == name) {
+        Some((single, _)) => single_definition(*single),
+        None => struct_definition(types().get(types().named(name)?), group_version, descriptions),
+    };
+    if let Some(text) = descriptions.of_type(name) {
+        schema.insert("description".into(), text.into());
+    }
+    Some(Value::Object(schema))
+}
+
+fn single_definition(single: Single) -> Map<String, Value> {
+    let schema = match single {
+        Single::Quantity => json!({ "oneOf": [{ "type": "string" }, { "type": "number" }] }),
+        Single::IntOrString => {
+            json!({ "format": "int-or-string", "oneOf": [{ "type": "integer" }, { "type": "string" }] })
+        }
+        Single::Time | Single::MicroTime => json!({ "type": "string", "format": "date-time" }),
+        Single::RawExtension | Single::FieldsV1 | Single::Patch => json!({ "type": "object" }),
+        // Anything: a JSON schema says so by saying nothing.
+        _ => json!({}),
+    };
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+fn struct_definition(
+    one: &Type,
+    group_version: GroupVersion<'_>,
+    descriptions: &dyn Describe,
+) -> Map<String, Value> {
+    let name = format!("{}.{}", one.package, one.name);
+    let properties: Map<String, Value> = one
+        .fields
+        .iter()
+        .map(|field| {
+            let description = descriptions.of_field(&name, field.name).map(Value::from);
+            (field.name.to_owned(), property(field, description))
+        })
+        .collect();
+    let required: Vec<&str> =
+        one.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let unions = one.attributes.unions_json().and_then(|text| serde_json::from_str(text).ok());
+    object([
+        ("type", Some("object".into())),
+        ("properties", (!properties.is_empty()).then_some(Value::Object(properties))),
+        ("required", (!required.is_empty()).then(|| required.into())),
+        ("x-kubernetes-group-version-kind", kinds(one, group_version)),
+        ("x-kubernetes-map-type", one.attributes.map_type().map(Value::from)),
+        ("x-kubernetes-unions", unions),
+    ])
+}
+
+/// The kinds of a type. Those that are part of every version are named for the core group and
+/// for the one that is described.
+fn kinds(one: &Type, group_version: GroupVersion<'_>) -> Option<Value> {
+    let kind = |group: &str, version: &str| json!({ "group": group, "version": version, "kind": one.name });
+    if one.package == META && matches!(one.name, "DeleteOptions" | "WatchEvent") {
+        let GroupVersion { group, version } = group_version;
+        let own = (group, version) != ("", "v1");
+        return Some(std::iter::once(kind("", "v1")).chain(own.then(|| kind(group, version))).collect());
+    }
+    let kinds: Vec<Value> = one.attributes.kinds().map(|(group, version, _)| kind(group, version)).collect();
+    (!kinds.is_empty()).then(|| kinds.into())
+}
+
+fn property(field: &Field, description: Option<Value>) -> Value {
+    let default = field.attributes.default_json().and_then(|text| serde_json::from_str(text).ok());
+    let mut schema = match field.shape {
+        Shape::One(item) => {
+            let default = default.or_else(|| field.zero_default.then(|| zero(item)));
+            value(item, default, description.is_some())
+        }
+        Shape::List(item) => object([("type", Some("array".into())), ("items", Some(element(item)))]),
+        Shape::Map(item) => {
+            object([("type", Some("object".into())), ("additionalProperties", Some(element(item)))])
+        }
+    };
+    schema.extend(description.map(|text| ("description".to_owned(), text)));
+    schema.extend(merge_facts(field.attributes));
+    Value::Object(schema)
+}
+
+fn merge_facts(attributes: Attributes) -> Map<String, Value> {
+    let keys: Vec<&str> = attributes.list_map_keys().collect();
+    object([
+        ("x-kubernetes-list-type", attributes.list_type().map(Value::from)),
+        ("x-kubernetes-list-map-keys", (!keys.is_empty()).then(|| keys.into())),
+        ("x-kubernetes-map-type", attributes.map_type().map(Value::from)),
+        ("x-kubernetes-patch-strategy", attributes.patch_strategy().map(Value::from)),
+        ("x-kubernetes-patch-merge-key", attributes.patch_merge_key().map(Value::from)),
+    ])
+}
+
+/// What is in a list or map. It has the empty value as its default wherever JSON can tell one.
+fn element(item: Item) -> Value {
+    let has_default = match item {
+        Item::Struct(_) => true,
+        Item::Single(single) => {
+            matches!(
+                single,
+                Single::String
+                    | Single::Int32
+                    | Single::Int64
+                    | Single::Boolean
+                    | Single::Double
+                    | Single::RawExtension
+            )
+        }
+    };
+    let default = has_default.then(|| zero(item));
+    Value::Object(value(item, default, false))
+}
+
+/// One value. A reference can have nothing beside it, so it is wrapped if something must be.
+fn value(item: Item, default: Option<Value>, is_described: bool) -> Map<String, Value> {
+    let mut schema = match definition_name(item) {
+        Some(name) if default.is_some() || is_described => {
+            object([("allOf", Some(json!([reference(&name)])))])
+        }
+        Some(name) => reference(&name).as_object().cloned().unwrap_or_default(),
+        None => plain(item),
+    };
+    schema.extend(default.map(|default| ("default".to_owned(), default)));
+    schema
+}
+
+/// The full name of what has a definition of its own.
+fn definition_name(item: Item) -> Option<String> {
+    match item {
+        Item::Struct(id) => Some(format!("{}.{}", types().get(id).package, types().get(id).name)),
+        Item::Single(single) => {
+            DEFINED.iter().find(|(defined, _)| *defined == single).map(|(_, name)| (*name).to_owned())
+        }
+    }
+}
+
+fn plain(item: Item) -> Map<String, Value> {
+    let (kind, format) = match item {
+        Item::Single(Single::Int32) => ("integer", Some("int32")),
+        Item::Single(Single::Int64) => ("integer", Some("int64")),
+        Item::Single(Single::Double) => ("number", Some("double")),
+        Item::Single(Single::Boolean) => ("boolean", None),
+        Item::Single(Single::Bytes) => ("string", Some("byte")),
+        Item::Single(Single::Strings) => ("array", None),
+        _ => ("string", None),
+    };
+    let items = (kind == "array").then(|| element(Item::Single(Single::String)));
+    object([("type", Some(kind.into())), ("format", format.map(Value::from)), ("items", items)])
+}
+
+fn zero(item: Item) -> Value {
+    match item {
+        Item::Single(Single::String) => "".into(),
+        Item::Single(Single::Int32 | Single::Int64 | Single::Double) => 0.into(),
+        Item::Single(Single::Boolean) => false.into(),
+        _ => json!({}),
+    }
+}

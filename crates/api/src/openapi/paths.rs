@@ -1,0 +1,444 @@
+//! The paths of resources and what can be done there.
+
+use serde_json::{Map, Value, json};
+
+use super::parameters::{self, Parameter};
+use super::{GroupVersion, Resource, Subresource, object, reference};
+use crate::schema::types;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const ANSWERS: &[&str] = &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+const STREAMS: &[&str] =
+    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const PATCHES: &[&str] = &[
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+/// All paths of a group and version.
+pub(super) fn all(group_version: GroupVersion<'_>, resources: &[Resource<'_>]) -> Value {
+    let GroupVersion { group, version } = group_version;
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let mut paths = Paths { group_version, root, all: Map::new() };
+    paths.discovery();
+    for resource in resources {
+        paths.resource(resource);
+    }
+    Value::Object(paths.all)
+}
+
+struct Paths<'a> {
+    group_version: GroupVersion<'a>,
+    root: String,
+    all: Map<String, Value>,
+}
+
+/// What one request does.
+struct Operation<'a> {
+    method: &'static str,
+    action: &'static str,
+    description: String,
+    id: String,
+    kind: (GroupVersion<'a>, &'a str),
+    parameters: &'static [Parameter],
+    body: Option<Value>,
+    answers: &'static [&'static str],
+    /// The content of the answers, by media type.
+    content: Value,
+}
+
+impl<'a> Paths<'a> {
+    fn discovery(&mut self) {
+        let list = reference(&format!("{META}.APIResourceList"));
+        let operation = json!({
+            "description": "get available resources",
+            "operationId": format!("get{}APIResources", self.camel()),
+            "tags": [self.tag()],
+            "responses": responses(&["200"], &content(ANSWERS, &list)),
+        });
+        self.all.insert(format!("{}/", self.root), json!({ "get": operation }));
+    }
+
+    fn resource(&mut self, resource: &Resource<'a>) {
+        let Resource { name, namespaced, .. } = *resource;
+        let scope = if namespaced { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{}{scope}/{name}", self.root);
+        self.insert(&collection, resource.kind, self.collection(resource));
+        self.insert(&format!("{collection}/{{name}}"), resource.kind, self.object(resource));
+        let has = |verb: &str| resource.verbs.contains(&verb);
+        if namespaced && has("list") {
+            let everywhere =
+                Operation { id: self.id("list", resource, "ForAllNamespaces", false), ..self.list(resource) };
+            self.insert(&format!("{}/{name}", self.root), resource.kind, vec![everywhere]);
+        }
+        if has("watch") {
+            self.watches(resource, scope);
+        }
+        for subresource in resource.subresources {
+            let path = format!("{collection}/{{name}}/{}", subresource.name);
+            let is_connect = subresource.kind.ends_with("Options");
+            if is_connect {
+                self.connect(&path, resource, subresource);
+            } else {
+                self.insert(&path, subresource.kind, self.below(resource, subresource));
+            }
+        }
+    }
+
+    fn collection(&self, resource: &Resource<'a>) -> Vec<Operation<'a>> {
+        let mut found = Vec::new();
+        for verb in resource.verbs {
+            match *verb {
+                "list" => found.push(self.list(resource)),
+                "create" => found.push(self.create(resource)),
+                "deletecollection" => found.push(self.delete_collection(resource)),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn object(&self, resource: &Resource<'a>) -> Vec<Operation<'a>> {
+        let mut found = Vec::new();
+        for verb in resource.verbs {
+            let suffix = "";
+            match *verb {
+                "get" => found.push(self.read(resource, suffix, self.own(resource))),
+                "update" => found.push(self.replace(resource, suffix, self.own(resource))),
+                "patch" => found.push(self.patch(resource, suffix, self.own(resource))),
+                "delete" => found.push(self.delete(resource)),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn below(&self, resource: &Resource<'a>, subresource: &Subresource<'a>) -> Vec<Operation<'a>> {
+        let suffix = capital(subresource.name);
+        let group_version = GroupVersion { group: subresource.group, version: subresource.version };
+        let kind = (group_version, subresource.kind);
+        let mut found = Vec::new();
+        for verb in subresource.verbs {
+            match *verb {
+                "get" => found.push(self.read(resource, &suffix, kind)),
+                "update" => found.push(self.replace(resource, &suffix, kind)),
+                "patch" => found.push(self.patch(resource, &suffix, kind)),
+                "create" => found.push(Operation {
+                    id: self.id("create", resource, &suffix, true),
+                    description: format!("create {} of a {}", subresource.name, resource.kind),
+                    kind,
+                    body: Some(body(&["*/*"], &schema(kind), true)),
+                    content: content(ANSWERS, &schema(kind)),
+                    ..self.create(resource)
+                }),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn list(&self, resource: &Resource<'a>) -> Operation<'a> {
+        let list = reference(&format!("{}List", name_of(self.own(resource))));
+        Operation {
+            method: "get",
+            action: "list",
+            description: format!("list or watch objects of kind {}", resource.kind),
+            id: self.id("list", resource, "", true),
+            kind: self.own(resource),
+            parameters: parameters::LIST,
+            body: None,
+            answers: &["200"],
+            content: content(&[ANSWERS, STREAMS].concat(), &list),
+        }
+    }
+
+    fn create(&self, resource: &Resource<'a>) -> Operation<'a> {
+        let own = schema(self.own(resource));
+        Operation {
+            method: "post",
+            action: "post",
+            description: format!("create {} {}", article(resource.kind), resource.kind),
+            id: self.id("create", resource, "", true),
+            kind: self.own(resource),
+            parameters: parameters::CREATE,
+            body: Some(body(&["*/*"], &own, true)),
+            answers: &["200", "201", "202"],
+            content: content(ANSWERS, &own),
+        }
+    }
+
+    fn read(
+        &self,
+        resource: &Resource<'a>,
+        suffix: &str,
+        kind: (GroupVersion<'a>, &'a str),
+    ) -> Operation<'a> {
+        // The log of a pod is text, whatever its kind says.
+        let is_log = suffix == "Log";
+        let answer = if is_log { json!({ "type": "string" }) } else { schema(kind) };
+        let media: &[&str] = if is_log { &["text/plain"] } else { ANSWERS };
+        Operation {
+            method: "get",
+            action: "get",
+            description: format!("read {} {}", part(suffix), resource.kind),
+            id: self.id("read", resource, suffix, true),
+            kind,
+            parameters: if is_log { parameters::LOG } else { &[] },
+            body: None,
+            answers: &["200"],
+            content: content(media, &answer),
+        }
+    }
+
+    fn replace(
+        &self,
+        resource: &Resource<'a>,
+        suffix: &str,
+        kind: (GroupVersion<'a>, &'a str),
+    ) -> Operation<'a> {
+        Operation {
+            method: "put",
+            action: "put",
+            description: format!("replace {} {}", part(suffix), resource.kind),
+            id: self.id("replace", resource, suffix, true),
+            kind,
+            parameters: parameters::UPDATE,
+            body: Some(body(&["*/*"], &schema(kind), true)),
+            answers: &["200", "201"],
+            content: content(ANSWERS, &schema(kind)),
+        }
+    }
+
+    fn patch(
+        &self,
+        resource: &Resource<'a>,
+        suffix: &str,
+        kind: (GroupVersion<'a>, &'a str),
+    ) -> Operation<'a> {
+        Operation {
+            method: "patch",
+            action: "patch",
+            description: format!("partially update {} {}", part(suffix), resource.kind),
+            id: self.id("patch", resource, suffix, true),
+            kind,
+            parameters: parameters::PATCH,
+            body: Some(body(PATCHES, &reference(&format!("{META}.Patch")), true)),
+            answers: &["200", "201"],
+            content: content(ANSWERS, &schema(kind)),
+        }
+    }
+
+    fn delete(&self, resource: &Resource<'a>) -> Operation<'a> {
+        let status = reference(&format!("{META}.Status"));
+        let answer = if resource.delete_returns_object { schema(self.own(resource)) } else { status };
+        Operation {
+            method: "delete",
+            action: "delete",
+            description: format!("delete {} {}", article(resource.kind), resource.kind),
+            id: self.id("delete", resource, "", true),
+            kind: self.own(resource),
+            parameters: parameters::DELETE,
+            body: Some(body(&["*/*"], &reference(&format!("{META}.DeleteOptions")), false)),
+            answers: &["200", "202"],
+            content: content(ANSWERS, &answer),
+        }
+    }
+
+    fn delete_collection(&self, resource: &Resource<'a>) -> Operation<'a> {
+        let scope = if resource.namespaced { "Namespaced" } else { "" };
+        Operation {
+            action: "deletecollection",
+            description: format!("delete collection of {}", resource.kind),
+            id: format!("delete{}Collection{scope}{}", self.camel(), resource.kind),
+            parameters: parameters::DELETE_COLLECTION,
+            answers: &["200"],
+            content: content(ANSWERS, &reference(&format!("{META}.Status"))),
+            ..self.delete(resource)
+        }
+    }
+
+    /// The old paths of watches, which lists with a parameter have replaced.
+    fn watches(&mut self, resource: &Resource<'a>, scope: &str) {
+        let event = reference(&format!("{META}.WatchEvent"));
+        let watch = |id: String, action: &'static str| Operation {
+            action,
+            description: format!(
+                "watch changes of {}; deprecated: list with the parameter watch",
+                resource.kind
+            ),
+            id,
+            content: content(&[ANSWERS, STREAMS].concat(), &event),
+            ..self.list(resource)
+        };
+        let of_list = watch(self.id("watch", resource, "List", true), "watchlist");
+        let of_one = watch(self.id("watch", resource, "", true), "watch");
+        let everywhere = watch(self.id("watch", resource, "ListForAllNamespaces", false), "watchlist");
+        let collection = format!("{}/watch{scope}/{}", self.root, resource.name);
+        self.insert(&collection, resource.kind, vec![of_list]);
+        if resource.verbs.contains(&"get") {
+            self.insert(&format!("{collection}/{{name}}"), resource.kind, vec![of_one]);
+        }
+        if resource.namespaced {
+            self.insert(&format!("{}/watch/{}", self.root, resource.name), resource.kind, vec![everywhere]);
+        }
+    }
+
+    /// Requests that are handed on to somewhere else, whole.
+    fn connect(&mut self, path: &str, resource: &Resource<'a>, subresource: &Subresource<'a>) {
+        const METHODS: [(&str, &str, &str); 7] = [
+            ("get", "get", "Get"),
+            ("create", "post", "Post"),
+            ("update", "put", "Put"),
+            ("patch", "patch", "Patch"),
+            ("delete", "delete", "Delete"),
+            ("", "head", "Head"),
+            ("", "options", "Options"),
+        ];
+        let scope = if resource.namespaced { "Namespaced" } else { "" };
+        let takes_all = subresource.verbs.contains(&"delete");
+        let suffix = capital(subresource.name);
+        let operations = |with_path: &str| {
+            let served = METHODS.iter().filter(|(verb, ..)| {
+                if verb.is_empty() { takes_all } else { subresource.verbs.contains(verb) }
+            });
+            let operation = |(_, method, name): &(&'static str, &'static str, &'static str)| Operation {
+                method,
+                action: "connect",
+                description: format!("connect {name} requests to {} of {}", subresource.name, resource.kind),
+                id: format!("connect{}{name}{scope}{}{suffix}{with_path}", self.camel(), resource.kind),
+                kind: (self.group_version, subresource.kind),
+                parameters: parameters::connect(subresource.name),
+                body: None,
+                answers: &["200"],
+                content: content(&["*/*"], &json!({ "type": "string" })),
+            };
+            served.map(operation).collect::<Vec<_>>()
+        };
+        let (plain, with_path) = (operations(""), operations("WithPath"));
+        self.insert(path, subresource.kind, plain);
+        if takes_all {
+            self.insert(&format!("{path}/{{path}}"), subresource.kind, with_path);
+        }
+    }
+
+    fn insert(&mut self, path: &str, kind: &str, operations: Vec<Operation<'a>>) {
+        if operations.is_empty() {
+            return;
+        }
+        let is_connect = operations.iter().any(|operation| operation.action == "connect");
+        let mut item: Map<String, Value> = operations
+            .into_iter()
+            .map(|operation| (operation.method.to_owned(), self.write(operation)))
+            .collect();
+        let mut shared = parameters::of_path(path, kind);
+        if !is_connect {
+            shared.extend(parameters::query(parameters::COMMON));
+        }
+        item.insert("parameters".into(), shared.into());
+        self.all.insert(path.to_owned(), Value::Object(item));
+    }
+
+    fn write(&self, operation: Operation<'_>) -> Value {
+        let (GroupVersion { group, version }, kind) = operation.kind;
+        let parameters = parameters::query(operation.parameters);
+        Value::Object(object([
+            ("description", Some(operation.description.into())),
+            ("operationId", Some(operation.id.into())),
+            ("tags", Some(json!([self.tag()]))),
+            ("parameters", (!parameters.is_empty()).then(|| parameters.into())),
+            ("requestBody", operation.body),
+            ("responses", Some(responses(operation.answers, &operation.content))),
+            ("x-kubernetes-action", Some(operation.action.into())),
+            (
+                "x-kubernetes-group-version-kind",
+                Some(json!({ "group": group, "version": version, "kind": kind })),
+            ),
+        ]))
+    }
+
+    fn own(&self, resource: &Resource<'a>) -> (GroupVersion<'a>, &'a str) {
+        (self.group_version, resource.kind)
+    }
+
+    /// The name of an operation, such as `readAppsV1NamespacedDeploymentScale`.
+    fn id(&self, verb: &str, resource: &Resource<'_>, suffix: &str, scoped: bool) -> String {
+        let scope = if resource.namespaced && scoped { "Namespaced" } else { "" };
+        format!("{verb}{}{scope}{}{suffix}", self.camel(), resource.kind)
+    }
+
+    /// The group and version in names of operations, such as `AppsV1`.
+    fn camel(&self) -> String {
+        format!("{}{}", capital(&self.group_name()), capital(self.group_version.version))
+    }
+
+    fn tag(&self) -> String {
+        format!("{}_{}", self.group_name(), self.group_version.version)
+    }
+
+    /// The group without dots and without what all groups of Kubernetes end in.
+    fn group_name(&self) -> String {
+        let group = self.group_version.group;
+        if group.is_empty() {
+            return "core".into();
+        }
+        let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |name, part| name + &capital(part))
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + characters.as_str())
+}
+
+fn article(kind: &str) -> &'static str {
+    if kind.starts_with(['A', 'E', 'I', 'O', 'U']) { "an" } else { "a" }
+}
+
+/// What of an object an operation is about.
+fn part(suffix: &str) -> String {
+    if suffix.is_empty() {
+        "the specified".into()
+    } else {
+        format!("{} of the specified", suffix.to_ascii_lowercase())
+    }
+}
+
+/// The full name of a kind.
+fn name_of((GroupVersion { group, version }, kind): (GroupVersion<'_>, &str)) -> String {
+    match types().kind(group, version, kind) {
+        Some(id) => format!("{}.{}", types().get(id).package, types().get(id).name),
+        None => format!("{group}.{version}.{kind}"),
+    }
+}
+
+fn schema(kind: (GroupVersion<'_>, &str)) -> Value {
+    reference(&name_of(kind))
+}
+
+fn content(media: &[&str], schema: &Value) -> Value {
+    media.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema }))).collect::<Map<_, _>>().into()
+}
+
+fn body(media: &[&str], schema: &Value, required: bool) -> Value {
+    let required = required.then_some(Value::Bool(true));
+    Value::Object(object([("content", Some(content(media, schema))), ("required", required)]))
+}
+
+fn responses(codes: &[&str], content: &Value) -> Value {
+    let name = |code: &str| match code {
+        "201" => "Created",
+        "202" => "Accepted",
+        _ => "OK",
+    };
+    let good = codes
+        .iter()
+        .map(|code| ((*code).to_owned(), json!({ "description": name(code), "content": content })));
+    let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
+    good.chain([refused]).collect::<Map<_, _>>().into()
+}

@@ -1,0 +1,71 @@
+//! Facts about a type or field that only patches, apply and the published schemas need.
+//! Kept as the text they were read as, since most fields have none.
+
+/// Words of the form `name=value`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes(pub(super) &'static str);
+
+impl Attributes {
+    /// The value of one of them.
+    fn get(self, name: &str) -> Option<&'static str> {
+        self.words().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    pub(super) fn words(self) -> impl Iterator<Item = &'static str> {
+        self.0.split_ascii_whitespace()
+    }
+
+    /// The default as JSON text, where it is not the empty value.
+    pub fn default_json(self) -> Option<&'static str> {
+        self.get("default")
+    }
+
+    /// `x-kubernetes-list-type`.
+    pub fn list_type(self) -> Option<&'static str> {
+        self.get("list")
+    }
+
+    /// `x-kubernetes-list-map-keys`.
+    pub fn list_map_keys(self) -> impl Iterator<Item = &'static str> {
+        self.get("keys").into_iter().flat_map(|keys| keys.split(','))
+    }
+
+    /// `x-kubernetes-map-type`.
+    pub fn map_type(self) -> Option<&'static str> {
+        self.get("map")
+    }
+
+    /// `x-kubernetes-patch-strategy`.
+    pub fn patch_strategy(self) -> Option<&'static str> {
+        self.get("patch")
+    }
+
+    /// `x-kubernetes-patch-merge-key`.
+    pub fn patch_merge_key(self) -> Option<&'static str> {
+        self.get("by")
+    }
+
+    /// `x-kubernetes-unions` as JSON text.
+    pub fn unions_json(self) -> Option<&'static str> {
+        self.get("unions")
+    }
+
+    /// The type as Go prints it, where it is not the usual one of the shape; clients see it in
+    /// the messages about values of the wrong type.
+    pub fn go_type(self) -> Option<&'static str> {
+        self.get("go")
+    }
+
+    /// The embedded struct that Go has a field in, which its messages name too.
+    pub fn embedded(self) -> Option<&'static str> {
+        self.get("in")
+    }
+
+    /// The kinds of a type, as `group/version/kind`.
+    pub fn kinds(self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        self.words().filter_map(|word| {
+            let mut parts = word.strip_prefix("kind=")?.splitn(3, '/');
+            Some((parts.next()?, parts.next()?, parts.next()?))
+        })
+    }
+}

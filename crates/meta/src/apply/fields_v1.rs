@@ -1,0 +1,237 @@
+//! Sets of fields as they stand in `fieldsV1`.
+//!
+//! A set is a JSON object with an entry for each step; `{}` says that the place is in the
+//! set, `"."` that it is besides what lies below it.
+
+use serde_json::{Map, Value};
+
+use super::field_set::{FieldNode, FieldSet};
+use super::path_element::{PathElement, push_json_string};
+
+/// How deep a set may go. JSON documents of requests are read to a depth of 128.
+pub const MAX_DEPTH: usize = 256;
+
+/// How many steps a set may have. A request of 3 MiB, the largest allowed, cannot hold so many.
+pub const MAX_FIELDS: usize = 1 << 20;
+
+/// Why `fieldsV1` could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldsV1Error {
+    /// Something that is no set.
+    #[error("fields must be an object")]
+    NotAnObject,
+    /// Text that is no path element.
+    #[error("parsing key {text:?} as path element: {reason}")]
+    Element {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// More than [`MAX_DEPTH`] levels.
+    #[error("fields are nested more than {MAX_DEPTH} levels deep")]
+    TooDeep,
+    /// More than [`MAX_FIELDS`] steps.
+    #[error("there are more than {MAX_FIELDS} fields")]
+    TooMany,
+    /// Text that is no JSON.
+    #[error("{0}")]
+    Json(String),
+}
+
+impl FieldSet {
+    /// Reads a set from its JSON form.
+    ///
+    /// # Errors
+    /// If it is no set, or one of unreasonable size.
+    pub fn from_fields_v1(fields: &Value) -> Result<Self, FieldsV1Error> {
+        Reader { left: MAX_FIELDS }.read(fields, MAX_DEPTH).map(|(_, set)| set)
+    }
+
+    /// Reads a set from its JSON text.
+    ///
+    /// # Errors
+    /// If it is no set, or one of unreasonable size.
+    pub fn from_json(text: &str) -> Result<Self, FieldsV1Error> {
+        let fields = serde_json::from_str(text).map_err(|error| FieldsV1Error::Json(error.to_string()))?;
+        Self::from_fields_v1(&fields)
+    }
+
+    /// The JSON form. Its entries are in the order of the map type; see [`FieldSet::to_json`].
+    pub fn to_fields_v1(&self) -> Value {
+        Value::Object(contents(self, false))
+    }
+
+    /// The JSON text, byte for byte as upstream writes it: entries in the order of elements.
+    pub fn to_json(&self) -> String {
+        let mut out = String::new();
+        push_contents(&mut out, &mut String::new(), self, false);
+        out
+    }
+}
+
+/// Whether this is a set, and in the form in which it would be written.
+pub(super) fn is_canonical(fields: &Value) -> bool {
+    let Value::Object(fields) = fields else { return false };
+    let mut check = CanonicalCheck { left: MAX_FIELDS, text: String::new() };
+    !fields.contains_key(".") && check.is_canonical(fields, MAX_DEPTH)
+}
+
+struct CanonicalCheck {
+    left: usize,
+    text: String,
+}
+
+impl CanonicalCheck {
+    fn is_canonical(&mut self, fields: &Map<String, Value>, depth: usize) -> bool {
+        if depth == 0 || self.left < fields.len() || (fields.len() == 1 && fields.contains_key(".")) {
+            return false;
+        }
+        self.left -= fields.len();
+        fields.iter().all(|(key, value)| {
+            let Value::Object(below) = value else { return false };
+            match key.as_str() {
+                "." => below.is_empty(),
+                _ => self.is_canonical_key(key) && self.is_canonical(below, depth - 1),
+            }
+        })
+    }
+
+    fn is_canonical_key(&mut self, key: &str) -> bool {
+        if key.starts_with("f:") {
+            return true;
+        }
+        let Ok(Some(element)) = PathElement::parse(key) else { return false };
+        self.text.clear();
+        element.write_to(&mut self.text);
+        self.text == key
+    }
+}
+
+struct Reader {
+    left: usize,
+}
+
+impl Reader {
+    /// Whether the place itself is a member, and what lies below.
+    fn read(&mut self, fields: &Value, depth: usize) -> Result<(bool, FieldSet), FieldsV1Error> {
+        let map = match fields {
+            Value::Object(map) => map,
+            Value::Null => return Ok((true, FieldSet::new())),
+            _ => return Err(FieldsV1Error::NotAnObject),
+        };
+        self.left = self.left.checked_sub(map.len()).ok_or(FieldsV1Error::TooMany)?;
+        let below = depth.checked_sub(1).ok_or(FieldsV1Error::TooDeep)?;
+        let mut is_member = false;
+        let mut nodes = Vec::with_capacity(map.len());
+        for (key, value) in map {
+            if key == "." {
+                is_member = true;
+            } else if let Some(element) = PathElement::parse(key)? {
+                let (member, children) = self.read(value, below)?;
+                nodes.push(FieldNode { element, member, children });
+            }
+        }
+        let set = FieldSet::from_nodes(merge_equal(nodes));
+        Ok((is_member || set.is_empty(), set))
+    }
+}
+
+/// Different texts may mean one element, such as `v:1` and `v:1.0`.
+fn merge_equal(mut nodes: Vec<FieldNode>) -> Vec<FieldNode> {
+    if nodes.is_sorted_by(|a, b| a.element < b.element) {
+        return nodes;
+    }
+    nodes.sort_by(|a, b| a.element.cmp(&b.element));
+    nodes.dedup_by(|later, kept| {
+        let equal = later.element == kept.element;
+        if equal {
+            kept.member |= later.member;
+            kept.children = std::mem::take(&mut kept.children).union(std::mem::take(&mut later.children));
+        }
+        equal
+    });
+    nodes
+}
+
+fn contents(set: &FieldSet, is_member: bool) -> Map<String, Value> {
+    let own = (is_member && !set.is_empty()).then(|| (".".to_owned(), Value::Object(Map::new())));
+    let below = set.nodes().iter().map(|node| {
+        let mut key = String::new();
+        node.element.write_to(&mut key);
+        (key, Value::Object(contents(&node.children, node.member)))
+    });
+    own.into_iter().chain(below).collect()
+}
+
+fn push_contents(out: &mut String, key: &mut String, set: &FieldSet, is_member: bool) {
+    out.push('{');
+    if is_member && !set.is_empty() {
+        out.push_str("\".\":{}");
+    }
+    for (at, node) in set.nodes().iter().enumerate() {
+        if at > 0 || is_member {
+            out.push(',');
+        }
+        key.clear();
+        node.element.write_to(key);
+        push_json_string(out, key, false);
+        out.push(':');
+        push_contents(out, key, &node.children, node.member);
+    }
+    out.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_written_as_it_was_read() {
+        for text in [
+            "{}",
+            r#"{"f:data":{".":{},"f:a":{},"f:b":{}}}"#,
+            r#"{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}},"k:{\"containerPort\":443,\"protocol\":\"TCP\"}":{}}}"#,
+            r#"{"f:finalizers":{".":{},"v:\"a\\u003cb\"":{},"v:\"c\"":{}}}"#,
+            r#"{"f:a<b\u0008":{}}"#,
+            r#"{"f:list":{"i:2":{},"i:10":{}}}"#,
+        ] {
+            let set = FieldSet::from_json(text).unwrap();
+            assert_eq!(set.to_json(), text);
+            assert_eq!(FieldSet::from_fields_v1(&set.to_fields_v1()).unwrap(), set);
+        }
+    }
+
+    #[test]
+    fn other_spellings_are_understood() {
+        for (text, expected) in [
+            (r#"{"f:a":null}"#, r#"{"f:a":{}}"#),
+            (r#"{"f:a":{".":{}}}"#, r#"{"f:a":{}}"#),
+            (r#"{"f:a":{"x:later":{}}}"#, r#"{"f:a":{}}"#),
+            (r#"{".":{},"f:a":{}}"#, r#"{"f:a":{}}"#),
+            (r#"{"f:a":{"v:1":{},"v:1.0":{"f:b":{}}}}"#, r#"{"f:a":{"v:1":{".":{},"f:b":{}}}}"#),
+            (r#"{"f:p":{"k:{\"b\":1,\"a\":2}":{}}}"#, r#"{"f:p":{"k:{\"a\":2,\"b\":1}":{}}}"#),
+        ] {
+            assert_eq!(FieldSet::from_json(text).unwrap().to_json(), expected, "{text}");
+            assert!(!is_canonical(&serde_json::from_str(text).unwrap()), "{text}");
+            assert!(is_canonical(&serde_json::from_str(expected).unwrap()), "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_set_is_refused() {
+        for text in ["[]", "3", "{", r#"{"a":{}}"#, r#"{"f:a":[]}"#, r#"{"ff:a":{}}"#, r#"{"v:{":{}}"#] {
+            assert!(FieldSet::from_json(text).is_err(), "{text}");
+        }
+        let mut deep = Value::Object(Map::new());
+        for _ in 0..MAX_DEPTH {
+            deep = Value::Object(Map::from_iter([("f:a".to_owned(), deep)]));
+        }
+        assert_eq!(FieldSet::from_fields_v1(&deep), Err(FieldsV1Error::TooDeep));
+        assert_eq!(
+            Reader { left: 1 }.read(&serde_json::json!({"f:a": {"f:b": {}}}), 9),
+            Err(FieldsV1Error::TooMany)
+        );
+    }
+}

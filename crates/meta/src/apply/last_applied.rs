@@ -1,0 +1,92 @@
+//! From client-side to server-side apply.
+//!
+//! `kubectl apply` without `--server-side` remembers what it applied in an annotation. When
+//! the same user goes over to server-side apply, what the annotation says and the object
+//! still has is theirs: it must not conflict. While the annotation is there it is kept true,
+//! so that the way back is open too.
+
+use serde_json::{Map, Value};
+
+use super::conflict::Conflicts;
+use super::field_set::FieldSet;
+use super::path_element::push_json;
+use super::typed::{Strictness, Type};
+
+/// Where kubectl remembers what it applied.
+pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The manager whose annotation it is. Whoever wants none of this uses another name.
+pub(super) const KUBECTL: &str = "kubectl";
+
+/// How large all annotations of an object may be together.
+const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
+
+/// The conflicts that remain when the annotation is believed.
+pub(super) fn remaining(
+    conflicts: Conflicts,
+    object_type: Type<'_>,
+    api_version: &str,
+    live: &Value,
+) -> Conflicts {
+    let Some(allowed) = applied_before(object_type, api_version, live) else { return conflicts };
+    let Conflicts(mut conflicts) = conflicts;
+    conflicts.retain(|conflict| !allowed.contains(&conflict.path));
+    Conflicts(conflicts)
+}
+
+/// What was applied and is still so.
+fn applied_before(object_type: Type<'_>, api_version: &str, live: &Value) -> Option<FieldSet> {
+    let applied: Value = serde_json::from_str(annotation(live)?).ok()?;
+    if applied.get("apiVersion")?.as_str()? != api_version {
+        return None;
+    }
+    for object in [&applied, live] {
+        object_type.validate(object, Strictness::Applied).ok()?;
+    }
+    let mut fields = object_type.to_field_set(&applied);
+    let since = object_type.compare(&applied, live);
+    fields.remove(&since.modified);
+    fields.remove(&since.added);
+    fields.remove(&since.removed);
+    Some(fields)
+}
+
+fn annotation(object: &Value) -> Option<&str> {
+    let annotations = object.get("metadata")?.get("annotations")?;
+    annotations.get(LAST_APPLIED_ANNOTATION)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// Makes the annotation of an object, if it has one, say what was applied now.
+pub(super) fn refresh(object: &mut Value, config: &Value) {
+    if annotation(object).is_none() {
+        return;
+    }
+    let applied = without_annotation(config);
+    let Some(Value::Object(annotations)) =
+        object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"))
+    else {
+        return;
+    };
+    annotations.insert(LAST_APPLIED_ANNOTATION.to_owned(), Value::String(applied));
+    if size(annotations) > MAX_ANNOTATIONS_BYTES {
+        annotations.remove(LAST_APPLIED_ANNOTATION);
+    }
+}
+
+fn size(annotations: &Map<String, Value>) -> usize {
+    annotations.iter().map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum()
+}
+
+/// The text of a configuration as upstream's encoder writes it: safe in HTML, with a newline.
+fn without_annotation(config: &Value) -> String {
+    let mut config = config.clone();
+    if let Some(Value::Object(annotations)) =
+        config.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"))
+    {
+        annotations.remove(LAST_APPLIED_ANNOTATION);
+    }
+    let mut text = String::new();
+    push_json(&mut text, &config);
+    text.push('\n');
+    text
+}

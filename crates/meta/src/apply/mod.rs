@@ -1,0 +1,39 @@
+//! Field ownership and server-side apply.
+//!
+//! Who wrote which field of an object is told by `metadata.managedFields`. [`FieldManager`]
+//! keeps it true on each write, and merges configurations that are applied. Below it lie
+//! sets of fields ([`FieldSet`]) and what the schema says of an object's fields ([`typed`]).
+//!
+//! It does not default, prune, validate or store: the caller does that with what it is given
+//! back, and decides with [`unchanged_but_for_times`] whether there is anything to store.
+
+mod conflict;
+mod equality;
+mod field_filter;
+mod field_manager;
+mod field_set;
+mod fields_v1;
+mod go_format;
+mod last_applied;
+mod lazy_fields;
+mod managed_fields;
+mod path_element;
+mod prune;
+mod timestamp;
+pub mod typed;
+mod update;
+mod value_order;
+mod versions;
+
+pub use conflict::{Cause, Conflict, Conflicts};
+pub use equality::{restore_times, unchanged_but_for_times};
+pub use field_filter::{FieldFilter, PathPattern, PatternStep, ResetFields};
+pub use field_manager::{Applied, ApplyError, FieldManager, Writer};
+pub use field_set::{FieldSet, Path};
+pub use fields_v1::{FieldsV1Error, MAX_DEPTH, MAX_FIELDS};
+pub use last_applied::LAST_APPLIED_ANNOTATION;
+pub use managed_fields::{
+    ManagedFields, ManagedFieldsEntry, ManagedFieldsError, ManagerId, Operation, is_reset,
+};
+pub use path_element::{KeyField, PathElement};
+pub use versions::{ConversionError, OneVersion, Versions};

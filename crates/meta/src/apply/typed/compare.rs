@@ -1,0 +1,194 @@
+//! How two objects of a type differ, field by field.
+
+use serde_json::{Map, Value};
+
+use super::item::sorted_elements;
+use super::{ListShape, MapShape, Shape, Type, as_list, as_map};
+use crate::apply::field_set::{FieldNode, FieldSet};
+use crate::apply::path_element::PathElement;
+use crate::apply::value_order;
+
+/// How an object differs from an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Fields that are not there any more.
+    pub removed: FieldSet,
+    /// Fields with another value.
+    pub modified: FieldSet,
+    /// Fields that were not there.
+    pub added: FieldSet,
+}
+
+impl Comparison {
+    /// Whether no field differs.
+    pub fn is_same(&self) -> bool {
+        self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
+    }
+}
+
+/// How one place differs, and what lies below it.
+#[derive(Default)]
+struct Difference {
+    removed: bool,
+    modified: bool,
+    added: bool,
+    below: Nodes,
+}
+
+/// The nodes of a [`Comparison`] while they are found.
+#[derive(Default)]
+struct Nodes {
+    removed: Vec<FieldNode>,
+    modified: Vec<FieldNode>,
+    added: Vec<FieldNode>,
+}
+
+impl Type<'_> {
+    /// How `new` differs from `old`.
+    pub fn compare(self, old: &Value, new: &Value) -> Comparison {
+        let nodes = self.difference(Some(old), Some(new)).below;
+        Comparison {
+            removed: FieldSet::from_nodes(nodes.removed),
+            modified: FieldSet::from_nodes(nodes.modified),
+            added: FieldSet::from_nodes(nodes.added),
+        }
+    }
+
+    fn difference(self, old: Option<&Value>, new: Option<&Value>) -> Difference {
+        let shapes = (old.map(|old| self.shape(old)), new.map(|new| self.shape(new)));
+        match shapes {
+            // Only what has no type changes its shape: each side is then taken as it is.
+            (Some(before), Some(after)) if !before.same_kind(&after) => {
+                let mut found = shaped(before, old, new);
+                found.merge(shaped(after, old, new));
+                found
+            }
+            (_, Some(shape)) | (Some(shape), None) => shaped(shape, old, new),
+            (None, None) => Difference::default(),
+        }
+    }
+}
+
+fn shaped(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Difference {
+    let below = match shape {
+        Shape::Map(shape) => {
+            let (before, after) = (as_map(old), as_map(new));
+            let both_empty = before.is_none_or(Map::is_empty) && after.is_none_or(Map::is_empty);
+            if shape.is_atomic() || both_empty {
+                return leaf(old, new);
+            }
+            entries(shape, before, after)
+        }
+        Shape::List(shape) => {
+            let (before, after) = (as_list(old).unwrap_or_default(), as_list(new).unwrap_or_default());
+            if shape.is_atomic() || (before.is_empty() && after.is_empty()) {
+                return leaf(old, new);
+            }
+            items(shape, before, after)
+        }
+        Shape::Scalar(_) => return leaf(old, new),
+    };
+    Difference { removed: new.is_none(), modified: false, added: old.is_none(), below }
+}
+
+/// What is merged as a whole differs as a whole.
+fn leaf(old: Option<&Value>, new: Option<&Value>) -> Difference {
+    let modified = matches!((old, new), (Some(old), Some(new)) if !value_order::equal(old, new));
+    Difference { removed: new.is_none(), modified, added: old.is_none(), below: Nodes::default() }
+}
+
+fn entries(shape: MapShape<'_>, old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>) -> Nodes {
+    let mut nodes = Nodes::default();
+    for (name, before) in old.into_iter().flatten() {
+        let after = new.and_then(|new| new.get(name));
+        // Most of an object stays as it is, and need not be looked up in the schema.
+        if after == Some(before) {
+            continue;
+        }
+        let found = shape.child(name).difference(Some(before), after);
+        nodes.push(found, || PathElement::field(name.as_str()));
+    }
+    for (name, after) in new.into_iter().flatten() {
+        if old.is_none_or(|old| !old.contains_key(name)) {
+            let found = shape.child(name).difference(None, Some(after));
+            nodes.push(found, || PathElement::field(name.as_str()));
+        }
+    }
+    nodes
+}
+
+fn items(shape: ListShape<'_>, old: &[Value], new: &[Value]) -> Nodes {
+    let mut nodes = Nodes::default();
+    let (old, new) = (sorted_elements(shape, old), sorted_elements(shape, new));
+    let (mut old, mut new) = (old.as_slice(), new.as_slice());
+    while let Some(element) = old.first().into_iter().chain(new.first()).map(|item| &item.0).min() {
+        let (before, after) = (split_equal(&mut old, element), split_equal(&mut new, element));
+        nodes.push(same_item(shape, before, after), || element.clone());
+    }
+    nodes
+}
+
+/// Takes the items of one element off the front.
+fn split_equal<'a, 'v>(
+    items: &mut &'a [(PathElement, &'v Value)],
+    element: &PathElement,
+) -> &'a [(PathElement, &'v Value)] {
+    let count = items.iter().take_while(|item| item.0 == *element).count();
+    let (equal, rest) = items.split_at(count);
+    *items = rest;
+    equal
+}
+
+/// Compares the items of one element. Several of them are owned as one, as if atomic.
+fn same_item(
+    shape: ListShape<'_>,
+    old: &[(PathElement, &Value)],
+    new: &[(PathElement, &Value)],
+) -> Difference {
+    let item = shape.item();
+    match (old, new) {
+        ([old], [new]) if old.1 == new.1 => Difference::default(),
+        ([] | [_], [] | [_]) => {
+            item.difference(old.first().map(|item| item.1), new.first().map(|item| item.1))
+        }
+        ([_, _, ..], [_, _, ..]) => {
+            let equal = old.len() == new.len()
+                && old.iter().zip(new).all(|(old, new)| value_order::equal(old.1, new.1));
+            Difference { modified: !equal, ..Difference::default() }
+        }
+        ([_, _, ..], _) => {
+            let found = item.difference(None, new.first().map(|item| item.1));
+            Difference { removed: true, ..found }
+        }
+        (_, [_, _, ..]) => {
+            let found = item.difference(old.first().map(|item| item.1), None);
+            Difference { added: true, ..found }
+        }
+    }
+}
+
+impl Difference {
+    fn merge(&mut self, other: Self) {
+        self.removed |= other.removed;
+        self.modified |= other.modified;
+        self.added |= other.added;
+        self.below.removed.extend(other.below.removed);
+        self.below.modified.extend(other.below.modified);
+        self.below.added.extend(other.below.added);
+    }
+}
+
+impl Nodes {
+    fn push(&mut self, found: Difference, element: impl Fn() -> PathElement) {
+        let below = found.below;
+        for (to, member, children) in [
+            (&mut self.removed, found.removed, below.removed),
+            (&mut self.modified, found.modified, below.modified),
+            (&mut self.added, found.added, below.added),
+        ] {
+            if member || !children.is_empty() {
+                to.push(FieldNode { element: element(), member, children: FieldSet::from_nodes(children) });
+            }
+        }
+    }
+}

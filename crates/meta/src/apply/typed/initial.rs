@@ -1,0 +1,76 @@
+//! What an object of a type is before anything is written to it.
+//!
+//! Upstream's objects are structs: a field that holds a struct, and a field that is required,
+//! are there from the start. Nobody adds them, so nobody owns them by themselves: that is why
+//! a created Deployment has `f:spec` without `"."` in its managedFields and a custom object
+//! has it with.
+
+use serde_json::{Map, Value};
+
+use super::Type;
+use crate::schema::{Field, Node, Schema};
+
+/// Types may contain themselves; no struct does, so this is never reached by a real one.
+const MAX_NESTED_STRUCTS: usize = 32;
+
+impl Type<'_> {
+    /// The object that creation starts from. In a schema made from upstream's OpenAPI, a field
+    /// that is a struct has the default `{}`.
+    pub fn initial(self) -> Value {
+        match self.node {
+            Some(node) => initial(self.schema, node, MAX_NESTED_STRUCTS),
+            None => Value::Object(Map::new()),
+        }
+    }
+}
+
+fn initial(schema: &Schema, node: &Node, depth: usize) -> Value {
+    let Node::Object(object) = node else { return Value::Null };
+    let fields = object.fields().iter().filter_map(|field| {
+        let value = initial_field(schema, field, depth.checked_sub(1)?)?;
+        Some((field.name.to_string(), value))
+    });
+    Value::Object(fields.collect())
+}
+
+fn initial_field(schema: &Schema, field: &Field, depth: usize) -> Option<Value> {
+    let node = schema.node(field.node);
+    match (&field.default, node) {
+        (Some(Value::Object(default)), Node::Object(_)) if default.is_empty() => {
+            Some(initial(schema, node, depth))
+        }
+        (Some(default), Node::Scalar(_)) if field.required => Some(default.clone()),
+        (None, _) if field.required => Some(Value::Null),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{ListMerge, ListNode, ObjectNode, Scalar};
+    use serde_json::json;
+
+    #[test]
+    fn structs_and_required_fields_are_there_from_the_start() {
+        let mut schema = Schema::new();
+        let text = schema.add(Node::Scalar(Scalar::String));
+        let list = schema.add(Node::List(ListNode { item: text, merge: ListMerge::Atomic }));
+        let required =
+            |name: &str, node, default| Field { required: true, default, ..Field::new(name, node) };
+        let inner = schema.reserve();
+        let fields = vec![
+            required("name", text, Some(json!(""))),
+            required("items", list, None),
+            Field { default: Some(json!("TCP")), ..Field::new("protocol", text) },
+            Field::new("pointer", inner),
+            Field { default: Some(json!({})), ..Field::new("itself", inner) },
+        ];
+        schema.set(inner, Node::Object(ObjectNode::new(fields)));
+        let initial = Type::new(&schema, inner).initial();
+        assert_eq!(initial["name"], json!(""));
+        assert_eq!(initial.get("items"), Some(&Value::Null));
+        assert_eq!(initial.as_object().unwrap().len(), 3, "{initial}");
+        assert_eq!(initial["itself"]["itself"]["name"], json!(""));
+    }
+}

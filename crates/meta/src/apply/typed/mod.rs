@@ -1,0 +1,164 @@
+//! What a schema says of an object's fields: which there are, how two objects differ, how one
+//! is merged into the other.
+//!
+//! Maps are granular and lists atomic unless the schema says otherwise; what it says nothing
+//! of (an untyped part of a custom object) is taken the same way.
+
+mod compare;
+mod initial;
+mod item;
+mod merge;
+mod named;
+mod reconcile;
+mod remove;
+mod to_field_set;
+mod validate;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+pub use compare::Comparison;
+pub use validate::Strictness;
+
+use crate::schema::{ListMerge, ListNode, Node, NodeId, ObjectNode, Rest, Scalar, Schema};
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Type<'s> {
+    schema: &'s Schema,
+    /// Nothing if the schema does not say.
+    node: Option<&'s Node>,
+}
+
+/// How a value is taken apart. A type that is not known takes the shape of its value.
+#[derive(Clone, Copy, Debug)]
+enum Shape<'s> {
+    Scalar(Option<Scalar>),
+    List(ListShape<'s>),
+    Map(MapShape<'s>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ListShape<'s> {
+    schema: &'s Schema,
+    node: Option<&'s ListNode>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MapShape<'s> {
+    schema: &'s Schema,
+    node: Option<&'s ObjectNode>,
+}
+
+impl<'s> Type<'s> {
+    /// The type of a node.
+    pub fn new(schema: &'s Schema, node: NodeId) -> Self {
+        Self { schema, node: Some(schema.node(node)) }
+    }
+
+    /// A type that nothing is said of.
+    fn deduced(schema: &'s Schema) -> Self {
+        Self { schema, node: None }
+    }
+
+    fn shape(self, value: &Value) -> Shape<'s> {
+        let schema = self.schema;
+        match self.node {
+            Some(Node::Scalar(scalar)) => Shape::Scalar(Some(*scalar)),
+            Some(Node::List(list)) => Shape::List(ListShape { schema, node: Some(list) }),
+            Some(Node::Object(object)) => Shape::Map(MapShape { schema, node: Some(object) }),
+            Some(Node::Any) | None => match value {
+                Value::Array(_) => Shape::List(ListShape { schema, node: None }),
+                Value::Object(_) | Value::Null => Shape::Map(MapShape { schema, node: None }),
+                _ => Shape::Scalar(None),
+            },
+        }
+    }
+}
+
+impl Shape<'_> {
+    fn same_kind(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl<'s> ListShape<'s> {
+    fn is_atomic(self) -> bool {
+        self.node.is_none_or(|node| node.merge == ListMerge::Atomic)
+    }
+
+    fn item(self) -> Type<'s> {
+        match self.node {
+            Some(node) => Type::new(self.schema, node.item),
+            None => Type::deduced(self.schema),
+        }
+    }
+}
+
+impl<'s> MapShape<'s> {
+    fn is_atomic(self) -> bool {
+        self.node.is_some_and(|node| node.atomic)
+    }
+
+    /// Whether this is a field of the type and not a key of a map.
+    fn declares(self, name: &str) -> bool {
+        self.node.is_some_and(|node| node.field(name).is_some())
+    }
+
+    /// The type of what stands under this name; nothing if there is no such field.
+    fn declared(self, name: &str) -> Option<Type<'s>> {
+        let Some(node) = self.node else { return Some(Type::deduced(self.schema)) };
+        if let Some(value) = node.value_node(name) {
+            return Some(Type::new(self.schema, value));
+        }
+        // An object of which nothing is said may have any fields.
+        let is_open = node.rest == Rest::Preserved || node.fields().is_empty();
+        is_open.then(|| Type::deduced(self.schema))
+    }
+
+    /// The type of what stands under this name, also if there is no such field.
+    fn child(self, name: &str) -> Type<'s> {
+        self.declared(name).unwrap_or_else(|| Type::deduced(self.schema))
+    }
+}
+
+fn as_map(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object)
+}
+
+fn as_list(value: Option<&Value>) -> Option<&[Value]> {
+    value.and_then(Value::as_array).map(Vec::as_slice)
+}
+
+/// What is wrong with an object, as its schema sees it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct TypeErrors(pub Vec<TypeError>);
+
+/// What is wrong with one place of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeError {
+    /// The place, printed; empty for the object itself.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for TypeErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.0.as_slice() {
+            return only.fmt(f);
+        }
+        f.write_str("errors:")?;
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
+    }
+}

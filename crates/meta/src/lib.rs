@@ -1,0 +1,17 @@
+//! The object model of the Kubernetes API, pure: no I/O, no async, no clock.
+//!
+//! Objects are [`serde_json::Value`] trees. What a tree may look like, and how two trees
+//! merge, is told by a [`schema::Schema`], for built-in kinds and custom ones alike.
+
+pub mod apply;
+pub mod field;
+pub mod gvk;
+pub mod name;
+pub mod object;
+pub mod patch;
+pub mod quantity;
+pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod table;
+pub mod time;

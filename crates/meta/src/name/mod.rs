@@ -1,0 +1,118 @@
+//! Rules for names, keys and small values, with upstream's texts for what is wrong.
+//!
+//! A rule is a function from a value to [`Messages`]; none means that the value is fine.
+//! Rules look at bytes and allocate only when they have something to say.
+
+mod dns;
+mod generate;
+mod identifier;
+mod ip;
+mod qualified;
+
+use std::borrow::Cow;
+
+pub use dns::{
+    DNS1123_LABEL_MAX_LENGTH, DNS1123_SUBDOMAIN_MAX_LENGTH, dns1035_label, dns1123_label, dns1123_subdomain,
+    dns1123_subdomain_caseless, dns1123_subdomain_with_underscore, wildcard_dns1123_subdomain,
+};
+pub use generate::{ALPHABET, GENERATED_SUFFIX_LENGTH, generate_name};
+pub use identifier::{
+    c_identifier, config_map_key, decimal_integer, env_var_name, http_header_name, in_range, percent,
+    port_name, port_number, relaxed_env_var_name,
+};
+pub use ip::{
+    cidr, cidr_in_old_field, cidr_warnings, interface_address, ip, ip_in_old_field, ip_warnings,
+    parse_cidr_sloppy, parse_ip_sloppy,
+};
+pub use qualified::{
+    LABEL_VALUE_MAX_LENGTH, label_value, path_segment_name, path_segment_prefix, qualified_name,
+};
+
+/// What is wrong with a value; empty when it is fine.
+pub type Messages = Vec<Cow<'static, str>>;
+
+/// The rule for the names of a kind. With `prefix` the value is a `generateName`, to
+/// which random characters will be appended.
+pub type NameRule = fn(value: &str, prefix: bool) -> Messages;
+
+/// [`NameRule`] of most kinds: a DNS subdomain.
+pub fn object_dns_subdomain(value: &str, prefix: bool) -> Messages {
+    dns1123_subdomain(&completed(value, prefix))
+}
+
+/// [`NameRule`] of namespaces and others: a DNS label.
+pub fn object_dns_label(value: &str, prefix: bool) -> Messages {
+    dns1123_label(&completed(value, prefix))
+}
+
+/// [`NameRule`] of services: a DNS label that starts with a letter.
+pub fn object_dns1035_label(value: &str, prefix: bool) -> Messages {
+    dns1035_label(&completed(value, prefix))
+}
+
+/// [`NameRule`] that every kind shares: what fits into one segment of a URL's path.
+pub fn object_path_segment(value: &str, prefix: bool) -> Messages {
+    if prefix { path_segment_prefix(value) } else { path_segment_name(value) }
+}
+
+/// A prefix may end with a dash, because something follows it. Like upstream, this looks
+/// at a name in which the dash and the character before it gave way to a letter.
+fn completed(value: &str, prefix: bool) -> Cow<'_, str> {
+    match value.strip_suffix('-') {
+        Some(stem) if prefix && !stem.is_empty() => {
+            let mut name = stem.to_owned();
+            name.pop();
+            name.push('a');
+            Cow::Owned(name)
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
+/// A value with too many bytes, in the older of upstream's two wordings.
+fn max_length_characters(length: usize) -> Cow<'static, str> {
+    format!("must be no more than {length} characters").into()
+}
+
+/// A value with too many bytes, in the newer of upstream's two wordings.
+fn max_length_bytes(length: usize) -> Cow<'static, str> {
+    format!("must be no more than {length} bytes").into()
+}
+
+const EMPTY: &str = "must be non-empty";
+
+/// A value that does not have the form of a regular expression.
+fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
+    let mut text = format!("{message} (");
+    for (index, example) in examples.iter().enumerate() {
+        text.push_str(if index == 0 { "e.g. " } else { " or " });
+        text.push_str(&format!("'{example}', "));
+    }
+    text.push_str(&format!("regex used for validation is '{regex}')"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_may_end_with_a_dash() {
+        assert!(object_dns_label("web-", true).is_empty());
+        assert!(!object_dns_label("web-", false).is_empty());
+        assert!(!object_dns_label("-", true).is_empty());
+        assert!(object_dns1035_label("a-", true).is_empty());
+        assert!(object_dns_subdomain("a.b-", true).is_empty());
+        assert!(object_path_segment("..", true).is_empty());
+        assert_eq!(object_path_segment("..", false), ["may not be '..'"]);
+    }
+
+    #[test]
+    fn regex_errors_may_lack_examples() {
+        assert_eq!(regex_error("no", "x+", &[]), "no (regex used for validation is 'x+')");
+        assert_eq!(
+            regex_error("no", "x+", &["a", "b"]),
+            "no (e.g. 'a',  or 'b', regex used for validation is 'x+')"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Metadata that belongs to the server, whatever a client sends.
+
+use super::{Meta, MetaMut};
+use crate::time::Time;
+
+/// The body of a request is of another namespace than its URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the namespace of the provided object does not match the namespace sent on the request")]
+pub struct NamespaceMismatch;
+
+/// Puts an object into the namespace of the request, or out of any when that is empty.
+///
+/// # Errors
+/// When both name a namespace and they differ.
+pub fn ensure_namespace(meta: &mut MetaMut<'_>, request_namespace: &str) -> Result<(), NamespaceMismatch> {
+    let namespace = meta.view().namespace();
+    if namespace != request_namespace {
+        if !namespace.is_empty() && !request_namespace.is_empty() {
+            return Err(NamespaceMismatch);
+        }
+        meta.set_namespace(request_namespace);
+    }
+    Ok(())
+}
+
+/// Removes from an object to be created what only the server may say.
+pub fn wipe_system_fields(meta: &mut MetaMut<'_>) {
+    meta.set_creation_timestamp(None);
+    meta.set_uid("");
+    meta.set_deletion_timestamp(None);
+    meta.set_deletion_grace_period_seconds(None);
+    meta.set("selfLink", None);
+}
+
+/// Says about a new object what only the server may say.
+pub fn fill_system_fields(meta: &mut MetaMut<'_>, uid: &str, now: Time) {
+    meta.set_creation_timestamp(Some(now));
+    meta.set_uid(uid);
+}
+
+/// Keeps in an update what an update cannot change. A uid that was given stays, so that
+/// validation can refuse a wrong one.
+pub fn keep_system_fields(new: &mut MetaMut<'_>, old: Meta<'_>) {
+    new.set_generation(old.generation());
+    if new.view().uid().is_empty() {
+        new.set_uid(old.uid());
+    }
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        if let Some(value) = old.field(field) {
+            new.set(field, Some(value.clone()));
+        }
+    }
+    if new.view().deletion_grace_period_seconds().is_none() {
+        new.set_deletion_grace_period_seconds(old.deletion_grace_period_seconds());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_request_decides_on_the_namespace() {
+        for (found, requested, expected) in
+            [("", "n", Ok("n")), ("n", "n", Ok("n")), ("n", "", Ok("")), ("m", "n", Err(NamespaceMismatch))]
+        {
+            let mut object = json!({"metadata": {"namespace": found}});
+            let result = ensure_namespace(&mut MetaMut::of(&mut object).unwrap(), requested);
+            assert_eq!(result.map(|()| Meta::of(&object).namespace()), expected);
+        }
+    }
+
+    #[test]
+    fn clients_cannot_say_what_the_server_says() {
+        let mut object = json!({"metadata": {
+            "name": "x", "uid": "1", "creationTimestamp": "1970-01-01T00:00:00Z", "selfLink": "/x",
+            "deletionTimestamp": "1970-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3,
+        }});
+        wipe_system_fields(&mut MetaMut::of(&mut object).unwrap());
+        assert_eq!(object, json!({"metadata": {"name": "x"}}));
+        fill_system_fields(&mut MetaMut::of(&mut object).unwrap(), "2", Time(1));
+        let created =
+            json!({"metadata": {"name": "x", "uid": "2", "creationTimestamp": "1970-01-01T00:00:01Z"}});
+        assert_eq!(object, created);
+        let mut update = json!({"metadata": {"generation": 9, "creationTimestamp": "2000-01-01T00:00:00Z"}});
+        keep_system_fields(&mut MetaMut::of(&mut update).unwrap(), Meta::of(&object));
+        assert_eq!(update, json!({"metadata": {"uid": "2", "creationTimestamp": "1970-01-01T00:00:01Z"}}));
+    }
+}

@@ -1,0 +1,149 @@
+//! Values as they are quoted in messages.
+//!
+//! kube-apiserver prints values in its errors as Go does, and people search for those texts;
+//! ours are alike, but cut where a hostile patch would make them long.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// The most of a value that a message repeats, in bytes.
+const MAX_QUOTED_BYTES: usize = 2048;
+
+/// A value as Go's `%v` prints it, cut with `...` if it is long.
+pub(super) fn quote(value: &Value) -> String {
+    let mut text = String::new();
+    write_value(&mut text, value);
+    text
+}
+
+/// Like [`quote`], for a list that is not a value of its own.
+pub(super) fn quote_list<'a>(items: impl IntoIterator<Item = &'a Value>) -> String {
+    let mut text = String::new();
+    write_list(&mut text, items.into_iter());
+    text
+}
+
+/// The name that Go gives to the type of a decoded value.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// The name that messages of Go's JSON decoder give to what it found.
+pub(super) fn json_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Whether Go would hold both in the same type.
+pub(super) fn same_type(left: &Value, right: &Value) -> bool {
+    type_name(left) == type_name(right)
+}
+
+fn write_value(text: &mut String, value: &Value) {
+    match value {
+        Value::Null => text.push_str("<nil>"),
+        Value::String(string) => push_cut(text, string),
+        Value::Array(items) => write_list(text, items.iter()),
+        Value::Object(fields) => write_map(text, fields),
+        Value::Number(number) if number.is_f64() => {
+            let _ = write!(text, "{}", number.as_f64().unwrap_or_default());
+        }
+        Value::Bool(_) | Value::Number(_) => {
+            let _ = write!(text, "{value}");
+        }
+    }
+}
+
+fn write_list<'a>(text: &mut String, items: impl Iterator<Item = &'a Value>) {
+    text.push('[');
+    for (at, item) in items.enumerate() {
+        if is_full(text) {
+            break;
+        }
+        if at > 0 {
+            text.push(' ');
+        }
+        write_value(text, item);
+    }
+    text.push(']');
+}
+
+fn write_map(text: &mut String, fields: &serde_json::Map<String, Value>) {
+    text.push_str("map[");
+    for (at, (name, value)) in fields.iter().enumerate() {
+        if is_full(text) {
+            break;
+        }
+        if at > 0 {
+            text.push(' ');
+        }
+        push_cut(text, name);
+        text.push(':');
+        write_value(text, value);
+    }
+    text.push(']');
+}
+
+/// Whether no more is to be written; the first to ask marks the cut.
+fn is_full(text: &mut String) -> bool {
+    let full = text.len() >= MAX_QUOTED_BYTES;
+    if full && !text.trim_end_matches(']').ends_with("...") {
+        text.push_str("...");
+    }
+    full
+}
+
+fn push_cut(text: &mut String, part: &str) {
+    let room = MAX_QUOTED_BYTES.saturating_sub(text.len());
+    if part.len() <= room {
+        text.push_str(part);
+        return;
+    }
+    text.push_str(&part[..part.floor_char_boundary(room)]);
+    text.push_str("...");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_look_as_in_go() {
+        for (value, text) in [
+            (json!({"b": [1, 2.5, true, null], "a": "x y"}), "map[a:x y b:[1 2.5 true <nil>]]"),
+            (json!({}), "map[]"),
+            (json!([]), "[]"),
+            (json!(1.0), "1"),
+        ] {
+            assert_eq!(quote(&value), text);
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut() {
+        let long = "ä".repeat(MAX_QUOTED_BYTES);
+        for value in
+            [json!(long), json!({"a": long}), json!(vec![long.clone(); 1000]), json!(vec![7; 100_000])]
+        {
+            let text = quote(&value);
+            assert!(text.contains("..."), "{text}");
+            assert!(text.len() < MAX_QUOTED_BYTES + 64, "{}", text.len());
+        }
+    }
+}

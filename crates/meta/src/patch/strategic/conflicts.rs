@@ -1,0 +1,116 @@
+//! Finds where two patches want different things.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::directives::{PATCH, RETAIN_KEYS};
+use super::merge_lists::{ItemKind, identity, item_kind};
+use super::patch_meta::{FieldMeta, PatchMeta};
+use crate::patch::error::PatchError;
+
+/// Refuses a patch that changes otherwise what was changed already.
+pub(super) fn refuse(meta: PatchMeta<'_>, patch: &Value, changes: &Value) -> Result<(), PatchError> {
+    if have_conflict(meta, patch, changes)? {
+        return Err(PatchError::Conflict { patch: patch.to_string(), changes: changes.to_string() });
+    }
+    Ok(())
+}
+
+/// Compares what is not a list in a field of its own.
+fn have_conflict(meta: PatchMeta<'_>, left: &Value, right: &Value) -> Result<bool, PatchError> {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            // A directive is about the whole object.
+            Ok(left.get(PATCH) != right.get(PATCH) || fields_have_conflict(meta, left, right)?)
+        }
+        (Value::Array(left), Value::Array(right)) => plain_lists_have_conflict(meta, left, right),
+        _ => Ok(left != right),
+    }
+}
+
+fn fields_have_conflict(
+    meta: PatchMeta<'_>,
+    left: &Map<String, Value>,
+    right: &Map<String, Value>,
+) -> Result<bool, PatchError> {
+    for (name, left) in left {
+        let Some(right) = right.get(name) else { continue };
+        if name == PATCH || name == RETAIN_KEYS {
+            continue;
+        }
+        let conflict = match (left, right) {
+            (Value::Object(_), Value::Object(_)) => {
+                have_conflict(meta.object_field(name)?.meta, left, right)?
+            }
+            // Deletions from a list of scalars stand beside it; two lists of them agree.
+            (Value::Array(_), Value::Array(_)) if name.starts_with('$') => false,
+            (Value::Array(left), Value::Array(right)) => {
+                let field = meta.list_field(name)?;
+                if field.strategy.merge {
+                    merged_lists_have_conflict(field, left, right)?
+                } else {
+                    plain_lists_have_conflict(field.meta, left, right)?
+                }
+            }
+            _ => left != right,
+        };
+        if conflict {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Scalars in merged lists never conflict; objects do where their keys agree.
+fn merged_lists_have_conflict(
+    field: FieldMeta<'_>,
+    left: &[Value],
+    right: &[Value],
+) -> Result<bool, PatchError> {
+    if item_kind(left, right)? == ItemKind::Scalar {
+        return Ok(false);
+    }
+    let key = field.merge_key().ok_or(PatchError::NoMergeKeyDeclared)?;
+    let mut others = HashMap::with_capacity(right.len());
+    for item in right {
+        others.insert(identity(item, Some(key))?, item);
+    }
+    for item in left {
+        let Some(other) = others.get(identity(item, Some(key))?) else { continue };
+        if have_conflict(field.meta, item, other)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Other lists are compared item by item, scalars whatever their order.
+fn plain_lists_have_conflict(
+    meta: PatchMeta<'_>,
+    left: &[Value],
+    right: &[Value],
+) -> Result<bool, PatchError> {
+    if left.len() != right.len() {
+        return Ok(true);
+    }
+    if left.is_empty() {
+        return Ok(false);
+    }
+    if item_kind(left, right)? == ItemKind::Scalar {
+        return Ok(sorted_texts(left) != sorted_texts(right));
+    }
+    for (left, right) in left.iter().zip(right) {
+        if have_conflict(meta, left, right)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn sorted_texts(items: &[Value]) -> Vec<String> {
+    let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    texts
+}

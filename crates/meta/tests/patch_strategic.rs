@@ -1,0 +1,388 @@
+//! Strategic merge patches, directive by directive.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod patch_pod;
+
+use coracle_meta::patch::strategic::{PatchMeta, apply};
+use coracle_meta::patch::{ErrorClass, PatchError};
+use serde_json::{Value, json};
+
+/// Applies each patch to each object, and compares.
+fn check<const N: usize>(cases: [(Value, Value, Value); N]) {
+    let (schema, pod) = patch_pod::schema();
+    for (object, patch, expected) in cases {
+        let patched = apply(PatchMeta::new(&schema, pod), object.clone(), patch.clone());
+        assert_eq!(patched, Ok(expected), "{object} patched with {patch}");
+    }
+}
+
+fn failure(object: Value, patch: Value) -> PatchError {
+    let (schema, pod) = patch_pod::schema();
+    apply(PatchMeta::new(&schema, pod), object, patch).unwrap_err()
+}
+
+#[test]
+fn fields_and_maps_are_merged() {
+    check([
+        (json!({"name": "a", "replicas": 1}), json!({"replicas": 2}), json!({"name": "a", "replicas": 2})),
+        (
+            json!({"labels": {"a": "1", "b": "2"}}),
+            json!({"labels": {"b": "3", "c": "4"}}),
+            json!({"labels": {"a": "1", "b": "3", "c": "4"}}),
+        ),
+        (json!({"name": "a"}), json!({}), json!({"name": "a"})),
+        (json!({"name": "a"}), json!(null), json!({"name": "a"})),
+        // Other types replace.
+        (json!({"labels": {"a": "1"}}), json!({"labels": "x"}), json!({"labels": "x"})),
+        (json!({"free": 1}), json!({"free": {"a": 1}}), json!({"free": {"a": 1}})),
+        // Values of free-form fields are merged one level deep.
+        (json!({"free": {"a": 1, "b": 2}}), json!({"free": {"b": 3}}), json!({"free": {"a": 1, "b": 3}})),
+        // A field that nobody knows is for the decoder to judge.
+        (json!({}), json!({"unknown": {"a": 1}}), json!({"unknown": {"a": 1}})),
+    ]);
+}
+
+#[test]
+fn null_takes_a_field_away() {
+    check([
+        (json!({"name": "a", "replicas": 1}), json!({"replicas": null}), json!({"name": "a"})),
+        (
+            json!({"labels": {"a": "1", "b": "2"}}),
+            json!({"labels": {"a": null}}),
+            json!({"labels": {"b": "2"}}),
+        ),
+        (json!({}), json!({"labels": null}), json!({})),
+        // And does not come in with something new.
+        (json!({}), json!({"labels": {"a": null, "b": "1"}}), json!({"labels": {"b": "1"}})),
+        (
+            json!({}),
+            json!({"containers": [{"name": "a", "image": null}]}),
+            json!({"containers": [{"name": "a"}]}),
+        ),
+        (
+            json!({"containers": [{"name": "a", "image": "x"}]}),
+            json!({"containers": [{"name": "a", "image": null}]}),
+            json!({"containers": [{"name": "a"}]}),
+        ),
+        (json!({"containers": [{"name": "a"}]}), json!({"containers": null}), json!({})),
+    ]);
+}
+
+#[test]
+fn lists_are_merged_by_key() {
+    check([
+        // Changed, added in front, and untouched.
+        (
+            json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}),
+            json!({"containers": [{"name": "b", "image": "2"}]}),
+            json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}),
+        ),
+        (
+            json!({"containers": [{"name": "a"}]}),
+            json!({"containers": [{"name": "b"}]}),
+            json!({"containers": [{"name": "b"}, {"name": "a"}]}),
+        ),
+        // The order of the patch counts before that of the object.
+        (
+            json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}),
+            json!({"containers": [{"name": "c"}, {"name": "a"}]}),
+            json!({"containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}]}),
+        ),
+        // Lists in items of lists, by keys that are numbers.
+        (
+            json!({"containers": [{"name": "a", "ports": [{"containerPort": 80, "protocol": "TCP"}], "args": ["x", "y"]}]}),
+            json!({"containers": [{"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80, "protocol": "UDP"}], "args": ["z"]}]}),
+            json!({"containers": [{"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80, "protocol": "UDP"}], "args": ["z"]}]}),
+        ),
+        // Not declared as merged: replaced.
+        (
+            json!({"tolerations": [{"key": "a"}, {"key": "b"}]}),
+            json!({"tolerations": [{"key": "c"}]}),
+            json!({"tolerations": [{"key": "c"}]}),
+        ),
+        (json!({"containers": []}), json!({"containers": []}), json!({"containers": []})),
+    ]);
+}
+
+#[test]
+fn sets_are_united() {
+    check([
+        (
+            json!({"finalizers": ["a", "b"]}),
+            json!({"finalizers": ["c", "a"]}),
+            json!({"finalizers": ["c", "a", "b"]}),
+        ),
+        (json!({"finalizers": ["a"]}), json!({"finalizers": ["b", "b"]}), json!({"finalizers": ["b", "a"]})),
+        (json!({}), json!({"finalizers": ["b", "a"]}), json!({"finalizers": ["b", "a"]})),
+        (json!({"finalizers": ["a"]}), json!({"finalizers": []}), json!({"finalizers": ["a"]})),
+    ]);
+}
+
+#[test]
+fn patch_replaces_and_deletes_maps() {
+    check([
+        (
+            json!({"labels": {"a": "1"}}),
+            json!({"labels": {"$patch": "replace", "b": "2"}}),
+            json!({"labels": {"b": "2"}}),
+        ),
+        (json!({"labels": {"a": "1"}}), json!({"labels": {"$patch": "replace"}}), json!({"labels": {}})),
+        (
+            json!({"labels": {"a": "1"}}),
+            json!({"labels": {"$patch": "delete", "b": "2"}}),
+            json!({"labels": {}}),
+        ),
+        (json!({"name": "a"}), json!({"$patch": "replace", "replicas": 1}), json!({"replicas": 1})),
+        (json!({"name": "a"}), json!({"$patch": "delete"}), json!({})),
+        // With nothing to replace or delete, nothing comes of it.
+        (json!({}), json!({"labels": {"$patch": "delete"}}), json!({})),
+        (json!({}), json!({"labels": {"$patch": "replace", "a": "1"}}), json!({})),
+        (
+            json!({}),
+            json!({"strategy": {"rolling": {"$patch": "delete"}, "type": "x"}}),
+            json!({"strategy": {"type": "x"}}),
+        ),
+    ]);
+    for directive in [json!("merge"), json!("other"), json!(1), json!(null)] {
+        let error = failure(json!({"labels": {"a": "1"}}), json!({"labels": {"$patch": directive}}));
+        assert!(matches!(error, PatchError::UnknownDirective { .. }), "{directive}: {error}");
+    }
+    let error = failure(json!({"name": "a"}), json!({"$patch": "merge", "name": "b"}));
+    assert_eq!(error.to_string(), "unknown patch type: merge in map: map[$patch:merge name:b]");
+    assert_eq!(error.class(), ErrorClass::Unclassified);
+}
+
+#[test]
+fn patch_replaces_and_deletes_items() {
+    let containers = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}, {"name": "c"}]});
+    check([
+        (
+            containers.clone(),
+            json!({"containers": [{"name": "b", "$patch": "delete"}]}),
+            json!({"containers": [{"name": "a", "image": "1"}, {"name": "c"}]}),
+        ),
+        (containers.clone(), json!({"containers": [{"name": "x", "$patch": "delete"}]}), containers.clone()),
+        (
+            containers.clone(),
+            json!({"containers": [{"$patch": "replace"}, {"name": "x"}, {"name": "a"}]}),
+            json!({"containers": [{"name": "x"}, {"name": "a"}]}),
+        ),
+        (containers.clone(), json!({"containers": [{"$patch": "replace"}]}), json!({"containers": []})),
+        (
+            containers.clone(),
+            json!({"containers": [{"$patch": "replace"}, {"name": "a", "$patch": "delete"}, {"name": "b"}]}),
+            json!({"containers": [{"name": "b"}]}),
+        ),
+        // Into a list that was not there, no directive comes.
+        (
+            json!({}),
+            json!({"containers": [{"name": "a", "$patch": "delete"}, {"name": "b"}]}),
+            json!({"containers": [{"name": "b"}]}),
+        ),
+    ]);
+    let error = failure(containers.clone(), json!({"containers": [{"name": "a", "$patch": "merge"}]}));
+    assert_eq!(error, PatchError::MergeDirectiveInList);
+    let error = failure(containers, json!({"containers": [{"name": "a", "$patch": "other"}]}));
+    assert_eq!(error.to_string(), "unknown patch type: other in map: map[$patch:other name:a]");
+}
+
+#[test]
+fn scalars_are_deleted_from_lists() {
+    check([
+        (
+            json!({"finalizers": ["a", "b", "c"]}),
+            json!({"$deleteFromPrimitiveList/finalizers": ["b", "x"]}),
+            json!({"finalizers": ["a", "c"]}),
+        ),
+        (
+            json!({"finalizers": ["a"]}),
+            json!({"$deleteFromPrimitiveList/finalizers": ["a"]}),
+            json!({"finalizers": []}),
+        ),
+        (json!({}), json!({"$deleteFromPrimitiveList/finalizers": ["a"]}), json!({})),
+        // From any list of scalars, merged or not.
+        (
+            json!({"containers": [{"name": "a", "args": ["x", "y"]}]}),
+            json!({"containers": [{"name": "a", "$deleteFromPrimitiveList/args": ["x"]}]}),
+            json!({"containers": [{"name": "a", "args": ["y"]}]}),
+        ),
+        // Together with additions.
+        (
+            json!({"finalizers": ["a", "b"]}),
+            json!({"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}),
+            json!({"finalizers": ["c", "b"]}),
+        ),
+    ]);
+    for key in ["$deleteFromPrimitiveList", "$deleteFromPrimitiveListfinalizers"] {
+        let error = failure(json!({"finalizers": ["a"]}), json!({key: ["a"]}));
+        assert_eq!(error, PatchError::InvalidDeletionList);
+        assert_eq!(error.class(), ErrorClass::BadRequest);
+    }
+}
+
+#[test]
+fn the_order_of_elements_is_set() {
+    check([
+        (
+            json!({"finalizers": ["a", "b", "c"]}),
+            json!({"$setElementOrder/finalizers": ["c", "a", "b"]}),
+            json!({"finalizers": ["c", "a", "b"]}),
+        ),
+        // With additions and deletions.
+        (
+            json!({"finalizers": ["a", "b", "c"]}),
+            json!({"$setElementOrder/finalizers": ["d", "c", "b"], "finalizers": ["d"], "$deleteFromPrimitiveList/finalizers": ["a"]}),
+            json!({"finalizers": ["d", "c", "b"]}),
+        ),
+        // What the order does not name stays where the object has it, as far as that goes.
+        (
+            json!({"containers": [{"name": "a"}, {"name": "other"}, {"name": "b"}]}),
+            json!({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "b"}], "containers": [{"name": "c"}]}),
+            json!({"containers": [{"name": "c"}, {"name": "a"}, {"name": "other"}, {"name": "b"}]}),
+        ),
+        (
+            json!({"containers": [{"name": "a"}, {"name": "b", "image": "1"}]}),
+            json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a", "$patch": "delete"}, {"name": "b", "image": "2"}]}),
+            json!({"containers": [{"name": "b", "image": "2"}]}),
+        ),
+        // Of a list that comes with it, and of one that is nowhere.
+        (
+            json!({}),
+            json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "b"}, {"name": "a"}]}),
+            json!({"containers": [{"name": "b"}, {"name": "a"}]}),
+        ),
+        (json!({}), json!({"$setElementOrder/containers": [{"name": "b"}]}), json!({})),
+    ]);
+}
+
+#[test]
+fn an_order_must_fit_its_list() {
+    let object = json!({"containers": [{"name": "a"}], "finalizers": ["a"]});
+    let error = failure(object.clone(), json!({"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}));
+    assert_eq!(
+        error.to_string(),
+        "The order in patch list:\n[b]\n doesn't match $setElementOrder list:\n[a]\n"
+    );
+    for (patch, expected) in [
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}], "containers": [{"name": "b"}, {"name": "a"}]}),
+            ErrorClass::Unclassified,
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": null}),
+            ErrorClass::Unclassified,
+        ),
+        (json!({"$setElementOrder/containers": [{}]}), ErrorClass::Unclassified),
+        (json!({"$setElementOrder/containers": ["a"]}), ErrorClass::Unclassified),
+        (json!({"$setElementOrder/containers": "a"}), ErrorClass::Unclassified),
+        (json!({"$setElementOrder/unknown": []}), ErrorClass::Unclassified),
+        (
+            json!({"$setElementOrder/tolerations": [{"key": "a"}], "tolerations": [{"key": "a"}]}),
+            ErrorClass::Unclassified,
+        ),
+        (json!({"$setElementOrder": []}), ErrorClass::BadRequest),
+    ] {
+        assert_eq!(failure(object.clone(), patch.clone()).class(), expected, "{patch}");
+    }
+}
+
+#[test]
+fn only_retained_keys_stay() {
+    check([
+        (
+            json!({"strategy": {"type": "RollingUpdate", "rolling": {"max": 1}}}),
+            json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
+            json!({"strategy": {"type": "Recreate"}}),
+        ),
+        (
+            json!({"strategy": {"type": "x", "rolling": {"max": 1}}}),
+            json!({"strategy": {"$retainKeys": ["rolling"]}}),
+            json!({"strategy": {"rolling": {"max": 1}}}),
+        ),
+        (
+            json!({"strategy": {"type": "x"}}),
+            json!({"strategy": {"$retainKeys": [], "type": null}}),
+            json!({"strategy": {}}),
+        ),
+        (
+            json!({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]}),
+            json!({"volumes": [{"name": "a", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}]}),
+            json!({"volumes": [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b", "emptyDir": {}}]}),
+        ),
+        // Wherever a patch says so, declared or not.
+        (
+            json!({"labels": {"a": "1", "b": "2"}}),
+            json!({"labels": {"$retainKeys": ["b"]}}),
+            json!({"labels": {"b": "2"}}),
+        ),
+    ]);
+    for keys in [json!(["rolling"]), json!("type"), json!([["type"]]), json!(null)] {
+        let error = failure(json!({"strategy": {}}), json!({"strategy": {"$retainKeys": keys, "type": "x"}}));
+        assert_eq!(error, PatchError::InvalidRetainKeys, "{keys}");
+        assert_eq!(error.class(), ErrorClass::BadRequest);
+    }
+}
+
+#[test]
+fn items_must_have_their_key() {
+    let object = json!({"containers": [{"name": "a"}]});
+    let error = failure(object.clone(), json!({"containers": [{"image": "x"}]}));
+    assert_eq!(error.to_string(), "map: map[image:x] does not contain declared merge key: name");
+    assert_eq!(error.class(), ErrorClass::Unclassified);
+    let error = failure(object.clone(), json!({"containers": [{"$patch": "delete"}]}));
+    assert_eq!(error.to_string(), "map: map[$patch:delete] does not contain declared merge key: name");
+    let error = failure(object, json!({"containers": ["a"]}));
+    assert_eq!(error.to_string(), "list element types are not identical: [[map[name:a]] [a]]");
+    let error = failure(json!({"containers": []}), json!({"containers": ["a"]}));
+    assert_eq!(error.to_string(), "expected a map[string]interface {}, but received a string");
+    let error = failure(json!({"finalizers": [["a"]]}), json!({"finalizers": [["a"]]}));
+    assert_eq!(error, PatchError::ListOfLists);
+    assert_eq!(error.class(), ErrorClass::Unprocessable);
+    let error = failure(json!({"finalizers": []}), json!({"finalizers": [{"a": 1}]}));
+    assert_eq!(error, PatchError::NoMergeKeyDeclared);
+    let error = failure(json!({"finalizers": [null]}), json!({"finalizers": ["a"]}));
+    assert_eq!(error.class(), ErrorClass::Unclassified);
+}
+
+#[test]
+fn what_the_schema_does_not_describe_is_not_merged() {
+    let error = failure(json!({"free": {"a": {"b": 1}}}), json!({"free": {"a": {"c": 1}}}));
+    assert_eq!(error, PatchError::UnknownField { field: "a".to_owned() });
+    let error = failure(json!({"labels": {"a": {}}}), json!({"labels": {"a": {}}}));
+    assert_eq!(error.to_string(), "merging an object in json but data type is not struct, instead is: map");
+    let error = failure(json!({"unknown": {}}), json!({"unknown": {}}));
+    assert_eq!(error, PatchError::UnknownField { field: "unknown".to_owned() });
+    let error = failure(json!({"strategy": []}), json!({"strategy": []}));
+    assert_eq!(error.to_string(), "expected slice or array type, but got: struct");
+}
+
+#[test]
+fn bodies_must_be_objects() {
+    let error = failure(json!({}), json!([]));
+    assert_eq!(
+        error.to_string(),
+        "json: cannot unmarshal array into Go value of type map[string]interface {}"
+    );
+    assert_eq!(error.class(), ErrorClass::BadRequest);
+    assert_eq!(failure(json!([]), json!({})), PatchError::InvalidDocument);
+}
+
+#[test]
+fn without_a_schema_lists_are_replaced() {
+    let patched = apply(
+        PatchMeta::untyped(),
+        json!({"a": {"b": {"c": 1}, "list": [{"name": "x"}]}}),
+        json!({"a": {"b": {"d": {"$patch": "delete"}}, "list": [{"name": "y"}]}}),
+    );
+    assert_eq!(patched, Ok(json!({"a": {"b": {"c": 1}, "list": [{"name": "y"}]}})));
+}
+
+#[test]
+fn long_lists_are_merged_in_reasonable_time() {
+    let items = |image: &str| (0..20_000).map(|at| json!({"name": at.to_string(), "image": image})).collect();
+    let object: Value = json!({"containers": Value::Array(items("1"))});
+    let mut patch = json!({"containers": Value::Array(items("2"))});
+    patch["$setElementOrder/containers"] = (0..20_000).map(|at| json!({"name": at.to_string()})).collect();
+    check([(object, patch, json!({"containers": Value::Array(items("2"))}))]);
+}

@@ -1,0 +1,129 @@
+//! What a life cycle may refuse, with the data a caller needs to say so. Which status code
+//! each becomes is decided in the API server alone.
+
+use coracle_meta::apply::Conflicts;
+use coracle_meta::field::ErrorList;
+use coracle_meta::gvk::{GroupKind, GroupResource};
+use coracle_meta::object::NamespaceMismatch;
+use coracle_store::Revision;
+
+use crate::kind::Declaration;
+
+/// The registry's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a refusal is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The collection.
+    pub resource: GroupResource,
+    /// The kind.
+    pub kind: GroupKind,
+    /// The object's name; empty for the collection.
+    pub name: String,
+}
+
+impl Subject {
+    pub(crate) fn of(declaration: &Declaration, name: &str) -> Self {
+        let group = declaration.group.clone();
+        Self {
+            resource: GroupResource { group: group.clone(), resource: declaration.plural.clone() },
+            kind: GroupKind { group, kind: declaration.kind.clone() },
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// Every refusal.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such object.
+    #[error("{} {:?} does not exist", .0.resource, .0.name)]
+    NotFound(Box<Subject>),
+    /// There is one already.
+    #[error("{} {:?} exists already", .0.resource, .0.name)]
+    AlreadyExists(Box<Subject>),
+    /// No name could be found that is free; a later try may have more luck.
+    #[error("no free name for {} {:?}", .0.resource, .0.name)]
+    NoFreeName(Box<Subject>),
+    /// Somebody else has changed the object since the client read it.
+    #[error("{} {:?} has been modified", .0.resource, .0.name)]
+    Modified(Box<Subject>),
+    /// This kind is not updated without saying which state the client has seen.
+    #[error("{} {:?} needs a resourceVersion to be updated", .0.resource, .0.name)]
+    ResourceVersionRequired(Box<Subject>),
+    /// The object is not the one the client meant.
+    #[error("{field} of {} {:?} is {found:?} and not {expected:?}", .subject.resource, .subject.name)]
+    PreconditionFailed {
+        /// The object.
+        subject: Box<Subject>,
+        /// `UID` or `ResourceVersion`.
+        field: &'static str,
+        /// What the client expects.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The object is not one that may be.
+    #[error("{} {:?} is invalid: {errors}", .subject.kind, .subject.name)]
+    Invalid {
+        /// The object.
+        subject: Box<Subject>,
+        /// What is wrong with it.
+        errors: ErrorList,
+    },
+    /// Others own what an apply would change.
+    #[error(transparent)]
+    ApplyConflict(#[from] Conflicts),
+    /// The request makes no sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The body is of another namespace than the path.
+    #[error(transparent)]
+    NamespaceMismatch(#[from] NamespaceMismatch),
+    /// A page was asked for whose revision is no longer kept.
+    #[error("the continue token has expired")]
+    ContinueExpired {
+        /// A token that goes on at the latest revision.
+        fresh: String,
+    },
+    /// The revision asked for is no longer kept.
+    #[error("revision {requested} is too old, the oldest kept is {oldest}")]
+    Expired {
+        /// What was asked for.
+        requested: Revision,
+        /// The oldest kept.
+        oldest: Revision,
+    },
+    /// The revision asked for has not been made yet.
+    #[error("revision {requested} is too large, the latest is {current}")]
+    TooLargeRevision {
+        /// What was asked for.
+        requested: Revision,
+        /// The latest.
+        current: Revision,
+    },
+    /// What is stored cannot be read.
+    #[error("the stored object at {key} cannot be read: {reason}")]
+    Corrupt {
+        /// Where it is stored.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The store failed.
+    #[error("the store failed")]
+    Store(#[source] coracle_store::Error),
+}
+
+impl From<coracle_store::Error> for Error {
+    fn from(error: coracle_store::Error) -> Self {
+        use coracle_store::Error as Store;
+        match error {
+            Store::Compacted { requested, oldest } => Error::Expired { requested, oldest },
+            Store::FutureRevision { requested, current } => Error::TooLargeRevision { requested, current },
+            other => Error::Store(other),
+        }
+    }
+}

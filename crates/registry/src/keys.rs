@@ -1,0 +1,22 @@
+//! Where objects are stored: `group/resource/[namespace/]name` within their cluster.
+
+use crate::kind::{Declaration, Scope};
+
+/// Stands for the core group, whose name is empty. No group is called so: they have dots, or
+/// are older than that and known.
+const CORE: &str = "core";
+
+/// The prefix of all objects of a kind, or of those of one namespace if it is not empty.
+pub(crate) fn prefix(declaration: &Declaration, namespace: &str) -> String {
+    let group = if declaration.group.is_empty() { CORE } else { &declaration.group };
+    let plural = &declaration.plural;
+    if namespace.is_empty() { format!("{group}/{plural}/") } else { format!("{group}/{plural}/{namespace}/") }
+}
+
+/// The key of one object. The namespace counts only for kinds that have one.
+pub(crate) fn key(declaration: &Declaration, namespace: &str, name: &str) -> String {
+    let namespace = if declaration.scope == Scope::Namespaced { namespace } else { "" };
+    let mut key = prefix(declaration, namespace);
+    key.push_str(name);
+    key
+}

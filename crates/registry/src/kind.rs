@@ -1,0 +1,387 @@
+//! What a kind says of itself, and what it does with its objects.
+//!
+//! Built-in kinds are static values; custom kinds will be one more implementation of the same
+//! trait. Hooks do nothing unless a kind says otherwise, so a plain kind has none.
+
+use std::borrow::Cow;
+
+use coracle_meta::field::ErrorList;
+use serde_json::Value;
+
+#[cfg(any(test, feature = "samples"))]
+use crate::samples::Samples;
+
+/// A kind of objects.
+///
+/// Objects come here decoded, with unknown fields and nulls removed, and with the types the
+/// schema says. Hooks may rely on that and on nothing else: fields may be absent.
+pub trait Kind: Send + Sync {
+    /// What it is and what it offers.
+    fn declaration(&self) -> &Declaration;
+
+    /// Fills in what the client left out. Twice is the same as once.
+    fn set_defaults(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Sets what a new object has to begin with, after defaults and before validation. The
+    /// status the client sent has already been dropped where there is a status subresource.
+    fn prepare_for_create(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Carries over what an update may not touch, beyond the status, which has been carried
+    /// over already where there is a status subresource.
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        let _ = (new, old);
+    }
+
+    /// The same for a write to the status subresource; everything but the status has already
+    /// been carried over.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        let _ = (new, old);
+    }
+
+    /// Whether an object may be as it is. Its metadata is checked for all kinds alike.
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let _ = (object, errors);
+    }
+
+    /// Whether an object may become what it is to become; [`Kind::validate`] is asked too.
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let _ = (new, old, errors);
+    }
+
+    /// Whether a status may become what it is to become.
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let _ = (new, old, errors);
+    }
+
+    /// What the client should know although it is allowed.
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let _ = (new, old);
+        Vec::new()
+    }
+
+    /// The value of a field that can be selected by, beyond name and namespace. Only asked
+    /// for names in [`Declaration::selectable_fields`].
+    fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
+        let _ = (object, field);
+        Cow::Borrowed("")
+    }
+
+    /// The cells of its row in a table, one for each of [`Declaration::columns`]; `now` in
+    /// seconds since the epoch.
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        crate::view::name_and_age(object, now)
+    }
+
+    /// Examples that the tests loop over.
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> Samples;
+}
+
+/// What a kind is and what it offers.
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// The API group; empty for the core group.
+    pub group: Cow<'static, str>,
+    /// The versions served, the preferred one first. Objects are stored in the first.
+    pub versions: Vec<Cow<'static, str>>,
+    /// Such as `ConfigMap`.
+    pub kind: Cow<'static, str>,
+    /// Such as `configmaps`.
+    pub plural: Cow<'static, str>,
+    /// Such as `configmap`.
+    pub singular: Cow<'static, str>,
+    /// Such as `cm`.
+    pub short_names: Vec<Cow<'static, str>>,
+    /// Groups of resources it belongs to, such as `all`.
+    pub categories: Vec<Cow<'static, str>>,
+    /// Whether objects live in a namespace.
+    pub scope: Scope,
+    /// What can be done with it.
+    pub verbs: Verbs,
+    /// Parts that can be reached by themselves, ascending by name.
+    pub subresources: Vec<Subresource>,
+    /// What names may look like.
+    pub names: NameRule,
+    /// What makes its generation grow.
+    pub generation: Generation,
+    /// Whether a PUT without a resourceVersion overwrites whatever is there.
+    pub unconditional_update: bool,
+    /// Whether a PUT to a name that does not exist creates it.
+    pub create_on_update: bool,
+    /// What happens to dependents when the client does not say: they are deleted, unless this
+    /// says that they are orphaned.
+    pub orphans_by_default: bool,
+    /// Whether a deletion answers with the object and not with a Status.
+    pub deletion_returns_object: bool,
+    /// Fields that can be selected by, beyond name and namespace.
+    pub selectable_fields: Vec<Cow<'static, str>>,
+    /// What a table shows.
+    pub columns: Vec<Column>,
+    /// Eight bytes in base64 by which clients notice that the storage form changed.
+    pub storage_version_hash: Cow<'static, str>,
+}
+
+impl Declaration {
+    /// A kind that offers what most do; to be completed by struct update.
+    pub fn new(
+        group: &'static str,
+        versions: &[&'static str],
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+        scope: Scope,
+    ) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            versions: texts(versions),
+            kind: Cow::Borrowed(kind),
+            plural: Cow::Borrowed(plural),
+            singular: Cow::Borrowed(singular),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            scope,
+            verbs: Verbs::ALL,
+            subresources: Vec::new(),
+            names: NameRule::DnsSubdomain,
+            generation: Generation::Untracked,
+            unconditional_update: true,
+            create_on_update: false,
+            orphans_by_default: false,
+            deletion_returns_object: false,
+            selectable_fields: Vec::new(),
+            columns: vec![Column::name(), Column::age()],
+            storage_version_hash: Cow::Borrowed(""),
+        }
+    }
+
+    /// Whether the status is written by itself.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Such as `deployments.apps`, or `pods`.
+    pub fn group_resource(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// Whether objects live in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In one.
+    Namespaced,
+    /// In none.
+    Cluster,
+}
+
+/// What names may look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case labels with dots between them, 253 characters.
+    DnsSubdomain,
+    /// One lower-case label, 63 characters.
+    DnsLabel,
+    /// One label that begins with a letter, 63 characters.
+    Dns1035Label,
+    /// Whatever fits into a path.
+    PathSegment,
+    /// An IP address in its canonical form.
+    IpAddress,
+}
+
+/// What makes an object's generation grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// Nothing: it has none.
+    Untracked,
+    /// A change of its `spec`.
+    Spec,
+    /// A change of its `spec` or of an annotation.
+    SpecAndAnnotations,
+    /// A change of anything but metadata and status.
+    Content,
+}
+
+/// What can be done with objects of a kind: a set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Verbs(u16);
+
+impl Verbs {
+    /// POST.
+    pub const CREATE: Verbs = Verbs(1);
+    /// DELETE of one.
+    pub const DELETE: Verbs = Verbs(1 << 1);
+    /// DELETE of many.
+    pub const DELETE_COLLECTION: Verbs = Verbs(1 << 2);
+    /// GET of one.
+    pub const GET: Verbs = Verbs(1 << 3);
+    /// GET of many.
+    pub const LIST: Verbs = Verbs(1 << 4);
+    /// PATCH.
+    pub const PATCH: Verbs = Verbs(1 << 5);
+    /// PUT.
+    pub const UPDATE: Verbs = Verbs(1 << 6);
+    /// GET of changes.
+    pub const WATCH: Verbs = Verbs(1 << 7);
+    /// All of them.
+    pub const ALL: Verbs = Verbs(0xff);
+    /// GET, PATCH and PUT: what a status subresource offers.
+    pub const STATUS: Verbs = Verbs::GET.with(Verbs::PATCH).with(Verbs::UPDATE);
+
+    /// In the order in which discovery lists them, which is that of the alphabet.
+    const NAMES: [&'static str; 8] =
+        ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Verbs) -> Verbs {
+        Verbs(self.0 | other.0)
+    }
+
+    /// These but not those.
+    #[must_use]
+    pub const fn without(self, other: Verbs) -> Verbs {
+        Verbs(self.0 & !other.0)
+    }
+
+    /// Whether all of those are among these.
+    pub const fn contain(self, other: Verbs) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Their names, ascending.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 & 1 << bit != 0)
+            .map(|(_, name)| name)
+    }
+}
+
+impl std::fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+/// A part of an object, or something done with it, that has a path of its own.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    /// Such as `status`.
+    pub name: Cow<'static, str>,
+    /// What is sent there; may be of another group, such as a Scale.
+    pub kind: Cow<'static, str>,
+    /// The group and version of that kind, where it is not the resource's own.
+    pub group_version: Option<(Cow<'static, str>, Cow<'static, str>)>,
+    /// What can be done there.
+    pub verbs: Verbs,
+}
+
+impl Subresource {
+    /// The status of a kind.
+    pub fn status(kind: &'static str) -> Self {
+        Self::new("status", kind, Verbs::STATUS)
+    }
+
+    /// The scale of a kind.
+    pub fn scale() -> Self {
+        let group_version = Some((Cow::Borrowed("autoscaling"), Cow::Borrowed("v1")));
+        Self { group_version, ..Self::new("scale", "Scale", Verbs::STATUS) }
+    }
+
+    /// Something else.
+    pub fn new(name: &'static str, kind: &'static str, verbs: Verbs) -> Self {
+        Self { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: None, verbs }
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// What stands above it.
+    pub name: Cow<'static, str>,
+    /// `string`, `integer`, `boolean`…
+    pub value_type: Cow<'static, str>,
+    /// `name` for the name, else empty.
+    pub format: Cow<'static, str>,
+    /// What it means.
+    pub description: Cow<'static, str>,
+    /// 0 is always shown, 1 only when asked for more.
+    pub priority: i32,
+}
+
+impl Column {
+    /// The object's name.
+    pub fn name() -> Self {
+        let format = Cow::Borrowed("name");
+        Self { format, ..Self::text("Name", "the name of the object, unique in its namespace") }
+    }
+
+    /// How long it has existed.
+    pub fn age() -> Self {
+        Self::text("Age", "how long the object has existed")
+    }
+
+    /// Some text.
+    pub fn text(name: &'static str, description: &'static str) -> Self {
+        Self::of_type("string", name, description)
+    }
+
+    /// A whole number.
+    pub fn integer(name: &'static str, description: &'static str) -> Self {
+        Self::of_type("integer", name, description)
+    }
+
+    /// True or false.
+    pub fn boolean(name: &'static str, description: &'static str) -> Self {
+        Self::of_type("boolean", name, description)
+    }
+
+    /// The same, shown only when asked for more.
+    #[must_use]
+    pub fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+
+    fn of_type(value_type: &'static str, name: &'static str, description: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            value_type: Cow::Borrowed(value_type),
+            format: Cow::Borrowed(""),
+            description: Cow::Borrowed(description),
+            priority: 0,
+        }
+    }
+}
+
+/// Texts that are known beforehand.
+pub fn texts(texts: &[&'static str]) -> Vec<Cow<'static, str>> {
+    texts.iter().map(|text| Cow::Borrowed(*text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_listed_in_the_order_of_the_alphabet() {
+        let names: Vec<_> = Verbs::ALL.names().collect();
+        assert!(names.is_sorted() && names.len() == 8);
+        assert_eq!(Verbs::STATUS.names().collect::<Vec<_>>(), ["get", "patch", "update"]);
+        assert!(!Verbs::ALL.without(Verbs::WATCH).contain(Verbs::WATCH));
+    }
+}

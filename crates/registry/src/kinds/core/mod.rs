@@ -1,0 +1,3 @@
+//! The core group.
+
+pub mod config_map;

@@ -1,0 +1,3 @@
+//! The built-in kinds, one file each, in a directory for each group.
+
+pub mod core;

@@ -1,0 +1,24 @@
+//! What each Kubernetes kind means.
+//!
+//! A kind is declared once, in one file under `kinds`, as one value of the trait [`Kind`].
+//! Everything else follows from the declaration: routes, discovery, storage, validation,
+//! tables.
+
+pub mod catalog;
+mod cluster;
+mod encode;
+mod error;
+mod keys;
+pub mod kind;
+pub mod kinds;
+pub mod lifecycle;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
+pub mod view;
+
+pub use coracle_store::{Entry, Revision};
+
+pub use cluster::{Cluster, Registry};
+pub use encode::type_prefix;
+pub use error::{Error, Result, Subject};
+pub use kind::{Column, Declaration, Generation, Kind, Scope, Subresource, Verbs};

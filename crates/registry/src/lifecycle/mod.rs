@@ -1,0 +1,115 @@
+//! One life cycle for all kinds: what happens to an object from its creation to its end.
+//!
+//! Kinds say what is particular about them through [`crate::Kind`]; nothing here knows any.
+
+mod create;
+mod delete;
+mod list;
+mod ownership;
+mod read;
+mod update;
+mod watch;
+
+pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use list::{ListOptions, Page, Selection};
+pub use update::{Change, Updated};
+pub use watch::{ObjectEvent, ObjectWatch, WatchOptions};
+
+use bytes::Bytes;
+use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::name;
+use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
+use coracle_store::{Entry, Revision};
+use serde_json::Value;
+
+use crate::error::{Error, Result, Subject};
+use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
+
+/// An object that was written, or would have been.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Its JSON.
+    pub json: Bytes,
+    /// The revision of its last write.
+    pub revision: Revision,
+}
+
+/// What a write is about, and on whose behalf.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    /// The kind.
+    pub kind: &'a dyn Kind,
+    /// The group and version the client speaks, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// The namespace of the request; empty for kinds without.
+    pub namespace: &'a str,
+    /// `status`, or empty for the object itself.
+    pub subresource: &'a str,
+    /// Who owns the fields that are written.
+    pub manager: &'a str,
+    /// Everything but the write itself.
+    pub dry_run: bool,
+}
+
+impl Write<'_> {
+    fn declaration(&self) -> &Declaration {
+        self.kind.declaration()
+    }
+
+    fn subject(&self, name: &str) -> Box<Subject> {
+        Box::new(Subject::of(self.declaration(), name))
+    }
+
+    fn is_status(&self) -> bool {
+        self.subresource == "status"
+    }
+
+    fn check(&self, name: &str, errors: ErrorList) -> Result<()> {
+        if errors.is_empty() { Ok(()) } else { Err(Error::Invalid { subject: self.subject(name), errors }) }
+    }
+}
+
+/// The object of an entry as a tree.
+fn tree(entry: &Entry) -> Result<Value> {
+    serde_json::from_slice(entry.value_bytes()).map_err(|error| Error::Corrupt {
+        key: String::from_utf8_lossy(entry.key()).into_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// The metadata of an object that is being written; added where it is absent.
+fn meta_mut(object: &mut Value) -> Result<MetaMut<'_>> {
+    MetaMut::of(object).ok_or_else(|| Error::BadRequest("the object's metadata is not an object".into()))
+}
+
+/// Whether what the kind calls its content has changed.
+fn content_changed(generation: Generation, new: &Value, old: &Value) -> bool {
+    let spec = || new.get("spec") != old.get("spec");
+    match generation {
+        Generation::Untracked => false,
+        Generation::Spec => spec(),
+        Generation::SpecAndAnnotations => {
+            let annotations = |object| Meta::of(object).annotations().filter(|map| !map.is_empty()).cloned();
+            spec() || annotations(new) != annotations(old)
+        }
+        Generation::Content => content(new).ne(content(old)),
+    }
+}
+
+fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let apart = ["apiVersion", "kind", "metadata", "status"];
+    object.as_object().into_iter().flatten().filter(move |(name, _)| !apart.contains(&name.as_str()))
+}
+
+/// What is wrong with an object's metadata, whatever its kind.
+fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
+    let rule = match declaration.names {
+        NameRule::DnsSubdomain => name::object_dns_subdomain,
+        NameRule::DnsLabel => name::object_dns_label,
+        NameRule::Dns1035Label => name::object_dns1035_label,
+        // Whether it is an address is for the kind to say.
+        NameRule::PathSegment | NameRule::IpAddress => name::object_path_segment,
+    };
+    let namespaced = declaration.scope == Scope::Namespaced;
+    validate_object_meta(Meta::of(object), namespaced, rule, &Path::root("metadata"))
+}

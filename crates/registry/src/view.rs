@@ -1,0 +1,63 @@
+//! Reading objects: short ways to fields that may be absent.
+
+use coracle_meta::table::translate_timestamp_since;
+use coracle_meta::time::Time;
+use serde_json::Value;
+
+/// The value at a path of field names, if it is there.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, name| value.get(name))
+}
+
+/// The text at a path; empty if there is none.
+pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The whole number at a path.
+pub fn integer(object: &Value, path: &[&str]) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+/// Whether there is a `true` at a path.
+pub fn is_true(object: &Value, path: &[&str]) -> bool {
+    at(object, path).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The items at a path; none if there is no list.
+pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The fields at a path; none if there is no object.
+pub fn fields<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    at(object, path).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// Sets a field of an object where it is absent.
+pub fn set_default(object: &mut Value, name: &str, value: impl FnOnce() -> Value) {
+    if let Value::Object(fields) = object {
+        fields.entry(name).or_insert_with(value);
+    }
+}
+
+/// The object's name.
+pub fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"])
+}
+
+/// How long ago the time at a path was, as tables show it; `<unknown>` if there is none.
+pub fn age_since(object: &Value, path: &[&str], now: i64) -> String {
+    let then = at(object, path).and_then(Value::as_str).and_then(|text| text.parse::<Time>().ok());
+    translate_timestamp_since(then, Time(now))
+}
+
+/// How long an object has existed.
+pub fn age(object: &Value, now: i64) -> Value {
+    age_since(object, &["metadata", "creationTimestamp"], now).into()
+}
+
+/// The cells of a kind without particular columns.
+pub fn name_and_age(object: &Value, now: i64) -> Vec<Value> {
+    vec![name(object).into(), age(object, now)]
+}
