@@ -1,14 +1,161 @@
 //! All built-in kinds in one slice.
 
 use crate::kind::Kind;
+use crate::kinds::admissionregistration::mutating_admission_policy::MutatingAdmissionPolicy;
+use crate::kinds::admissionregistration::mutating_admission_policy_binding::MutatingAdmissionPolicyBinding;
+use crate::kinds::admissionregistration::mutating_webhook_configuration::MutatingWebhookConfiguration;
+use crate::kinds::admissionregistration::validating_admission_policy::ValidatingAdmissionPolicy;
+use crate::kinds::admissionregistration::validating_admission_policy_binding::ValidatingAdmissionPolicyBinding;
+use crate::kinds::admissionregistration::validating_webhook_configuration::ValidatingWebhookConfiguration;
+use crate::kinds::apiextensions::custom_resource_definition::CustomResourceDefinition;
+use crate::kinds::apiregistration::api_service::ApiService;
+use crate::kinds::apps::controller_revision::ControllerRevision;
+use crate::kinds::apps::daemon_set::DaemonSet;
+use crate::kinds::apps::deployment::Deployment;
+use crate::kinds::apps::replica_set::ReplicaSet;
+use crate::kinds::apps::stateful_set::StatefulSet;
+use crate::kinds::authentication::self_subject_review::SelfSubjectReview;
+use crate::kinds::authentication::token_review::TokenReview;
+use crate::kinds::authorization::local_subject_access_review::LocalSubjectAccessReview;
+use crate::kinds::authorization::self_subject_access_review::SelfSubjectAccessReview;
+use crate::kinds::authorization::self_subject_rules_review::SelfSubjectRulesReview;
+use crate::kinds::authorization::subject_access_review::SubjectAccessReview;
+use crate::kinds::autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
+use crate::kinds::batch::cron_job::CronJob;
+use crate::kinds::batch::job::Job;
+use crate::kinds::certificates::certificate_signing_request::CertificateSigningRequest;
+use crate::kinds::coordination::lease::Lease;
+use crate::kinds::core::binding::Binding;
+use crate::kinds::core::component_status::ComponentStatus;
 use crate::kinds::core::config_map::ConfigMap;
+use crate::kinds::core::endpoints::Endpoints;
+use crate::kinds::core::event::Event;
+use crate::kinds::core::limit_range::LimitRange;
+use crate::kinds::core::namespace::Namespace;
+use crate::kinds::core::node::Node;
+use crate::kinds::core::persistent_volume::PersistentVolume;
+use crate::kinds::core::persistent_volume_claim::PersistentVolumeClaim;
+use crate::kinds::core::pod::Pod;
+use crate::kinds::core::pod_template::PodTemplate;
+use crate::kinds::core::replication_controller::ReplicationController;
+use crate::kinds::core::resource_quota::ResourceQuota;
+use crate::kinds::core::secret::Secret;
+use crate::kinds::core::service::Service;
+use crate::kinds::core::service_account::ServiceAccount;
+use crate::kinds::discovery::endpoint_slice::EndpointSlice;
+use crate::kinds::events::event::Event as EventsEvent;
+use crate::kinds::flowcontrol::flow_schema::FlowSchema;
+use crate::kinds::flowcontrol::priority_level_configuration::PriorityLevelConfiguration;
+use crate::kinds::networking::ingress::Ingress;
+use crate::kinds::networking::ingress_class::IngressClass;
+use crate::kinds::networking::ip_address::IpAddress;
+use crate::kinds::networking::network_policy::NetworkPolicy;
+use crate::kinds::networking::service_cidr::ServiceCidr;
+use crate::kinds::node::runtime_class::RuntimeClass;
+use crate::kinds::policy::pod_disruption_budget::PodDisruptionBudget;
+use crate::kinds::rbac::cluster_role::ClusterRole;
+use crate::kinds::rbac::cluster_role_binding::ClusterRoleBinding;
+use crate::kinds::rbac::role::Role;
+use crate::kinds::rbac::role_binding::RoleBinding;
+use crate::kinds::resource::device_class::DeviceClass;
+use crate::kinds::resource::resource_claim::ResourceClaim;
+use crate::kinds::resource::resource_claim_template::ResourceClaimTemplate;
+use crate::kinds::resource::resource_slice::ResourceSlice;
+use crate::kinds::scheduling::priority_class::PriorityClass;
+use crate::kinds::storage::csi_driver::CsiDriver;
+use crate::kinds::storage::csi_node::CsiNode;
+use crate::kinds::storage::csi_storage_capacity::CsiStorageCapacity;
+use crate::kinds::storage::storage_class::StorageClass;
+use crate::kinds::storage::volume_attachment::VolumeAttachment;
+use crate::kinds::storage::volume_attributes_class::VolumeAttributesClass;
 
-/// All built-in kinds: a new one is one file and one line here.
-pub static BUILT_IN: &[&dyn Kind] = &[&ConfigMap];
+/// All built-in kinds, in the order in which discovery lists their groups. A new one is one
+/// file and one line here.
+pub static BUILT_IN: &[&dyn Kind] = &[
+    &Binding,
+    &ComponentStatus,
+    &ConfigMap,
+    &Endpoints,
+    &Event,
+    &LimitRange,
+    &Namespace,
+    &Node,
+    &PersistentVolume,
+    &PersistentVolumeClaim,
+    &Pod,
+    &PodTemplate,
+    &ReplicationController,
+    &ResourceQuota,
+    &Secret,
+    &Service,
+    &ServiceAccount,
+    &ApiService,
+    &ControllerRevision,
+    &DaemonSet,
+    &Deployment,
+    &ReplicaSet,
+    &StatefulSet,
+    &EventsEvent,
+    &SelfSubjectReview,
+    &TokenReview,
+    &LocalSubjectAccessReview,
+    &SelfSubjectAccessReview,
+    &SelfSubjectRulesReview,
+    &SubjectAccessReview,
+    &HorizontalPodAutoscaler,
+    &CronJob,
+    &Job,
+    &CertificateSigningRequest,
+    &Ingress,
+    &IngressClass,
+    &IpAddress,
+    &NetworkPolicy,
+    &ServiceCidr,
+    &PodDisruptionBudget,
+    &ClusterRole,
+    &ClusterRoleBinding,
+    &Role,
+    &RoleBinding,
+    &CsiDriver,
+    &CsiNode,
+    &CsiStorageCapacity,
+    &StorageClass,
+    &VolumeAttachment,
+    &VolumeAttributesClass,
+    &MutatingAdmissionPolicy,
+    &MutatingAdmissionPolicyBinding,
+    &MutatingWebhookConfiguration,
+    &ValidatingAdmissionPolicy,
+    &ValidatingAdmissionPolicyBinding,
+    &ValidatingWebhookConfiguration,
+    &CustomResourceDefinition,
+    &PriorityClass,
+    &Lease,
+    &RuntimeClass,
+    &EndpointSlice,
+    &DeviceClass,
+    &ResourceClaim,
+    &ResourceClaimTemplate,
+    &ResourceSlice,
+    &FlowSchema,
+    &PriorityLevelConfiguration,
+];
+
+/// The kind that a path names.
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kind> {
+    BUILT_IN.iter().copied().find(|kind| {
+        let declaration = kind.declaration();
+        declaration.plural == plural
+            && declaration.group == group
+            && declaration.versions.iter().any(|served| served == version)
+    })
+}
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use serde_json::Value;
 
     use super::*;
     use crate::samples::{errors_on_create, errors_on_update};
@@ -69,6 +216,66 @@ mod tests {
                     .iter()
                     .any(|error| error.field == refused.field && error.kind.reason() == refused.reason);
                 assert!(found, "{name}: wanted {} at {:?}, got {errors:?}", refused.reason, refused.field);
+            }
+        }
+    }
+
+    /// Every object that lacks one field, however deep, of another.
+    fn lacking_one(object: &Value) -> Vec<Value> {
+        let mut found = Vec::new();
+        match object {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let mut lacking = fields.clone();
+                    lacking.remove(name);
+                    found.push(Value::Object(lacking));
+                    for value in lacking_one(value) {
+                        let mut changed = fields.clone();
+                        changed.insert(name.clone(), value);
+                        found.push(Value::Object(changed));
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let mut lacking = items.clone();
+                    lacking.remove(index);
+                    found.push(Value::Array(lacking));
+                    for item in lacking_one(item) {
+                        let mut changed = items.clone();
+                        changed[index] = item;
+                        found.push(Value::Array(changed));
+                    }
+                }
+            }
+            _ => {}
+        }
+        found
+    }
+
+    #[test]
+    fn fields_may_be_absent() {
+        for kind in BUILT_IN {
+            let declaration = kind.declaration();
+            let samples = kind.samples();
+            let first = &samples.valid[0];
+            for object in samples.valid.iter().flat_map(lacking_one) {
+                let _ = errors_on_create(*kind, &object);
+                let _ = errors_on_update(*kind, first, &object);
+                let _ = errors_on_update(*kind, &object, first);
+                let mut once = object.clone();
+                kind.set_defaults(&mut once);
+                let mut twice = once.clone();
+                kind.set_defaults(&mut twice);
+                assert_eq!(once, twice, "{}: defaults of defaults", declaration.group_resource());
+                let mut status = once.clone();
+                kind.prepare_for_status_update(&mut status, first);
+                kind.validate_status_update(&status, first, &mut Default::default());
+                let _ = kind.warnings(&once, None);
+                assert_eq!(kind.cells(&object, 0).len(), declaration.columns.len());
+                for field in &declaration.selectable_fields {
+                    let _ = kind.selectable_value(&object, field);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Everything else follows from the declaration: routes, discovery, storage, validation,
 //! tables.
 
+mod bootstrap;
 pub mod catalog;
 mod cluster;
 mod encode;

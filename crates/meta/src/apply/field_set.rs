@@ -199,6 +199,17 @@ impl FieldSet {
         Self { nodes }
     }
 
+    /// Whether all of it is in `other`.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        let mut others = other.nodes.iter().peekable();
+        self.nodes.iter().all(|node| {
+            while others.next_if(|other| other.element < node.element).is_some() {}
+            others.next_if(|other| other.element == node.element).is_some_and(|other| {
+                (!node.member || other.member) && node.children.is_subset(&other.children)
+            })
+        })
+    }
+
     /// Takes out what is in `other`, and nothing below it.
     pub fn remove(&mut self, other: &Self) {
         self.remove_where(other, |node, other| {
@@ -341,6 +352,8 @@ mod tests {
     fn sets_are_joined() {
         let (left, right) = (set(&["a", "b.c", "b.d", "e"]), set(&["a.x", "b", "b.d", "f"]));
         assert_eq!(left.intersection(&right), set(&["b.d"]));
+        assert!(set(&["b.d", "e"]).is_subset(&left) && FieldSet::new().is_subset(&left));
+        assert!(!set(&["b"]).is_subset(&left) && !set(&["b.x"]).is_subset(&left) && !left.is_subset(&right));
         assert_eq!(left.union(right), set(&["a", "a.x", "b", "b.c", "b.d", "e", "f"]));
         assert_eq!(set(&["a", "a.b", "c"]).leaves(), set(&["a.b", "c"]));
     }

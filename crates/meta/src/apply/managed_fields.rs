@@ -192,6 +192,17 @@ impl ManagedFields {
         self.entries.iter().find(|entry| entry.id == *id)
     }
 
+    /// Puts an entry in the place of that of the same manager, which is given back.
+    pub(super) fn replace(&mut self, entry: ManagedFieldsEntry) -> Option<ManagedFieldsEntry> {
+        match self.entries.iter_mut().find(|known| known.id == entry.id) {
+            Some(known) => Some(std::mem::replace(known, entry)),
+            None => {
+                self.entries.push(entry);
+                None
+            }
+        }
+    }
+
     /// Writes the entries, those that apply first, then from the oldest to the newest; nothing
     /// if there are none.
     pub fn encode(mut self) -> Option<Value> {

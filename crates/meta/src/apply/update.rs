@@ -103,17 +103,17 @@ impl Updater<'_> {
         self.reconcile(managed);
         let merged = self.object_type.merge(live.clone(), config);
         let fields = self.reset_fields.filter(self.api_version, self.object_type.to_field_set(config));
+        let last = managed.get(id);
+        // What is all applied again leaves nothing to remove: the usual case, and much cheaper.
+        // Something empty is the exception: it is a field only as long as it is empty.
+        let is_covered =
+            last.is_none_or(|last| last.api_version == self.api_version && last.fields().is_subset(&fields));
+        let may_prune = !is_covered || mentions_empty(config);
         let own = ManagedFieldsEntry::new(id.clone(), self.api_version, time, fields);
-        let last = match managed.entries.iter_mut().find(|entry| entry.id == *id) {
-            Some(entry) => Some(std::mem::replace(entry, own)),
-            None => {
-                managed.entries.push(own);
-                None
-            }
-        };
+        let last = managed.replace(own);
         let new = match last {
-            Some(last) => Pruner { updater: self, managed, last: &last }.prune(merged)?,
-            None => merged,
+            Some(last) if may_prune => Pruner { updater: self, managed, last: &last }.prune(merged)?,
+            _ => merged,
         };
         self.take_over(live, &new, managed, id, force)?;
         Ok((!value_order::equal(live, &new)).then_some(new))
@@ -173,6 +173,15 @@ fn disown(fields: &mut LazyFields, comparison: &Comparison) {
     fields.remove(&comparison.modified);
     fields.remove(&comparison.added);
     fields.remove(&comparison.removed);
+}
+
+fn mentions_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty() || fields.values().any(mentions_empty),
+        Value::Array(items) => items.iter().any(mentions_empty),
+        _ => false,
+    }
 }
 
 /// How an object changed, seen at each version that someone owns fields of.

@@ -68,7 +68,7 @@ impl Kind for ConfigMap {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let count = view::fields(object, &["data"]).count() + view::fields(object, &["binaryData"]).count();
-        vec![view::name(object).into(), count.to_string().into(), view::age(object, now)]
+        vec![view::name(object).into(), count.into(), view::age(object, now)]
     }
 
     #[cfg(any(test, feature = "samples"))]

@@ -1,0 +1,93 @@
+//! Which requests a policy or a webhook is about.
+
+use std::collections::BTreeSet;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+use super::operation_rules;
+use crate::kinds::rules;
+use crate::view;
+
+/// The most conditions that must hold, as upstream has it.
+const MAX_CONDITIONS: usize = 64;
+
+/// How equivalent resources and selectors are seen unless something else is said.
+pub(super) fn set_matching_defaults(matcher: &mut Value) {
+    view::set_default(matcher, "matchPolicy", || "Equivalent".into());
+    view::set_default(matcher, "namespaceSelector", || json!({}));
+    view::set_default(matcher, "objectSelector", || json!({}));
+}
+
+/// The same, and the scope of rules, for the matcher at a pointer, if there is one.
+pub(super) fn set_defaults(object: &mut Value, pointer: &str) {
+    if let Some(matcher) = object.pointer_mut(pointer) {
+        set_matching_defaults(matcher);
+        operation_rules::set_defaults(matcher, "resourceRules");
+        operation_rules::set_defaults(matcher, "excludeResourceRules");
+    }
+}
+
+/// How equivalent resources and selectors are seen.
+pub(super) fn check_matching(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let policy = view::text(matcher, &["matchPolicy"]);
+    rules::one_of(&path.child("matchPolicy"), policy, &["Equivalent", "Exact"], errors);
+    for field in ["namespaceSelector", "objectSelector"] {
+        rules::label_selector(&path.child(field), matcher.get(field), errors);
+    }
+}
+
+/// All of a matcher.
+pub(super) fn check(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    check_matching(matcher, path, errors);
+    for field in ["resourceRules", "excludeResourceRules"] {
+        let path = path.child(field);
+        for (index, rule) in view::items(matcher, &[field]).iter().enumerate() {
+            let path = path.index(index);
+            check_resource_names(rule, &path.child("resourceNames"), errors);
+            operation_rules::check(rule, &path, errors);
+        }
+    }
+}
+
+/// Nobody can change what is deleted.
+pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let path = path.child("resourceRules.operations");
+    for rule in view::items(matcher, &["resourceRules"]) {
+        for operation in view::items(rule, &["operations"]).iter().filter_map(Value::as_str) {
+            rules::one_of(&path, operation, &["*", "CONNECT", "CREATE", "UPDATE"], errors);
+        }
+    }
+}
+
+/// Conditions that must hold, in addition. Their expressions only have to be there.
+pub(super) fn check_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+    if conditions.len() > MAX_CONDITIONS {
+        errors.push(FieldError::too_many(path, conditions.len(), MAX_CONDITIONS));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let path = path.index(index);
+        let expression = view::text(condition, &["expression"]).trim();
+        rules::required(&path.child("expression"), expression, errors);
+        let (condition_name, path) = (view::text(condition, &["name"]), path.child("name"));
+        rules::required_name(&path, condition_name, name::qualified_name, errors);
+        if !condition_name.is_empty() && !seen.insert(condition_name) {
+            errors.push(FieldError::duplicate(&path, condition_name));
+        }
+    }
+}
+
+fn check_resource_names(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let mut seen = BTreeSet::new();
+    for (index, resource) in
+        view::items(rule, &["resourceNames"]).iter().filter_map(Value::as_str).enumerate()
+    {
+        let path = path.index(index);
+        rules::each_message(&path, resource, name::path_segment_name(resource), errors);
+        if !seen.insert(resource) {
+            errors.push(FieldError::duplicate(&path, resource));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! MutatingWebhookConfiguration: webhooks that may change what a request writes.
+
+use std::sync::LazyLock;
+
+use coracle_meta::field::{ErrorList, Path};
+use serde_json::Value;
+
+use super::{name_warnings, webhooks};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
+use crate::kinds::rules;
+use crate::view;
+
+/// The kind.
+pub struct MutatingWebhookConfiguration;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    categories: texts(&["api-extensions"]),
+    generation: Generation::Content,
+    unconditional_update: false,
+    columns: vec![Column::name(), Column::integer("Webhooks", "how many webhooks it has"), Column::age()],
+    storage_version_hash: "Sqi0GUgDaX0=".into(),
+    ..Declaration::new(
+        "admissionregistration.k8s.io",
+        &["v1"],
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        "mutatingwebhookconfiguration",
+        Scope::Cluster,
+    )
+});
+
+impl Kind for MutatingWebhookConfiguration {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        webhooks::set_defaults(object, |webhook| {
+            view::set_default(webhook, "reinvocationPolicy", || "Never".into());
+        });
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        webhooks::check_all(object, errors);
+        let path = Path::root("webhooks");
+        for (index, webhook) in view::items(object, &["webhooks"]).iter().enumerate() {
+            let policy = view::text(webhook, &["reinvocationPolicy"]);
+            let path = path.index(index);
+            rules::one_of(&path.child("reinvocationPolicy"), policy, &["IfNeeded", "Never"], errors);
+        }
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        name_warnings(new)
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        let count = view::items(object, &["webhooks"]).len();
+        vec![view::name(object).into(), count.into(), view::age(object, now)]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use serde_json::json;
+
+    use crate::kinds::sample::{cluster, with};
+    use crate::samples::{Refused, Samples};
+
+    let empty = cluster("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", json!({}));
+    let valid = with(&empty, "/webhooks", json!([webhooks::sample()]));
+    let mut invalid = webhooks::invalid_samples(&valid);
+    invalid.push(Refused::new(
+        with(&valid, "/webhooks/0/reinvocationPolicy", json!("Always")),
+        "webhooks[0].reinvocationPolicy",
+        "FieldValueNotSupported",
+    ));
+    Samples {
+        invalid,
+        updates: vec![json!({"webhooks": null}), json!({"metadata": {"labels": {"a": "b"}}})],
+        invalid_updates: vec![Refused::new(
+            json!({"webhooks": [{"name": "a.b.c"}]}),
+            "webhooks[0].clientConfig",
+            "FieldValueRequired",
+        )],
+        valid: vec![valid, empty],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhooks_get_their_defaults() {
+        let mut object = samples().valid.remove(0);
+        MutatingWebhookConfiguration.set_defaults(&mut object);
+        let webhook = &object["webhooks"][0];
+        assert_eq!(webhook["failurePolicy"], "Fail");
+        assert_eq!(webhook["timeoutSeconds"], 10);
+        assert_eq!(webhook["rules"][0]["scope"], "*");
+        assert_eq!(webhook["clientConfig"]["service"]["port"], 443);
+        assert_eq!(webhook["reinvocationPolicy"], "Never");
+    }
+}

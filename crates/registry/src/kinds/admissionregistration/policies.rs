@@ -1,0 +1,209 @@
+//! What both kinds of admission policies have in common.
+//!
+//! Expressions are only checked for being there.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+use super::match_resources;
+use crate::kinds::rules;
+use crate::view;
+
+/// Words that are no identifiers in CEL.
+const CEL_RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
+
+/// The defaults of a policy.
+pub(super) fn set_defaults(object: &mut Value) {
+    view::set_default(object, "spec", || json!({}));
+    if let Some(spec) = object.get_mut("spec") {
+        view::set_default(spec, "failurePolicy", || "Fail".into());
+    }
+    match_resources::set_defaults(object, "/spec/matchConstraints");
+}
+
+/// What stands at the beginning of both.
+pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let failure = view::text(object, &["spec", "failurePolicy"]);
+    rules::one_of(&path.child("failurePolicy"), failure, &["Fail", "Ignore"], errors);
+    if let Some(kind) = view::at(object, &["spec", "paramKind"]) {
+        check_param_kind(kind, &path.child("paramKind"), errors);
+    }
+    check_constraints(object, &path.child("matchConstraints"), errors);
+    let conditions = view::items(object, &["spec", "matchConditions"]);
+    match_resources::check_conditions(conditions, &path.child("matchConditions"), errors);
+    let variables_path = path.child("variables");
+    for (index, variable) in view::items(object, &["spec", "variables"]).iter().enumerate() {
+        check_variable(variable, &variables_path.index(index), errors);
+    }
+}
+
+/// The kind of parameters as tables show it.
+pub(super) fn param_kind_cell(object: &Value) -> Value {
+    let kind = view::at(object, &["spec", "paramKind"]);
+    kind.map_or_else(
+        || "<unset>".into(),
+        |kind| format!("{}/{}", view::text(kind, &["apiVersion"]), view::text(kind, &["kind"])).into(),
+    )
+}
+
+/// An expression must be there.
+pub(super) fn check_expression(owner: &Value, detail: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if view::text(owner, &["expression"]).trim().is_empty() {
+        errors.push(FieldError::required(&path.child("expression"), detail));
+    }
+}
+
+fn check_constraints(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let Some(constraints) = view::at(object, &["spec", "matchConstraints"]) else {
+        errors.push(FieldError::required(path, ""));
+        return;
+    };
+    match_resources::check(constraints, path, errors);
+    // Expressions need to know of which types they speak.
+    if view::items(constraints, &["resourceRules"]).is_empty() {
+        errors.push(FieldError::required(&path.child("resourceRules"), ""));
+    }
+}
+
+fn check_param_kind(param_kind: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    check_api_version(view::text(param_kind, &["apiVersion"]), &path.child("apiVersion"), errors);
+    let (kind, path) = (view::text(param_kind, &["kind"]), path.child("kind"));
+    if rules::required(&path, kind, errors) {
+        let messages = name::dns1035_label(&kind.to_lowercase());
+        if !messages.is_empty() {
+            let detail = format!("may have mixed case, but should otherwise match: {}", messages.join(","));
+            errors.push(FieldError::invalid(&path, kind, detail));
+        }
+    }
+}
+
+fn check_api_version(api_version: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if !rules::required(path, api_version, errors) {
+        return;
+    }
+    if api_version.matches('/').count() > 1 {
+        let detail = format!("unexpected GroupVersion string: {api_version}");
+        errors.push(FieldError::invalid(path, api_version, detail));
+        return;
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let group_messages = name::dns1123_subdomain(group);
+    if !group.is_empty() && !group_messages.is_empty() {
+        errors.push(FieldError::invalid(path, group, group_messages.join(",")));
+    }
+    let version_messages = name::dns1035_label(version);
+    if version.is_empty() {
+        errors.push(FieldError::invalid(path, api_version, "version must be specified"));
+    } else if !version_messages.is_empty() {
+        errors.push(FieldError::invalid(path, version, version_messages.join(",")));
+    }
+}
+
+fn check_variable(variable: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let (variable_name, name_path) = (view::text(variable, &["name"]), path.child("name"));
+    if variable_name.trim().is_empty() {
+        errors.push(FieldError::required(&name_path, "name is not specified"));
+    } else if !is_cel_identifier(variable_name) {
+        errors.push(FieldError::invalid(&name_path, variable_name, "must be a valid CEL identifier"));
+    }
+    check_expression(variable, "expression is not specified", path, errors);
+}
+
+fn is_cel_identifier(text: &str) -> bool {
+    text.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+        && !CEL_RESERVED.contains(&text)
+}
+
+/// Which requests the sample policies are about.
+#[cfg(any(test, feature = "samples"))]
+pub(super) fn sample_constraints() -> Value {
+    json!({"resourceRules": [{
+        "operations": ["CREATE", "UPDATE"],
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["deployments"],
+    }]})
+}
+
+/// Policies that must be refused, whichever they are.
+#[cfg(any(test, feature = "samples"))]
+pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
+    use crate::kinds::sample::with;
+    use crate::samples::Refused;
+
+    let refused = |pointer: &str, value, field, reason| {
+        Refused::new(with(valid, &format!("/spec/{pointer}"), value), field, reason)
+    };
+    let variable = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
+    vec![
+        refused("failurePolicy", json!("Hide"), "spec.failurePolicy", "FieldValueNotSupported"),
+        refused("paramKind", json!({"kind": "A"}), "spec.paramKind.apiVersion", "FieldValueRequired"),
+        refused(
+            "paramKind",
+            json!({"apiVersion": "a/b/c", "kind": "A"}),
+            "spec.paramKind.apiVersion",
+            "FieldValueInvalid",
+        ),
+        refused(
+            "paramKind",
+            json!({"apiVersion": "v1", "kind": "A b"}),
+            "spec.paramKind.kind",
+            "FieldValueInvalid",
+        ),
+        refused("matchConstraints", Value::Null, "spec.matchConstraints", "FieldValueRequired"),
+        refused("matchConstraints", json!({}), "spec.matchConstraints.resourceRules", "FieldValueRequired"),
+        refused(
+            "matchConstraints/resourceRules/0/resourceNames",
+            json!(["a", "a"]),
+            "spec.matchConstraints.resourceRules[0].resourceNames[1]",
+            "FieldValueDuplicate",
+        ),
+        refused(
+            "matchConditions",
+            json!([{"name": "a"}]),
+            "spec.matchConditions[0].expression",
+            "FieldValueRequired",
+        ),
+        refused("variables", variable("", "1"), "spec.variables[0].name", "FieldValueRequired"),
+        refused("variables", variable("in", "1"), "spec.variables[0].name", "FieldValueInvalid"),
+        refused("variables", variable("a", " "), "spec.variables[0].expression", "FieldValueRequired"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_those_of_cel() {
+        for (text, expected) in [("a_1", true), ("_", true), ("1a", false), ("a-b", false), ("while", false)]
+        {
+            assert_eq!(is_cel_identifier(text), expected, "{text}");
+        }
+        assert!(CEL_RESERVED.is_sorted());
+    }
+}

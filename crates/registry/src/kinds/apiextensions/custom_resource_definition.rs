@@ -1,0 +1,393 @@
+//! CustomResourceDefinition: a kind of one's own.
+
+use std::sync::LazyLock;
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+use super::{approval, names, versions};
+use crate::kind::{Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kinds::admissionregistration::check_review_versions;
+use crate::kinds::{rules, webhook_client};
+use crate::view;
+
+/// Forms of the conversion review that the server can send.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// The kind.
+pub struct CustomResourceDefinition;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["crd", "crds"]),
+    categories: texts(&["api-extensions"]),
+    subresources: vec![Subresource::status("CustomResourceDefinition")],
+    generation: Generation::Spec,
+    unconditional_update: false,
+    columns: rules::plain_columns(),
+    storage_version_hash: "jfWCUB31mvA=".into(),
+    ..Declaration::new(
+        "apiextensions.k8s.io",
+        &["v1"],
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "customresourcedefinition",
+        Scope::Cluster,
+    )
+});
+
+impl Kind for CustomResourceDefinition {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        set_spec_defaults(object);
+        if view::items(object, &["status", "storedVersions"]).is_empty() {
+            remember_storage_version(object);
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        if let Value::Object(fields) = object {
+            fields.remove("status");
+        }
+        remember_storage_version(object);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        remember_storage_version(new);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        check_name(object, errors);
+        check_spec(object, &Path::root("spec"), errors);
+        check_accepted_names(object, errors);
+        check_stored_versions(object, errors);
+        approval::check(object, errors);
+        if view::is_true(object, &["spec", "preserveUnknownFields"]) {
+            let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                          spec.versions[*].schema instead";
+            errors.push(FieldError::invalid(&Path::root("spec.preserveUnknownFields"), true, detail));
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut fixed = vec![
+            ("spec.group", vec!["spec", "group"]),
+            ("spec.names.plural", vec!["spec", "names", "plural"]),
+        ];
+        if is_established(old) {
+            let stored =
+                [("spec.scope", vec!["spec", "scope"]), ("spec.names.kind", vec!["spec", "names", "kind"])];
+            fixed.splice(0..0, stored);
+        }
+        for (path, field) in fixed {
+            rules::unchanged(&Path::root(path), view::at(new, &field), view::at(old, &field), errors);
+        }
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        check_accepted_names(new, errors);
+    }
+
+    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+        rules::plain_cells(object)
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+fn set_spec_defaults(object: &mut Value) {
+    let kind = view::text(object, &["spec", "names", "kind"]).to_owned();
+    if let Some(names) = object.pointer_mut("/spec/names").filter(|_| !kind.is_empty()) {
+        for (field, default) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+            if view::text(names, &[field]).is_empty() {
+                names[field] = default.into();
+            }
+        }
+    }
+    if let Some(spec) = object.get_mut("spec") {
+        view::set_default(spec, "conversion", || json!({"strategy": "None"}));
+    }
+    if let Some(config) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
+        webhook_client::set_defaults(config);
+    }
+}
+
+/// Objects may be stored in this version from now on, and it must be kept until none is.
+fn remember_storage_version(object: &mut Value) {
+    let versions = view::items(object, &["spec", "versions"]);
+    let Some(stored) = versions.iter().find(|version| view::is_true(version, &["storage"])) else { return };
+    let stored = Value::from(view::text(stored, &["name"]));
+    view::set_default(object, "status", || json!({}));
+    let Some(status) = object.get_mut("status") else { return };
+    view::set_default(status, "storedVersions", || json!([]));
+    if let Some(all) = status.get_mut("storedVersions").and_then(Value::as_array_mut)
+        && !all.contains(&stored)
+    {
+        all.push(stored);
+    }
+}
+
+/// Whether its names have been accepted and objects may exist.
+fn is_established(object: &Value) -> bool {
+    view::items(object, &["status", "conditions"]).iter().any(|condition| {
+        view::text(condition, &["type"]) == "Established" && view::text(condition, &["status"]) == "True"
+    })
+}
+
+fn check_name(object: &Value, errors: &mut ErrorList) {
+    let plural = view::text(object, &["spec", "names", "plural"]);
+    let group = view::text(object, &["spec", "group"]);
+    if view::name(object) != format!("{plural}.{group}") {
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid(&Path::root("metadata.name"), view::name(object), detail));
+    }
+}
+
+fn check_spec(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    check_group(view::text(object, &["spec", "group"]), &path.child("group"), errors);
+    let (scope, scope_path) = (view::text(object, &["spec", "scope"]), path.child("scope"));
+    if rules::required(&scope_path, scope, errors) {
+        rules::one_of(&scope_path, scope, &["Cluster", "Namespaced"], errors);
+    }
+    versions::check(object, path, errors);
+    let none = json!({});
+    let kind_names = view::at(object, &["spec", "names"]).unwrap_or(&none);
+    names::check_required(kind_names, &path.child("names"), errors);
+    names::check(kind_names, &path.child("names"), errors);
+    versions::check_parts(object, path, errors);
+    if let Some(conversion) = view::at(object, &["spec", "conversion"]) {
+        check_conversion(conversion, &path.child("conversion"), errors);
+    }
+}
+
+fn check_group(group: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if !rules::required(path, group, errors) {
+        return;
+    }
+    let messages = name::dns1123_subdomain(group);
+    if !messages.is_empty() {
+        errors.push(FieldError::invalid(path, group, messages.join(",")));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid(path, group, "should be a domain with at least one dot"));
+    }
+}
+
+/// How objects get from one version to another. Paths are those of an older version of the
+/// API, as upstream has them.
+fn check_conversion(conversion: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let strategy = view::text(conversion, &["strategy"]);
+    let strategy_path = path.child("strategy");
+    if rules::required(&strategy_path, strategy, errors) {
+        rules::one_of(&strategy_path, strategy, &["None", "Webhook"], errors);
+    }
+    let config = view::at(conversion, &["webhook", "clientConfig"]);
+    let reviews = view::items(conversion, &["webhook", "conversionReviewVersions"]);
+    let (config_path, reviews_path) =
+        (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    if strategy != "Webhook" {
+        let detail = "should not be set when strategy is not set to Webhook";
+        if config.is_some() {
+            errors.push(FieldError::forbidden(&config_path, detail));
+        }
+        if !reviews.is_empty() {
+            errors.push(FieldError::forbidden(&reviews_path, detail));
+        }
+        return;
+    }
+    match config {
+        Some(config) => webhook_client::check(config, &config_path, errors),
+        None => {
+            let detail = "required when strategy is set to Webhook";
+            errors.push(FieldError::required(&config_path, detail));
+        }
+    }
+    if reviews.is_empty() {
+        errors.push(FieldError::required(&reviews_path, ""));
+    } else {
+        check_review_versions(reviews, &REVIEW_VERSIONS, &reviews_path, errors);
+    }
+}
+
+fn check_accepted_names(object: &Value, errors: &mut ErrorList) {
+    if let Some(accepted) = view::at(object, &["status", "acceptedNames"]) {
+        names::check(accepted, &Path::root("status.acceptedNames"), errors);
+    }
+}
+
+/// Versions in which objects may be stored must stay.
+fn check_stored_versions(object: &Value, errors: &mut ErrorList) {
+    let path = Path::root("status.storedVersions");
+    let stored = view::items(object, &["status", "storedVersions"]);
+    let found = || BadValue::json(&Value::Array(stored.to_vec()));
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(&path, found(), "must have at least one stored version"));
+        return;
+    }
+    let versions = view::items(object, &["spec", "versions"]);
+    for version in versions.iter().filter(|version| view::is_true(version, &["storage"])) {
+        let name = view::text(version, &["name"]);
+        if !stored.iter().any(|stored| stored == name) {
+            let detail = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(&path, found(), detail));
+        }
+    }
+    for (index, stored) in stored.iter().filter_map(Value::as_str).enumerate() {
+        if !versions.iter().any(|version| view::text(version, &["name"]) == stored) {
+            let detail = format!(
+                "missing from spec.versions; {stored} was previously a storage version, and must remain in \
+                 spec.versions until a storage migration ensures no data remains persisted in {stored} and \
+                 removes {stored} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(&path.index(index), stored, detail));
+        }
+    }
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use crate::kinds::sample::{cluster, with};
+    use crate::samples::{Refused, Samples};
+
+    let spec = json!({"type": "object", "properties": {"replicas": {"type": "integer"}, "size": {"type": "string"}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": {"type": "object"}}}});
+    let version = json!({
+        "name": "v1",
+        "served": true,
+        "storage": true,
+        "schema": schema,
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
+        },
+        "additionalPrinterColumns": [{"name": "Size", "type": "string", "jsonPath": ".spec.size"}],
+        "selectableFields": [{"jsonPath": ".spec.size"}],
+    });
+    let valid = cluster(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        json!({"spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "boats", "kind": "Boat", "shortNames": ["bt"], "categories": ["all"]},
+            "versions": [version],
+        }}),
+    );
+    let valid = with(&valid, "/metadata/name", json!("boats.example.com"));
+    let refused = |pointer, value, field, reason| Refused::new(with(&valid, pointer, value), field, reason);
+    let in_version = |pointer: &str, value, field, reason| {
+        Refused::new(with(&valid, &format!("/spec/versions/0/{pointer}"), value), field, reason)
+    };
+    let second = with(&version, "/name", json!("v2"));
+    let mut invalid = vec![
+        refused("/metadata/name", json!("other"), "metadata.name", "FieldValueInvalid"),
+        refused("/spec/group", json!("example"), "spec.group", "FieldValueInvalid"),
+        refused(
+            "/spec/group",
+            json!("x.k8s.io"),
+            "metadata.annotations[api-approved.kubernetes.io]",
+            "FieldValueRequired",
+        ),
+        refused("/spec/scope", json!("World"), "spec.scope", "FieldValueNotSupported"),
+        refused("/spec/names/plural", json!(""), "spec.names.plural", "FieldValueRequired"),
+        refused("/spec/names/kind", json!("A_b"), "spec.names.kind", "FieldValueInvalid"),
+        refused("/spec/names/listKind", json!("Boat"), "spec.names.listKind", "FieldValueInvalid"),
+        refused("/spec/names/shortNames", json!(["B"]), "spec.names.shortNames[0]", "FieldValueInvalid"),
+        refused("/spec/versions", json!([version, second]), "spec.versions", "FieldValueInvalid"),
+        refused("/spec/versions", json!([version, version]), "spec.versions", "FieldValueInvalid"),
+        refused(
+            "/spec/preserveUnknownFields",
+            json!(true),
+            "spec.preserveUnknownFields",
+            "FieldValueInvalid",
+        ),
+        refused(
+            "/spec/conversion",
+            json!({"strategy": "Magic"}),
+            "spec.conversion.strategy",
+            "FieldValueNotSupported",
+        ),
+        refused(
+            "/spec/conversion",
+            json!({"strategy": "Webhook"}),
+            "spec.conversion.webhookClientConfig",
+            "FieldValueRequired",
+        ),
+    ];
+    invalid.extend([
+        in_version("name", json!("1"), "spec.versions[0].name", "FieldValueInvalid"),
+        in_version("schema", Value::Null, "spec.versions[0].schema.openAPIV3Schema", "FieldValueRequired"),
+        in_version(
+            "deprecationWarning",
+            json!("old"),
+            "spec.versions[0].deprecationWarning",
+            "FieldValueInvalid",
+        ),
+        in_version(
+            "schema/openAPIV3Schema/type",
+            Value::Null,
+            "spec.validation.openAPIV3Schema.type",
+            "FieldValueRequired",
+        ),
+        in_version(
+            "schema/openAPIV3Schema/properties/spec/type",
+            json!("thing"),
+            "spec.validation.openAPIV3Schema.properties[spec].type",
+            "FieldValueNotSupported",
+        ),
+        in_version(
+            "schema/openAPIV3Schema/properties/spec/additionalProperties",
+            json!({"type": "string"}),
+            "spec.validation.openAPIV3Schema.properties[spec].additionalProperties",
+            "FieldValueForbidden",
+        ),
+        in_version(
+            "schema/openAPIV3Schema/properties/spec/properties/size",
+            json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map"}),
+            "spec.validation.openAPIV3Schema.properties[spec].properties[size].x-kubernetes-list-map-keys",
+            "FieldValueRequired",
+        ),
+        in_version(
+            "schema/openAPIV3Schema/properties/spec/x-kubernetes-validations",
+            json!([{"rule": ""}]),
+            "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
+            "FieldValueRequired",
+        ),
+        in_version(
+            "subresources/scale/specReplicasPath",
+            json!(".status.replicas"),
+            "spec.subresources.scale.specReplicasPath",
+            "FieldValueInvalid",
+        ),
+        in_version(
+            "additionalPrinterColumns/0/type",
+            json!("x"),
+            "spec.additionalPrinterColumns[0].type",
+            "FieldValueInvalid",
+        ),
+        in_version(
+            "selectableFields/0/jsonPath",
+            json!(".spec"),
+            "spec.selectableFields[0].jsonPath",
+            "FieldValueInvalid",
+        ),
+    ]);
+    Samples {
+        invalid,
+        valid: vec![valid],
+        updates: vec![json!({"spec": {"names": {"shortNames": ["b"]}}})],
+        invalid_updates: vec![
+            Refused::new(json!({"spec": {"group": "other.com"}}), "spec.group", "FieldValueInvalid"),
+            Refused::new(
+                json!({"spec": {"versions": [second]}}),
+                "status.storedVersions[0]",
+                "FieldValueInvalid",
+            ),
+        ],
+    }
+}

@@ -1,0 +1,115 @@
+//! Checks of single fields that the controllers' kinds share, with upstream's messages.
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
+use serde_json::{Map, Value};
+
+use crate::kinds::rules::{self, same};
+use crate::view;
+
+/// A number that must not be negative.
+pub fn non_negative(object: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    rules::not_negative(&path.child(field), view::integer(object, &[field]), errors);
+}
+
+/// Numbers that must not be negative.
+pub fn all_non_negative(object: &Value, fields: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+    for field in fields {
+        non_negative(object, field, path, errors);
+    }
+}
+
+/// A count that must not exceed another of the same status.
+pub fn at_most(status: &Value, field: &str, limit: &str, detail: &str, errors: &mut ErrorList) {
+    let found = count(status, field);
+    if found > count(status, limit) {
+        errors.push(FieldError::invalid(&Path::root("status").child(field), found, detail));
+    }
+}
+
+/// A count that must not get smaller once it is there.
+pub fn not_decremented(new: &Value, old: &Value, field: &str, errors: &mut ErrorList) {
+    let Some(before) = view::integer(old, &["status", field]) else { return };
+    let now = view::integer(new, &["status", field]);
+    if now.is_none_or(|now| now < before) {
+        let path = Path::root("status");
+        errors.push(FieldError::invalid(&path.child(field), now.unwrap_or(0), "cannot be decremented"));
+    }
+}
+
+/// A field that must stay as it is.
+pub fn immutable(new: &Value, old: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if !same(new.get(field), old.get(field)) {
+        let found = new.get(field).unwrap_or(&Value::Null);
+        let found = if field == "selector" { selector_as_shown(found) } else { BadValue::json(found) };
+        errors.push(FieldError::invalid(&path.child(field), found, "field is immutable"));
+    }
+}
+
+/// How messages show a label selector: labels come before expressions.
+pub fn selector_as_shown(selector: &Value) -> BadValue {
+    match (selector.get("matchLabels"), selector.get("matchExpressions")) {
+        (Some(labels), Some(expressions)) => BadValue::Json(format!(
+            "{{\"matchLabels\":{},\"matchExpressions\":{}}}",
+            json_text(labels),
+            json_text(expressions)
+        )),
+        _ => BadValue::json(selector),
+    }
+}
+
+/// The number in a field; 0 if there is none.
+pub fn count(object: &Value, field: &str) -> i64 {
+    view::integer(object, &[field]).unwrap_or(0)
+}
+
+/// The object in a field, which is created where it is absent.
+pub fn ensure<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
+    match object {
+        Value::Object(fields) => fields.entry(field).or_insert_with(|| Value::Object(Map::new())),
+        other => other,
+    }
+}
+
+/// Sets a text where it is absent or empty.
+pub fn default_text(object: &mut Value, field: &str, text: &str) {
+    if view::text(object, &[field]).is_empty() {
+        set(object, field, text.into());
+    }
+}
+
+/// Sets a field of an object.
+pub fn set(object: &mut Value, field: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+/// Puts into `new` what `old` has in a field, also when that is nothing.
+pub fn carry_over(new: &mut Value, old: &Value, field: &str) {
+    if let Value::Object(fields) = new {
+        match old.get(field) {
+            Some(value) => fields.insert(field.to_owned(), value.clone()),
+            None => fields.remove(field),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_may_not_fall() {
+        let check = |new: Value, old: Value| {
+            let mut errors = ErrorList::new();
+            not_decremented(&json!({"status": new}), &json!({"status": old}), "collisionCount", &mut errors);
+            errors.to_string()
+        };
+        assert_eq!(check(json!({"collisionCount": 2}), json!({"collisionCount": 1})), "");
+        assert_eq!(check(json!({"collisionCount": 2}), json!({})), "");
+        let message = "status.collisionCount: Invalid value: 0: cannot be decremented";
+        assert_eq!(check(json!({}), json!({"collisionCount": 1})), message);
+    }
+}

@@ -1,0 +1,11 @@
+//! The apps group: what keeps pods running.
+
+pub mod checks;
+mod claim_template;
+pub mod controller_revision;
+pub mod daemon_set;
+pub mod deployment;
+pub mod int_or_percent;
+pub mod pod_controller;
+pub mod replica_set;
+pub mod stateful_set;

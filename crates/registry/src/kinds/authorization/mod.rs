@@ -1,0 +1,7 @@
+//! Kinds of authorization.k8s.io: questions that are answered and not kept.
+
+mod attributes;
+pub mod local_subject_access_review;
+pub mod self_subject_access_review;
+pub mod self_subject_rules_review;
+pub mod subject_access_review;

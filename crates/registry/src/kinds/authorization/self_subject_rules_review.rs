@@ -1,0 +1,51 @@
+//! SelfSubjectRulesReview: what the client may do in a namespace. Created to be answered, never
+//! kept. A missing namespace is a bad request, not an invalid object, and so is left to who
+//! answers.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::kind::{Declaration, Kind, Scope, Verbs};
+use crate::kinds::rules;
+
+/// The kind.
+pub struct SelfSubjectRulesReview;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    verbs: Verbs::CREATE,
+    columns: rules::plain_columns(),
+    ..Declaration::new(
+        "authorization.k8s.io",
+        &["v1"],
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        "selfsubjectrulesreview",
+        Scope::Cluster,
+    )
+});
+
+impl Kind for SelfSubjectRulesReview {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+        rules::plain_cells(object)
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        let review = serde_json::json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": "default"},
+        });
+        crate::samples::Samples {
+            valid: vec![review],
+            invalid: Vec::new(),
+            updates: Vec::new(),
+            invalid_updates: Vec::new(),
+        }
+    }
+}

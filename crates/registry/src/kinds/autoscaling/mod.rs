@@ -1,0 +1,7 @@
+//! The autoscaling group.
+
+mod behavior;
+pub mod conversion;
+pub mod horizontal_pod_autoscaler;
+mod metrics;
+mod targets;

@@ -1,0 +1,110 @@
+//! What has been decided about a request: conditions that may be added, but not taken back.
+
+use std::collections::BTreeSet;
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use serde_json::Value;
+
+use crate::kinds::rules;
+use crate::view;
+
+/// Conditions that may only be true, if they are there at all.
+const ONLY_TRUE: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// Conditions that are only set through the approval subresource.
+pub(super) const APPROVAL: [&str; 2] = ["Approved", "Denied"];
+
+/// All conditions.
+pub(super) fn all(object: &Value) -> &[Value] {
+    view::items(object, &["status", "conditions"])
+}
+
+/// All conditions of a type.
+pub(super) fn of_type<'a>(object: &'a Value, wanted: &str) -> Vec<&'a Value> {
+    all(object).iter().filter(|condition| view::text(condition, &["type"]) == wanted).collect()
+}
+
+/// Whether conditions are well formed and do not contradict each other.
+pub(super) fn check(object: &Value, errors: &mut ErrorList) {
+    let path = Path::root("status.conditions");
+    let mut seen = BTreeSet::new();
+    for (index, condition) in all(object).iter().enumerate() {
+        let path_here = path.index(index);
+        let condition_type = view::text(condition, &["type"]);
+        rules::required(&path_here.child("type"), condition_type, errors);
+        let status = view::text(condition, &["status"]);
+        let allowed: &[&str] =
+            if ONLY_TRUE.contains(&condition_type) { &["True"] } else { &["False", "True", "Unknown"] };
+        if rules::required(&path_here.child("status"), status, errors) {
+            rules::one_of(&path_here.child("status"), status, allowed, errors);
+        }
+        let opposite = match condition_type {
+            "Approved" => Some("Denied"),
+            "Denied" => Some("Approved"),
+            _ => None,
+        };
+        if opposite.is_some_and(|opposite| seen.contains(opposite)) {
+            let detail = "Approved and Denied conditions are mutually exclusive";
+            errors.push(FieldError::invalid(&path, BadValue::named(condition_type), detail));
+        }
+        if !seen.insert(condition_type) {
+            let path = path_here.child("type");
+            errors.push(FieldError::duplicate(&path, BadValue::named(condition_type)));
+        }
+    }
+}
+
+/// Nothing that was decided may be taken back.
+pub(super) fn check_none_removed(new: &Value, old: &Value, errors: &mut ErrorList) {
+    for condition_type in ONLY_TRUE {
+        if of_type(new, condition_type).len() < of_type(old, condition_type).len() {
+            let detail = format!("updates may not remove a condition of type \"{condition_type}\"");
+            errors.push(FieldError::forbidden(&Path::root("status.conditions"), detail));
+        }
+    }
+}
+
+/// Nobody but who approves may approve.
+pub(super) fn check_approval_kept(new: &Value, old: &Value, errors: &mut ErrorList) {
+    for condition_type in APPROVAL {
+        let (new, old) = (of_type(new, condition_type), of_type(old, condition_type));
+        let act = if new.len() > old.len() {
+            "add"
+        } else if new.len() == old.len() && new != old {
+            "modify"
+        } else {
+            continue;
+        };
+        let detail = format!("updates may not {act} a condition of type \"{condition_type}\"");
+        errors.push(FieldError::forbidden(&Path::root("status.conditions"), detail));
+    }
+}
+
+/// Carries the conditions of a type over, unless some were added or removed, which validation
+/// will refuse.
+pub(super) fn keep(new: &mut Value, old: &Value, condition_type: &str) {
+    let kept = of_type(old, condition_type);
+    if of_type(new, condition_type).len() != kept.len() {
+        return;
+    }
+    let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    let same_type = conditions
+        .into_iter()
+        .flatten()
+        .filter(|condition| view::text(condition, &["type"]) == condition_type);
+    for (condition, old) in same_type.zip(kept) {
+        *condition = old.clone();
+    }
+}
+
+/// Sets the times that are missing: a condition that has not changed keeps its time.
+pub(super) fn populate_times(new: &mut Value, old: &Value, now: &str) {
+    let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        view::set_default(condition, "lastUpdateTime", || now.into());
+        let before = of_type(old, view::text(condition, &["type"])).into_iter();
+        let before = before.filter(|before| before.get("status") == condition.get("status"));
+        let since = before.filter_map(|before| before.get("lastTransitionTime").cloned()).next();
+        view::set_default(condition, "lastTransitionTime", || since.unwrap_or_else(|| now.into()));
+    }
+}

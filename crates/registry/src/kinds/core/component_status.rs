@@ -1,0 +1,81 @@
+//! ComponentStatus: whether a part of the control plane is healthy.
+//!
+//! Nothing is stored: whoever serves it asks the components.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::kind::{Column, Declaration, Kind, Scope, Verbs, texts};
+use crate::view;
+
+/// The kind.
+pub struct ComponentStatus;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["cs"]),
+    verbs: Verbs::GET.with(Verbs::LIST),
+    columns: vec![
+        Column::name(),
+        Column::text("Status", "whether it is healthy"),
+        Column::text("Message", "what it says"),
+        Column::text("Error", "what is wrong"),
+    ],
+    ..Declaration::new("", &["v1"], "ComponentStatus", "componentstatuses", "componentstatus", Scope::Cluster)
+});
+
+impl Kind for ComponentStatus {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+        let conditions = view::items(object, &["conditions"]);
+        let healthy = conditions.iter().find(|condition| view::text(condition, &["type"]) == "Healthy");
+        let status = match healthy.map(|condition| view::text(condition, &["status"])) {
+            None => "Unknown",
+            Some("True") => "Healthy",
+            Some(_) => "Unhealthy",
+        };
+        let field = |name: &str| healthy.map_or("", |condition| view::text(condition, &[name]));
+        vec![view::name(object).into(), status.into(), field("message").into(), field("error").into()]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use serde_json::json;
+
+    crate::samples::Samples {
+        valid: vec![json!({
+            "apiVersion": "v1",
+            "kind": "ComponentStatus",
+            "metadata": {"name": "sample"},
+            "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
+        })],
+        invalid: Vec::new(),
+        updates: Vec::new(),
+        invalid_updates: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_healthy_is_not_called_so() {
+        let status =
+            |conditions: Value| ComponentStatus.cells(&json!({"conditions": conditions}), 0)[1].clone();
+        assert_eq!(status(json!([])), "Unknown");
+        assert_eq!(status(json!([{"type": "Healthy", "status": "True"}])), "Healthy");
+        assert_eq!(status(json!([{"type": "Healthy", "status": "Unknown"}])), "Unhealthy");
+    }
+}

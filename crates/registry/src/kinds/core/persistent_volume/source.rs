@@ -1,0 +1,258 @@
+//! Where the data of a volume is.
+//!
+//! Most sources are the same as in pods; the differences are that references name a namespace,
+//! because a volume has none, and that some sources exist only here.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+use crate::kinds::core::pod_spec::{check, plugin_volume};
+use crate::kinds::core::rules;
+use crate::view;
+
+/// All sources, in the order in which they are looked for.
+pub(super) const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+const HOST_PATH_TYPES: &[&str] =
+    &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
+const CSI_SECRETS: [&str; 4] = [
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+];
+
+const MAX_DRIVER_BYTES: usize = 63;
+
+/// Checks that there is one source, and that it is fine.
+pub(super) fn validate(spec: &Value, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let mut found = false;
+    for kind in SOURCES {
+        let Some(source) = spec.get(kind) else { continue };
+        // Upstream forgot to say it for one of them.
+        if found && kind != "flexVolume" {
+            let field = if kind == "cephfs" { "cephFS" } else { kind };
+            let detail = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(&path.child(field), detail));
+            continue;
+        }
+        found = true;
+        let field = if kind == "gcePersistentDisk" { "persistentDisk" } else { kind };
+        check(kind, source, volume, &path.child(field), errors);
+        if kind == "local" && spec.get("nodeAffinity").is_none() {
+            let detail = "Local volume requires node affinity";
+            errors.push(FieldError::required(&path.child("nodeAffinity"), detail));
+        }
+    }
+    if !found {
+        errors.push(FieldError::required(path, "must specify a volume type"));
+    }
+}
+
+fn check(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    match kind {
+        "hostPath" | "local" => check_path(kind, source, path, errors),
+        "csi" => check_csi(source, path, errors),
+        kind => plugin_volume::validate(kind, source, path, errors),
+    }
+    match kind {
+        "glusterfs" => check_endpoints_namespace(source, &path.child("endpointsNamespace"), errors),
+        "iscsi" => check_iscsi(source, volume, path, errors),
+        "cinder" | "storageos" => check_secret_namespace(source, path, errors),
+        "azureFile" if source.get("secretNamespace").is_some_and(|namespace| namespace == "") => {
+            errors.push(FieldError::required(&path.child("secretNamespace"), ""));
+        }
+        _ => {}
+    }
+}
+
+fn check_path(kind: &str, source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let target = view::text(source, &["path"]);
+    if target.is_empty() {
+        errors.push(FieldError::required(&path.child("path"), ""));
+        return;
+    }
+    check::no_backsteps(target, &path.child("path"), errors);
+    if kind == "hostPath" {
+        let path_type = view::text(source, &["type"]);
+        rules::one_of(path_type, HOST_PATH_TYPES, &path.child("type"), errors);
+    }
+}
+
+fn check_endpoints_namespace(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    match source.get("endpointsNamespace").and_then(Value::as_str) {
+        None => {}
+        Some("") => {
+            let detail = "if the endpointnamespace is set, it must be a valid namespace name";
+            errors.push(FieldError::invalid(path, "", detail));
+        }
+        Some(namespace) => rules::text(namespace, name::dns1123_label, path, errors),
+    }
+}
+
+fn check_iscsi(source: &Value, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let portal = view::text(source, &["targetPortal"]);
+    if source.get("initiatorName").is_some() && volume.len() + 1 + portal.len() > 64 {
+        let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+        errors.push(FieldError::invalid(&path.child("targetportal"), portal, detail));
+    }
+    if let Some(secret) = source.get("secretRef") {
+        rules::required_fields(secret, &["name"], &path.child("secretRef"), errors);
+    }
+}
+
+fn check_secret_namespace(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    if let Some(secret) = source.get("secretRef") {
+        rules::required_fields(secret, &["namespace"], &path.child("secretRef"), errors);
+    }
+}
+
+fn check_csi(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    check_driver(view::text(source, &["driver"]), &path.child("driver"), errors);
+    rules::required_fields(source, &["volumeHandle"], path, errors);
+    for field in CSI_SECRETS {
+        let Some(secret) = source.get(field) else { continue };
+        let path = path.child(field);
+        let part = |name: &str| view::text(secret, &[name]);
+        rules::required_text(part("name"), name::dns1123_subdomain, &path.child("name"), errors);
+        rules::required_text(part("namespace"), name::dns1123_label, &path.child("namespace"), errors);
+    }
+}
+
+fn check_driver(driver: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if driver.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    if driver.len() > MAX_DRIVER_BYTES {
+        errors.push(FieldError::too_long(path, MAX_DRIVER_BYTES));
+    }
+    for message in name::dns1123_subdomain(&driver.to_lowercase()) {
+        errors.push(FieldError::invalid(path, driver, message));
+    }
+}
+
+/// Fills in what sources leave out.
+pub(super) fn set_defaults(spec: &mut Value) {
+    let defaults = [
+        ("rbd", json!({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"})),
+        ("iscsi", json!({"iscsiInterface": "default"})),
+        (
+            "azureDisk",
+            json!({"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": false, "kind": "Shared"}),
+        ),
+        ("scaleIO", json!({"storageMode": "ThinProvisioned", "fsType": "xfs"})),
+        ("hostPath", json!({"type": ""})),
+    ];
+    for (kind, defaults) in defaults {
+        if let (Some(Value::Object(source)), Value::Object(defaults)) = (spec.get_mut(kind), defaults) {
+            for (field, value) in defaults {
+                let present = source.get(&field).is_some_and(|value| value != "" || kind == "azureDisk");
+                if !present {
+                    source.insert(field, value);
+                }
+            }
+        }
+    }
+}
+
+/// The sources of a volume, of which there is usually one. A secret for expansion may be
+/// added later, so it is left out where the other volume has none.
+pub(super) fn all(spec: &Value, other: &Value) -> Vec<(&'static str, Value)> {
+    let expand = ["csi", "controllerExpandSecretRef"];
+    let may_add = other.get("csi").is_some() && view::at(other, &expand).is_none();
+    SOURCES
+        .into_iter()
+        .filter_map(|kind| Some((kind, spec.get(kind)?.clone())))
+        .map(|(kind, mut source)| {
+            if kind == "csi"
+                && may_add
+                && let Value::Object(source) = &mut source
+            {
+                source.remove("controllerExpandSecretRef");
+            }
+            (kind, source)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(kind: &str, source: Value) -> String {
+        let mut errors = ErrorList::new();
+        check(kind, &source, "volume", &Path::root("s"), &mut errors);
+        errors.to_string()
+    }
+
+    #[test]
+    fn references_name_a_namespace() {
+        assert_eq!(
+            complaints("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),
+            "s.secretRef.namespace: Required value"
+        );
+        assert_eq!(
+            complaints("azureFile", json!({"secretName": "a", "shareName": "b", "secretNamespace": ""})),
+            "s.secretNamespace: Required value"
+        );
+        assert_eq!(
+            complaints(
+                "csi",
+                json!({"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "a"}})
+            ),
+            "s.nodePublishSecretRef.namespace: Required value"
+        );
+        assert!(
+            complaints("glusterfs", json!({"endpoints": "e", "path": "p", "endpointsNamespace": "A"}))
+                .contains("endpointsNamespace")
+        );
+    }
+
+    #[test]
+    fn drivers_are_domains() {
+        assert_eq!(complaints("csi", json!({"driver": "Csi.Example.com", "volumeHandle": "h"})), "");
+        assert_eq!(complaints("csi", json!({"driver": "d"})), "s.volumeHandle: Required value");
+        assert!(
+            complaints("csi", json!({"driver": "a_b", "volumeHandle": "h"}))
+                .contains("s.driver: Invalid value")
+        );
+        let long = complaints("csi", json!({"driver": "a".repeat(64), "volumeHandle": "h"}));
+        assert!(long.contains("s.driver: Too long: may not be more than 63 bytes"), "{long}");
+    }
+
+    #[test]
+    fn paths_do_not_lead_back() {
+        assert_eq!(
+            complaints("local", json!({"path": "/a/../b"})),
+            "s.path: Invalid value: \"/a/../b\": must not contain '..'"
+        );
+        assert_eq!(complaints("hostPath", json!({})), "s.path: Required value");
+        assert!(complaints("hostPath", json!({"path": "/a", "type": "Some"})).contains("Unsupported value"));
+    }
+}

@@ -1,0 +1,205 @@
+//! PersistentVolumeClaim: the wish for storage of some size and kind.
+
+mod data_source;
+#[cfg(any(test, feature = "samples"))]
+mod samples;
+mod shown;
+mod update;
+
+use std::sync::LazyLock;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::{Value, json};
+
+use super::volume_access::CLASS_ANNOTATION;
+use super::{label_selector, resource_list, rules, volume_access};
+use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
+use crate::view;
+
+const STORAGE_REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
+
+/// The kind.
+pub struct PersistentVolumeClaim;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["pvc"]),
+    subresources: vec![Subresource::status("PersistentVolumeClaim")],
+    deletion_returns_object: true,
+    columns: vec![
+        Column::name(),
+        Column::text("Status", "whether it has a volume"),
+        Column::text("Volume", "the volume that it has"),
+        Column::text("Capacity", "how much the volume holds"),
+        Column::text("Access Modes", "how the volume can be mounted"),
+        Column::text("StorageClass", "the class that it asks for"),
+        Column::text("VolumeAttributesClass", "the class of attributes that it asks for"),
+        Column::age(),
+        Column::text("VolumeMode", "whether it is a file system or a block device").wide(),
+    ],
+    storage_version_hash: "QWTyNDq0dC4=".into(),
+    ..Declaration::new(
+        "",
+        &["v1"],
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        "persistentvolumeclaim",
+        Scope::Namespaced,
+    )
+});
+
+impl Kind for PersistentVolumeClaim {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        if view::text(object, &["status", "phase"]).is_empty() {
+            object["status"]["phase"] = "Pending".into();
+        }
+        if let Some(spec) = object.get_mut("spec") {
+            set_spec_defaults(spec);
+        }
+        resource_list::set_defaults(object.pointer_mut("/status/capacity"));
+        resource_list::set_defaults(object.pointer_mut("/status/allocatedResources"));
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        // The phase is there because defaults are applied whenever an object is read.
+        object["status"] = json!({"phase": "Pending"});
+        data_source::settle(object, None);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        data_source::settle(new, Some(old));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let nothing = Value::Null;
+        validate_spec(object.get("spec").unwrap_or(&nothing), &Path::root("spec"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        update::check_spec_stays(new, old, errors);
+        update::check_size(new, old, errors);
+        let mode = ["spec", "volumeMode"];
+        let path = Path::root("volumeMode");
+        rules::immutable(view::at(new, &mode), view::at(old, &mode), &path, errors);
+        update::check_attributes_class_stays(new, old, errors);
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        if view::items(new, &["spec", "accessModes"]).is_empty() {
+            errors.push(FieldError::required(&Path::root("Spec.accessModes"), ""));
+        }
+        let path = Path::root("status.capacity");
+        for (resource, amount) in resource_list::amounts(new, &["status", "capacity"]) {
+            resource_list::check_basic(&amount, &path.key(resource), errors);
+        }
+        update::check_allocated(new, errors);
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if view::at(new, &["metadata", "annotations", CLASS_ANNOTATION]).is_some() {
+            let message = volume_access::CLASS_ANNOTATION_DEPRECATED;
+            warnings.push(format!("metadata.annotations[{CLASS_ANNOTATION}]: {message}"));
+        }
+        for list in ["requests", "limits"] {
+            let amount = resource_list::amount(new, &["spec", "resources", list, "storage"]);
+            if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
+                warnings.push(format!(
+                    "spec.resources.{list}[storage]: fractional byte value \"{amount}\" is invalid, must be an integer"
+                ));
+            }
+        }
+        warnings
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        let volume = view::text(object, &["spec", "volumeName"]);
+        let (capacity, modes) = if volume.is_empty() {
+            (String::new(), String::new())
+        } else {
+            let capacity =
+                resource_list::amount(object, &["status", "capacity", "storage"]).unwrap_or_default();
+            (capacity.to_string(), volume_access::shown_modes(object, &["status", "accessModes"]))
+        };
+        vec![
+            view::name(object).into(),
+            volume_access::shown_phase(object).into(),
+            volume.into(),
+            capacity.into(),
+            modes.into(),
+            volume_access::shown_class(object).into(),
+            volume_access::shown_or_unset(object, "volumeAttributesClassName").into(),
+            view::age(object, now),
+            volume_access::shown_or_unset(object, "volumeMode").into(),
+        ]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples::samples()
+    }
+}
+
+/// Fills in what the `spec` of a claim leaves out, wherever it stands.
+pub(crate) fn set_spec_defaults(spec: &mut Value) {
+    view::set_default(spec, "volumeMode", || "Filesystem".into());
+    resource_list::set_defaults(spec.pointer_mut("/resources/limits"));
+    resource_list::set_defaults(spec.pointer_mut("/resources/requests"));
+}
+
+/// Whether the `spec` of a claim may be as it is, wherever it stands.
+pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    if let Some(selector) = spec.get("selector") {
+        label_selector::validate(selector, &path.child("selector"), errors);
+    }
+    volume_access::check_modes(spec, "at least 1 access mode is required", path, errors);
+    let resources = path.child("resources");
+    let storage_path = resources.key("storage");
+    match resource_list::amount(spec, &STORAGE_REQUEST[1..]) {
+        None => errors.push(FieldError::required(&storage_path, "")),
+        Some(amount) => {
+            resource_list::check_positive(&amount, &storage_path, errors);
+        }
+    }
+    volume_access::check_class(spec, "storageClassName", path, errors);
+    volume_access::check_volume_mode(spec, path, errors);
+    for field in ["dataSource", "dataSourceRef"] {
+        if let Some(source) = spec.get(field) {
+            data_source::validate(source, &path.child(field), errors);
+        }
+    }
+    data_source::check_agreement(spec, path, errors);
+    volume_access::check_class(spec, "volumeAttributesClassName", path, errors);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_show_the_volume_once_there_is_one() {
+        let claim = json!({
+            "spec": {"volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"},
+            "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
+        });
+        let cells = PersistentVolumeClaim.cells(&claim, 0);
+        assert_eq!(cells[1..6], ["Bound", "v", "2Gi", "RWO", "fast"].map(Value::from));
+        let mut pending = claim;
+        pending["spec"]["volumeName"] = "".into();
+        assert_eq!(PersistentVolumeClaim.cells(&pending, 0)[2..5], ["", "", ""].map(Value::from));
+    }
+
+    #[test]
+    fn fractions_of_bytes_are_warned_of() {
+        let claim = json!({"spec": {"resources": {"requests": {"storage": "500m"}}}});
+        assert_eq!(
+            PersistentVolumeClaim.warnings(&claim, None),
+            [
+                r#"spec.resources.requests[storage]: fractional byte value "500m" is invalid, must be an integer"#
+            ]
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Pod: containers that share a node, a network and volumes.
+//!
+//! What templates of pods have in common with pods is in [`super::pod_spec`]; here is what
+//! only pods have. The subresources that are not the status have functions of their own,
+//! which the life cycle of those subresources calls.
+
+mod binding;
+mod defaults;
+mod ephemeral_containers;
+mod label_keys;
+mod profile;
+mod qos;
+#[cfg(test)]
+mod random;
+mod resize;
+mod sameness;
+#[cfg(any(test, feature = "samples"))]
+mod samples;
+mod status;
+mod table;
+mod update;
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+pub use binding::{BindError, bind, validate_binding};
+pub use ephemeral_containers::{prepare_ephemeral_containers, validate_ephemeral_containers};
+pub use qos::qos_class;
+pub use resize::{prepare_resize, validate_resize};
+
+use super::pod_spec::defaults::within;
+use super::pod_spec::{self, annotation, container};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, Verbs, texts};
+use crate::view;
+
+/// The kind.
+pub struct Pod;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["po"]),
+    categories: texts(&["all"]),
+    subresources: subresources(),
+    generation: Generation::Spec,
+    deletion_returns_object: true,
+    selectable_fields: texts(SELECTABLE_FIELDS),
+    columns: columns(),
+    storage_version_hash: "xPOwRZ+Yhw8=".into(),
+    ..Declaration::new("", &["v1"], "Pod", "pods", "pod", Scope::Namespaced)
+});
+
+/// Fields that can be selected by. Old clients call the node's name `spec.host`.
+const SELECTABLE_FIELDS: &[&str] = &[
+    "spec.host",
+    "spec.hostNetwork",
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.nominatedNodeName",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+];
+
+fn subresources() -> Vec<Subresource> {
+    let connect = Verbs::CREATE.with(Verbs::GET);
+    let proxy = connect.with(Verbs::DELETE).with(Verbs::PATCH).with(Verbs::UPDATE);
+    vec![
+        Subresource::new("attach", "PodAttachOptions", connect),
+        Subresource::new("binding", "Binding", Verbs::CREATE),
+        Subresource::new("ephemeralcontainers", "Pod", Verbs::STATUS),
+        Subresource {
+            group_version: Some(("policy".into(), "v1".into())),
+            ..Subresource::new("eviction", "Eviction", Verbs::CREATE)
+        },
+        Subresource::new("exec", "PodExecOptions", connect),
+        Subresource::new("log", "Pod", Verbs::GET),
+        Subresource::new("portforward", "PodPortForwardOptions", connect),
+        Subresource::new("proxy", "PodProxyOptions", proxy),
+        Subresource::new("resize", "Pod", Verbs::STATUS),
+        Subresource::status("Pod"),
+    ]
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::name(),
+        Column::text("Ready", "how many of its containers are ready, of how many"),
+        Column::text("Status", "what the pod as a whole is doing, or why it is not"),
+        Column::text("Restarts", "how often containers were restarted, and when last"),
+        Column::age(),
+        Column::text("IP", "the address of the pod, once it has one").wide(),
+        Column::text("Node", "the node that runs the pod, once it has one").wide(),
+        Column::text("Nominated Node", "the node where room is being made for the pod").wide(),
+        Column::text("Readiness Gates", "how many of the further conditions of readiness hold, of how many")
+            .wide(),
+    ]
+}
+
+impl Kind for Pod {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        defaults::set(object);
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        let mut status = json!({"phase": "Pending", "qosClass": qos_class(object)});
+        if !view::items(object, &["spec", "schedulingGates"]).is_empty() {
+            status["conditions"] = json!([status::gated_condition(object)]);
+        }
+        if let Value::Object(fields) = object {
+            fields.insert("status".to_owned(), status);
+        }
+        within(object, "spec", pod_spec::drop_disabled_fields);
+        label_keys::merge(object);
+        profile::copy_annotations_to_fields(object);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        within(new, "spec", pod_spec::drop_disabled_fields);
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        status::prepare(new, old);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        validate_any(object, errors);
+        // Only what is stored already has one.
+        if view::text(object, &["metadata", "resourceVersion"]).is_empty() {
+            validate_new(object, errors);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        update::validate(new, old, errors);
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        status::validate(new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some() {
+            return Vec::new();
+        }
+        let messages = name::dns1123_label(view::name(new));
+        let mut warnings = Vec::new();
+        if !messages.is_empty() {
+            let messages = messages.join(" ");
+            warnings.push(format!("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{messages}]"));
+        }
+        let (metadata, spec) = parts(new);
+        warnings.extend(pod_spec::spec_warnings(spec, metadata, &Path::NIL));
+        warnings
+    }
+
+    fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
+        match field {
+            "spec.host" => Cow::Borrowed(view::text(object, &["spec", "nodeName"])),
+            "spec.hostNetwork" => {
+                Cow::Borrowed(if view::is_true(object, &["spec", "hostNetwork"]) { "true" } else { "false" })
+            }
+            "status.podIP" => {
+                let first = view::items(object, &["status", "podIPs"]).first();
+                Cow::Borrowed(first.map_or("", |address| view::text(address, &["ip"])))
+            }
+            // Upstream takes it in selectors but has no value for it.
+            "status.podIPs" => Cow::Borrowed(""),
+            _ => {
+                let (part, name) = field.split_once('.').unwrap_or((field, ""));
+                Cow::Borrowed(view::text(object, &[part, name]))
+            }
+        }
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        table::cells(object, now)
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples::samples()
+    }
+}
+
+/// How long a pod may take to end when it is deleted; none if it can go at once.
+pub fn deletion_grace_period_s(pod: &Value, requested_s: Option<i64>) -> i64 {
+    let is_bound = !view::text(pod, &["spec", "nodeName"]).is_empty();
+    if !is_bound || matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
+        return 0;
+    }
+    let own_s = view::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
+    match requested_s.or(own_s).unwrap_or(0) {
+        // Negative was allowed once; it means as fast as can be while still telling the node.
+        ..0 => 1,
+        seconds => seconds,
+    }
+}
+
+/// Carries over the metadata that a write to a part of a pod may not touch.
+fn keep_metadata(new: &mut Value, old: &Value) {
+    let old = parts(old).0;
+    let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
+    for field in ["deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"]
+    {
+        match old.get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+}
+
+/// Metadata and spec.
+fn parts(pod: &Value) -> (&Value, &Value) {
+    (pod.get("metadata").unwrap_or(&Value::Null), pod.get("spec").unwrap_or(&Value::Null))
+}
+
+/// What holds for every pod, new or not.
+fn validate_any(pod: &Value, errors: &mut ErrorList) {
+    let (metadata, spec) = parts(pod);
+    let path = Path::root("spec");
+    annotation::validate(metadata, spec, &Path::root("metadata.annotations"), errors);
+    pod_spec::validate_spec(spec, metadata, &path, errors);
+    if view::text(spec, &["serviceAccountName"]).is_empty() {
+        forbid_tokens(spec, &path.child("volumes"), errors);
+    }
+    for list in ["containers", "initContainers"] {
+        let list_path = path.child(list);
+        for (index, found) in view::items(spec, &[list]).iter().enumerate() {
+            container::untrimmed_image(found, &list_path.index(index), errors);
+        }
+    }
+}
+
+/// There is no token without an account.
+fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    for (index, volume) in view::items(spec, &["volumes"]).iter().enumerate() {
+        let volume_path = path.index(index);
+        let sources = volume_path.child("projected.sources");
+        for (index, source) in view::items(volume, &["projected", "sources"]).iter().enumerate() {
+            if source.get("serviceAccountToken").is_some() {
+                let message = "must not be specified when serviceAccountName is not set";
+                errors
+                    .push(FieldError::forbidden(&sources.index(index).child("serviceAccountToken"), message));
+            }
+        }
+    }
+}
+
+/// What holds for new pods only.
+fn validate_new(pod: &Value, errors: &mut ErrorList) {
+    let (metadata, spec) = parts(pod);
+    let path = Path::root("spec");
+    if !view::items(spec, &["ephemeralContainers"]).is_empty() {
+        errors.push(FieldError::forbidden(&path.child("ephemeralContainers"), "cannot be set on create"));
+    }
+    let is_gated = !view::items(spec, &["schedulingGates"]).is_empty();
+    if is_gated && !view::text(spec, &["nodeName"]).is_empty() {
+        let message = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden(&path.child("nodeName"), message));
+    }
+    annotation::match_fields(metadata, spec, &path, errors);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::errors_on_create;
+
+    #[test]
+    fn a_new_pod_waits() {
+        let mut pod = json!({"spec": {"schedulingGates": [{"name": "a"}], "containers": [
+            {"name": "a", "image": "b", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+        ]}});
+        Pod.set_defaults(&mut pod);
+        Pod.prepare_for_create(&mut pod);
+        assert_eq!(view::text(&pod, &["status", "phase"]), "Pending");
+        assert_eq!(view::text(&pod, &["status", "qosClass"]), "Guaranteed");
+        assert_eq!(view::text(&pod["status"]["conditions"][0], &["reason"]), "SchedulingGated");
+        assert!(errors_on_create(&Pod, &pod).is_empty());
+    }
+
+    #[test]
+    fn fields_to_select_by() {
+        let pod = json!({
+            "spec": {"nodeName": "n", "hostNetwork": true, "schedulerName": "s"},
+            "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}
+        });
+        for (field, value) in [
+            ("spec.host", "n"),
+            ("spec.nodeName", "n"),
+            ("spec.hostNetwork", "true"),
+            ("spec.schedulerName", "s"),
+            ("spec.restartPolicy", ""),
+            ("status.phase", "Running"),
+            ("status.podIP", "10.0.0.1"),
+        ] {
+            assert_eq!(Pod.selectable_value(&pod, field), value, "{field}");
+        }
+    }
+
+    #[test]
+    fn deletion_takes_as_long_as_the_pod_may() {
+        let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
+        assert_eq!(deletion_grace_period_s(&pod, None), 30);
+        assert_eq!(deletion_grace_period_s(&pod, Some(5)), 5);
+        assert_eq!(deletion_grace_period_s(&pod, Some(-5)), 1);
+        assert_eq!(deletion_grace_period_s(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! How well a pod is served when its node runs out of something.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::quantity::Quantity;
+use serde_json::Value;
+
+use crate::kinds::core::pod_spec::resources;
+use crate::view;
+
+type Totals<'a> = BTreeMap<&'a str, Quantity>;
+
+/// The class of a pod: what its resources make of it.
+///
+/// It is guaranteed what it needs if it asks for exactly its limits, of both processor and
+/// memory; it gets what is left over if it asks for nothing.
+pub fn qos_class(pod: &Value) -> &'static str {
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    let (mut requests, mut limits) = (Totals::new(), Totals::new());
+    let mut is_guaranteed = true;
+    if let Some(own) = spec.get("resources") {
+        add(&mut requests, own, "requests");
+        let limited = add(&mut limits, own, "limits");
+        is_guaranteed = limited == 2 || view::fields(own, &["limits"]).next().is_none();
+    } else {
+        for list in ["containers", "initContainers"] {
+            for container in view::items(spec, &[list]) {
+                let own = container.get("resources").unwrap_or(&Value::Null);
+                add(&mut requests, own, "requests");
+                is_guaranteed &= add(&mut limits, own, "limits") == 2;
+            }
+        }
+    }
+    if requests.is_empty() && limits.is_empty() {
+        "BestEffort"
+    } else if is_guaranteed && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// Adds what counts; returns how many resources that were.
+fn add<'a>(totals: &mut Totals<'a>, resources: &'a Value, list: &str) -> usize {
+    let mut count = 0;
+    for (resource, amount) in resources::amounts(resources, list) {
+        if !matches!(resource, "cpu" | "memory") || amount.sign() <= 0 {
+            continue;
+        }
+        count += 1;
+        let sum = totals.get(resource).map_or(Some(amount.clone()), |so_far| so_far.checked_add(&amount));
+        totals.insert(resource, sum.unwrap_or(amount));
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn classes() {
+        let all = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "0"}}), "BestEffort"),
+            (json!({"requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"limits": all, "requests": {"cpu": "1000m", "memory": "1Gi"}}), "Guaranteed"),
+            (json!({"limits": all, "requests": {"cpu": "500m", "memory": "1Gi"}}), "Burstable"),
+        ] {
+            let pod = json!({"spec": {"containers": [{"resources": resources}]}});
+            assert_eq!(qos_class(&pod), class, "{pod}");
+        }
+        let pod = json!({"spec": {"resources": {"limits": all, "requests": all}, "containers": [{}]}});
+        assert_eq!(qos_class(&pod), "Guaranteed");
+    }
+}

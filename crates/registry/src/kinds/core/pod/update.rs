@@ -1,0 +1,287 @@
+//! What may change in a pod that exists.
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use serde_json::{Map, Value};
+
+use super::{parts, sameness};
+use crate::kinds::core::pod_spec::annotation::{APP_ARMOR, MIRROR};
+use crate::kinds::core::pod_spec::{check, container, validate_tolerations};
+use crate::view;
+
+/// Upstream's text, to the letter.
+const FROZEN: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// Whether a pod may become what it is to become.
+pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_annotations(new, old, errors);
+    let (new, old) = (parts(new).1, parts(old).1);
+    let path = Path::root("spec");
+    for list in ["containers", "initContainers"] {
+        if !images(new, old, list, &path.child(list), errors) {
+            return;
+        }
+    }
+    if !deadline(new, old, &path.child("activeDeadlineSeconds"), errors) {
+        return;
+    }
+    tolerations(new, old, &path.child("tolerations"), errors);
+    scheduling_gates(new, old, &path.child("schedulingGates"), errors);
+    let mut allowed = new.clone();
+    restore(&mut allowed, old);
+    if !view::items(old, &["schedulingGates"]).is_empty() {
+        gated(&mut allowed, old, &path, errors);
+    }
+    if !sameness::is_same(Some(old), Some(&allowed)) {
+        let difference = sameness::difference(Some(old), Some(&allowed));
+        errors.push(FieldError::forbidden(&path, format!("{FROZEN}\n{difference}")));
+    }
+}
+
+/// Annotations that may not change, whatever part of the pod is written.
+pub(super) fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let path = Path::root("metadata.annotations");
+    let of = |pod: &Value| -> Map<String, Value> {
+        view::at(pod, &["metadata", "annotations"]).and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (new, old) = (of(new), of(old));
+    let mut report = |key: &str, act: &str, app_armor: &str| {
+        if key.starts_with(APP_ARMOR) {
+            let message = format!("may not {act} {app_armor}");
+            errors.push(FieldError::forbidden(&path.key(key), message));
+        }
+        if key == MIRROR {
+            errors
+                .push(FieldError::forbidden(&path.key(key), format!("may not {act} mirror pod annotation")));
+        }
+    };
+    for (key, value) in &old {
+        if new.get(key) != Some(value) {
+            report(key, "remove or update", "AppArmor annotations");
+        }
+    }
+    for key in new.keys().filter(|key| !old.contains_key(*key)) {
+        report(key, "add", "AppArmor annotations");
+    }
+}
+
+/// Whether there are as many containers as before; their images may be others.
+fn images(new: &Value, old: &Value, list: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+    let new = view::items(new, &[list]);
+    if new.len() != view::items(old, &[list]).len() {
+        errors.push(FieldError::forbidden(path, "pod updates may not add or remove containers"));
+        return false;
+    }
+    for (index, found) in new.iter().enumerate() {
+        let path = path.index(index);
+        check::required(found, "image", &path, errors);
+        container::untrimmed_image(found, &path, errors);
+    }
+    true
+}
+
+/// A deadline can be set and brought forward.
+fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+    let of = |spec: &Value| view::integer(spec, &["activeDeadlineSeconds"]);
+    match (of(old), of(new)) {
+        (_, Some(new)) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            check::in_range(new, 0, i64::from(i32::MAX), path, errors);
+            false
+        }
+        (Some(old), Some(new)) if old < new => {
+            errors.push(FieldError::invalid(path, new, "must be less than or equal to previous value"));
+            false
+        }
+        (Some(_), None) => {
+            let message = "must not update from a positive integer to nil value";
+            errors.push(FieldError::invalid(path, BadValue::json(&Value::Null), message));
+            true
+        }
+        _ => true,
+    }
+}
+
+fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let new = view::items(new, &["tolerations"]);
+    let without_seconds = |toleration: &Value| {
+        let mut toleration = toleration.clone();
+        if let Value::Object(fields) = &mut toleration {
+            fields.remove("tolerationSeconds");
+        }
+        toleration
+    };
+    let kept: Vec<Value> = new.iter().map(without_seconds).collect();
+    let mut old = view::items(old, &["tolerations"]).iter().map(without_seconds);
+    if !old.all(|old| kept.iter().any(|new| sameness::is_same(Some(&old), Some(new)))) {
+        let message = "existing toleration can not be modified except its tolerationSeconds";
+        return errors.push(FieldError::forbidden(path, message));
+    }
+    validate_tolerations(new, path, errors);
+}
+
+fn scheduling_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let old: Vec<&str> = check::names(view::items(old, &["schedulingGates"])).collect();
+    for (index, gate) in check::names(view::items(new, &["schedulingGates"])).enumerate() {
+        if !old.contains(&gate) {
+            let message = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
+            errors.push(FieldError::forbidden(&path.index(index).child("name"), message));
+        }
+    }
+}
+
+/// Undoes what was allowed and is checked already, so that what is left must be equal.
+fn restore(new: &mut Value, old: &Value) {
+    for list in ["containers", "initContainers"] {
+        if let Some(new) = new.get_mut(list).and_then(Value::as_array_mut) {
+            for (new, old) in new.iter_mut().zip(view::items(old, &[list])) {
+                restore_field(new, old, "image");
+            }
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        restore_field(new, old, field);
+    }
+    let of = |spec: &Value| view::integer(spec, &["terminationGracePeriodSeconds"]);
+    if of(old).is_some_and(|seconds| seconds < 0) && of(new) == Some(1) {
+        restore_field(new, old, "terminationGracePeriodSeconds");
+    }
+}
+
+fn restore_field(new: &mut Value, old: &Value, field: &str) {
+    let Value::Object(fields) = new else { return };
+    match old.get(field) {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+/// A pod that is not to be scheduled yet may become more demanding of its node.
+fn gated(new: &mut Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    if !sameness::is_same(new.get("nodeSelector"), old.get("nodeSelector")) {
+        node_selector(new, old, &path.child("nodeSelector"), errors);
+        restore_field(new, old, "nodeSelector");
+    }
+    let of = |spec: &Value| view::at(spec, &["affinity", "nodeAffinity"]).cloned();
+    let (new_affinity, old_affinity) = (of(new), of(old));
+    if sameness::is_same(new_affinity.as_ref(), old_affinity.as_ref()) {
+        return;
+    }
+    let affinity_path = path.child("affinity.nodeAffinity");
+    node_affinity(new_affinity.as_ref(), old_affinity.as_ref(), &affinity_path, errors);
+    let Value::Object(fields) = new else { return };
+    let affinity = fields.entry("affinity").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(affinity) = affinity {
+        match old_affinity {
+            Some(old) => affinity.insert("nodeAffinity".to_owned(), old),
+            None => affinity.remove("nodeAffinity"),
+        };
+        if affinity.is_empty() && old.get("affinity").is_none() {
+            fields.remove("affinity");
+        }
+    }
+}
+
+fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let mut labels = view::fields(old, &["nodeSelector"]);
+    if !labels.all(|(key, value)| view::at(new, &["nodeSelector", key]) == Some(value)) {
+        let message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        let found = BadValue::json(new.get("nodeSelector").unwrap_or(&Value::Null));
+        errors.push(FieldError::invalid(path, found, message));
+    }
+}
+
+fn node_affinity(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+    fn terms(affinity: Option<&Value>) -> Option<&Value> {
+        view::at(affinity?, &[REQUIRED, "nodeSelectorTerms"])
+    }
+    let items = |terms: Option<&Value>| terms.and_then(Value::as_array).cloned().unwrap_or_default();
+    let (new, old) = (terms(new), items(terms(old)));
+    let path = path.child(REQUIRED);
+    let path = path.child("nodeSelectorTerms");
+    let new_items = items(new);
+    if !old.is_empty() && old.len() != new_items.len() {
+        let message = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.push(FieldError::invalid(&path, check::internal_list(new, term_form), message));
+    }
+    for (index, (new, old)) in new_items.iter().zip(&old).enumerate() {
+        if !only_adds(new, old) {
+            let message = "only additions are allowed (no mutations or deletions)";
+            errors.push(FieldError::invalid(&path.index(index), term_form(new), message));
+        }
+    }
+}
+
+fn term_form(term: &Value) -> BadValue {
+    let fields = &[("key", "Key"), ("operator", "Operator"), ("values", "Values")];
+    let list = |field: &str| {
+        check::internal_list(term.get(field), |requirement| check::internal_form(requirement, fields))
+    };
+    let (expressions, fields) = (list("matchExpressions"), list("matchFields"));
+    BadValue::Json(format!("{{\"MatchExpressions\":{expressions},\"MatchFields\":{fields}}}"))
+}
+
+/// Whether a term demands what it did and perhaps more; one that matches nothing stays so.
+fn only_adds(new: &Value, old: &Value) -> bool {
+    let lists = ["matchExpressions", "matchFields"];
+    let is_empty = |term: &Value| lists.iter().all(|list| view::items(term, &[list]).is_empty());
+    if is_empty(old) {
+        return is_empty(new);
+    }
+    lists.iter().all(|list| view::items(new, &[list]).starts_with(view::items(old, &[list])))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(old: Value, new: Value, expected: &str) {
+        let mut errors = ErrorList::new();
+        validate(&json!({"spec": new}), &json!({"spec": old}), &mut errors);
+        assert_eq!(errors.to_string(), expected);
+    }
+
+    #[test]
+    fn some_fields_may_change() {
+        let old = json!({
+            "containers": [{"name": "a", "image": "1"}],
+            "terminationGracePeriodSeconds": -1,
+            "activeDeadlineSeconds": 10
+        });
+        let new = json!({
+            "containers": [{"name": "a", "image": "2"}],
+            "terminationGracePeriodSeconds": 1,
+            "activeDeadlineSeconds": 5,
+            "tolerations": [{"key": "a", "operator": "Exists"}]
+        });
+        check(old, new, "");
+    }
+
+    #[test]
+    fn the_others_may_not() {
+        let expected = format!("spec: Forbidden: {FROZEN}\n- nodeName: \"a\"\n+ nodeName: \"b\"");
+        check(json!({"nodeName": "a"}), json!({"nodeName": "b"}), &expected);
+        check(
+            json!({"schedulingGates": []}),
+            json!({"schedulingGates": [{"name": "x"}]}),
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'x'",
+        );
+    }
+
+    #[test]
+    fn gated_pods_may_become_more_demanding() {
+        let gates = json!([{"name": "x"}]);
+        let affinity = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}});
+        check(
+            json!({"schedulingGates": gates, "nodeSelector": {"a": "b"}}),
+            json!({"schedulingGates": gates, "nodeSelector": {"a": "b", "c": "d"}, "affinity": affinity}),
+            "",
+        );
+        check(
+            json!({"schedulingGates": gates, "nodeSelector": {"a": "b"}}),
+            json!({"schedulingGates": gates, "nodeSelector": {"c": "d"}}),
+            "spec.nodeSelector: Invalid value: {\"c\":\"d\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+        );
+    }
+}

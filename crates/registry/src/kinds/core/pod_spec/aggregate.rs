@@ -1,0 +1,82 @@
+//! What the containers of a pod need together.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::quantity::Quantity;
+use serde_json::Value;
+
+use super::{container, resources};
+use crate::view;
+
+type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+
+/// The sum over all containers of their `requests` or `limits`.
+///
+/// Those that run before the others run one at a time, so of them only the largest need
+/// counts; those of them that stay count with everything that comes after.
+pub(crate) fn of_containers<'a>(spec: &'a Value, list: &str) -> Amounts<'a> {
+    let of = |container: &'a Value| {
+        container.get("resources").map_or_else(Amounts::new, |found| resources::amounts(found, list))
+    };
+    let mut total = Amounts::new();
+    for container in view::items(spec, &["containers"]) {
+        add(&mut total, of(container));
+    }
+    let (mut staying, mut largest) = (Amounts::new(), Amounts::new());
+    for container in view::items(spec, &["initContainers"]) {
+        let mut needed = of(container);
+        if container::is_restartable(container) {
+            add(&mut total, needed.clone());
+            add(&mut staying, needed);
+            needed = staying.clone();
+        } else {
+            add(&mut needed, staying.clone());
+        }
+        raise(&mut largest, needed);
+    }
+    raise(&mut total, largest);
+    total
+}
+
+fn add<'a>(total: &mut Amounts<'a>, more: Amounts<'a>) {
+    for (resource, amount) in more {
+        let sum = total.get(resource).map_or(Some(amount.clone()), |so_far| so_far.checked_add(&amount));
+        // More digits than can be held is more than any limit anyway.
+        total.insert(resource, sum.unwrap_or(amount));
+    }
+}
+
+/// Takes the larger of both.
+fn raise<'a>(total: &mut Amounts<'a>, other: Amounts<'a>) {
+    for (resource, amount) in other {
+        if total.get(resource).is_none_or(|so_far| amount > *so_far) {
+            total.insert(resource, amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_that_run_first_count_by_the_largest() {
+        let asking = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let spec = json!({
+            "initContainers": [
+                {"resources": asking("3")},
+                {"restartPolicy": "Always", "resources": asking("500m")},
+                {"resources": asking("1")}
+            ],
+            "containers": [{"resources": asking("1")}, {"resources": asking("200m")}]
+        });
+        assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "3");
+        let spec = json!({
+            "initContainers": [{"restartPolicy": "Always", "resources": asking("500m")}],
+            "containers": [{"resources": asking("1")}]
+        });
+        assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "1500m");
+    }
+}

@@ -1,0 +1,106 @@
+//! References to container images.
+
+/// When an image is pulled unless the client says: always if its tag can move by custom.
+pub(super) fn default_pull_policy(reference: &str) -> &'static str {
+    if tag(reference) == Some("latest") { "Always" } else { "IfNotPresent" }
+}
+
+/// The tag of an image: `latest` where neither tag nor digest is given, none where only a
+/// digest is or where the reference is malformed.
+fn tag(reference: &str) -> Option<&str> {
+    let (name, digest) = match reference.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (reference, None),
+    };
+    // A colon before a slash belongs to the port of the registry.
+    let last = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (repository, tag) = match name[last..].split_once(':') {
+        Some((base, tag)) => (&name[..last + base.len()], Some(tag)),
+        None => (name, None),
+    };
+    if !is_repository(repository) || !tag.is_none_or(is_tag) || digest.is_some_and(|text| !is_digest(text)) {
+        return None;
+    }
+    tag.or(if digest.is_some() { None } else { Some("latest") })
+}
+
+/// Whether a repository has a form that registries accept: an optional host, then parts in
+/// lower case.
+fn is_repository(repository: &str) -> bool {
+    let path = match repository.split_once('/') {
+        Some((host, path)) if is_host(host) => path,
+        _ => repository,
+    };
+    path.split('/').all(is_path_part)
+}
+
+/// A first part counts as a host only if it cannot be a part of a path.
+fn is_host(part: &str) -> bool {
+    let looks_like = part == "localhost"
+        || part.contains(['.', ':'])
+        || part.bytes().any(|byte| byte.is_ascii_uppercase());
+    let (name, port) = match part.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (part, None),
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    looks_like && is_host_name(name) && port.is_none_or(is_port)
+}
+
+fn is_host_name(name: &str) -> bool {
+    if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':');
+    }
+    name.split('.').all(|label| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+    })
+}
+
+fn is_path_part(part: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = part.as_bytes();
+    bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|byte| alphanumeric(byte) || b"._-".contains(byte))
+}
+
+fn is_tag(tag: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=128).contains(&tag.len())
+        && tag.bytes().next().is_some_and(word)
+        && tag.bytes().all(|byte| word(byte) || b".-".contains(&byte))
+}
+
+fn is_digest(digest: &str) -> bool {
+    digest.split_once(':').is_some_and(|(algorithm, hex)| {
+        !algorithm.is_empty() && hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_moving_tag_is_pulled_always() {
+        let digest = format!("nginx@sha256:{}", "0".repeat(64));
+        for (reference, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("registry:5000/team/web", "Always"),
+            ("localhost/web:latest", "Always"),
+            ("nginx:1.27", "IfNotPresent"),
+            ("registry:5000/team/web:v1", "IfNotPresent"),
+            (digest.as_str(), "IfNotPresent"),
+            ("Team/Web Site", "IfNotPresent"),
+            ("../web", "IfNotPresent"),
+            ("[::1]:5000/web", "Always"),
+            ("", "IfNotPresent"),
+        ] {
+            assert_eq!(default_pull_policy(reference), policy, "{reference:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Pod templates and pod specs: what all kinds that make pods share.
+
+mod affinity;
+pub(crate) mod aggregate;
+pub(crate) mod annotation;
+pub(crate) mod check;
+mod claim_template;
+pub(crate) mod container;
+pub(crate) mod defaults;
+mod disabled;
+mod env;
+mod handler;
+mod image;
+mod mount;
+mod network;
+mod overlap;
+pub(crate) mod plugin_volume;
+mod projected;
+pub(crate) mod resources;
+mod security;
+pub(crate) mod spec;
+mod toleration;
+mod topology;
+mod volume;
+mod warnings;
+mod windows;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+pub use affinity::validate_node_selector;
+pub use defaults::{set_spec_defaults, set_template_defaults};
+pub use disabled::drop_disabled_fields;
+pub use toleration::validate_tolerations;
+pub use warnings::{spec_warnings, template_warnings};
+
+use crate::view;
+
+/// Whether a pod template may be as it is.
+pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let metadata = template.get("metadata").unwrap_or(&Value::Null);
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    // Upstream leaves the metadata out of these two paths.
+    check::labels(metadata.get("labels"), &path.child("labels"), errors);
+    let annotations = path.child("annotations");
+    annotation::validate_keys(metadata, &annotations, errors);
+    annotation::validate(metadata, spec, &annotations, errors);
+    let spec_path = path.child("spec");
+    spec::validate(spec, spec::Owner::Template, &spec_path, errors);
+    annotation::match_fields(metadata, spec, &spec_path, errors);
+    if !view::items(spec, &["ephemeralContainers"]).is_empty() {
+        let message = "ephemeral containers not allowed in pod template";
+        errors.push(FieldError::forbidden(&spec_path.child("ephemeralContainers"), message));
+    }
+}
+
+/// Whether the spec of a pod may be as it is.
+///
+/// The metadata is that of the pod: what some fields of the spec may be depends on its name.
+/// The spec in a template is less strictly checked, by [`validate_template`].
+pub fn validate_spec(spec: &Value, metadata: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    spec::validate(spec, spec::Owner::Pod(metadata), path, errors);
+}
+
+/// The names and images of a template's containers, as table cells show them.
+pub fn container_cells(template: &Value) -> (String, String) {
+    let containers = view::items(template, &["spec", "containers"]);
+    let join = |field: &str| {
+        let texts: Vec<&str> = containers.iter().map(|container| view::text(container, &[field])).collect();
+        texts.join(",")
+    };
+    (join("name"), join("image"))
+}
+
+/// Labels, or a selector that is only labels, as table cells show them: `a=b,c=d`.
+pub fn labels_cell(labels: Option<&Value>) -> String {
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let texts: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
+}

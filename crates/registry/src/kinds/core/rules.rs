@@ -1,0 +1,286 @@
+//! Rules that fields of many kinds share, with the messages that clients know.
+//!
+//! These are about ports, addresses and load balancers, and about texts in general. A rule that
+//! belongs to one kind stands in that kind's file. Fields that upstream checked more loosely in
+//! the past are checked strictly here: there are no objects from that past.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::name::{self, Messages};
+use coracle_meta::object::validate_labels;
+use serde_json::{Map, Value};
+
+use crate::view;
+
+/// What an immutable field answers to a change.
+pub(crate) const IMMUTABLE: &str = "field is immutable";
+
+/// The protocols of ports, as messages list them.
+pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+
+/// Checks a text by one of the rules of [`coracle_meta::name`].
+pub(crate) fn text(value: &str, rule: fn(&str) -> Messages, path: &Path<'_>, errors: &mut ErrorList) {
+    errors.extend(rule(value).into_iter().map(|message| FieldError::invalid(path, value, message)));
+}
+
+/// The same for a field that must be there.
+pub(crate) fn required_text(
+    value: &str,
+    rule: fn(&str) -> Messages,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    if value.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        text(value, rule, path, errors);
+    }
+}
+
+/// Demands that the named fields of an object are there and not empty.
+pub(crate) fn required_fields(object: &Value, names: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+    for name in names {
+        if view::text(object, &[name]).is_empty() {
+            errors.push(FieldError::required(&path.child(name), ""));
+        }
+    }
+}
+
+/// Demands one of the allowed values, which are to be given in ascending order.
+pub(crate) fn one_of(value: &str, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+    if !allowed.contains(&value) {
+        errors.push(FieldError::not_supported(path, BadValue::named(value), allowed));
+    }
+}
+
+/// The same for a field that must be there.
+pub(crate) fn required_one_of(value: &str, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+    if value.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        one_of(value, allowed, path, errors);
+    }
+}
+
+/// Refuses that a field changes. An absent text is as good as an empty one.
+pub(crate) fn immutable(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+    if !same(new, old) {
+        let value = new.map_or(BadValue::Json("null".to_owned()), BadValue::json);
+        errors.push(FieldError::invalid(path, value, IMMUTABLE));
+    }
+}
+
+/// Whether two fields mean the same: what is empty is as good as absent.
+pub(crate) fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    let meant = |value: Option<&Value>| value.filter(|value| !is_empty(value)).cloned();
+    meant(one) == meant(other)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// Checks keys and values of labels that stand at a path of an object.
+pub(crate) fn labels(object: &Value, field: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+    let labels = view::fields(object, field);
+    let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+    errors.extend(validate_labels(labels, path));
+}
+
+/// A map of labels as tables show it.
+pub(crate) fn shown_labels(object: &Value, field: &[&str]) -> String {
+    let labels = view::fields(object, field);
+    let labels: Vec<_> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    or(labels.join(","), "<none>")
+}
+
+/// The text, or another if it is empty.
+pub(crate) fn or<'a>(text: impl Into<Cow<'a, str>>, otherwise: &'a str) -> String {
+    let text = text.into();
+    if text.is_empty() { otherwise.to_owned() } else { text.into_owned() }
+}
+
+/// The first items with commas between them, and how many there are beyond.
+pub(crate) fn shown_list(items: &[String], count: usize, max: usize) -> String {
+    let shown = items.join(",");
+    if count > max { format!("{shown} + {} more...", count - max) } else { shown }
+}
+
+/// Checks a port that is a number or a name.
+pub(crate) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+    match port {
+        Some(Value::String(port)) => text(port, name::port_name, path, errors),
+        port => port_number(port.and_then(Value::as_i64).unwrap_or(0), path, errors),
+    }
+}
+
+/// Checks the number of a port.
+pub(crate) fn port_number(port: i64, path: &Path<'_>, errors: &mut ErrorList) {
+    errors
+        .extend(name::port_number(port).into_iter().map(|message| FieldError::invalid(path, port, message)));
+}
+
+/// Checks an address; whether it is one.
+pub(crate) fn ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+    let found = name::ip_in_old_field(path, value, true);
+    let fine = found.is_empty();
+    errors.extend(found);
+    fine
+}
+
+/// Checks a block of addresses; whether it is one.
+pub(crate) fn cidr(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+    let found = name::cidr_in_old_field(path, value, true);
+    let fine = found.is_empty();
+    errors.extend(found);
+    fine
+}
+
+/// Refuses addresses that no other machine can reach.
+pub(crate) fn endpoint_ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let Some(ip) = name::parse_ip_sloppy(value) else {
+        errors.push(FieldError::invalid(path, value, "must be a valid IP address"));
+        return;
+    };
+    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, value, detail));
+    if ip.is_unspecified() {
+        refuse(format!("may not be unspecified ({value})"));
+    }
+    if ip.is_loopback() {
+        refuse("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+    }
+    if is_link_local(ip) {
+        refuse("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+    }
+    if is_link_local_multicast(ip) {
+        refuse("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+fn is_link_local_multicast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().starts_with(&[224, 0, 0]),
+        IpAddr::V6(ip) => ip.octets()[0] == 0xff && ip.octets()[1] & 0x0f == 2,
+    }
+}
+
+/// Checks the addresses of a load balancer as services and ingresses show them; services
+/// also say how each address is reached.
+pub(crate) fn load_balancer_status(
+    status: &Value,
+    with_ip_mode: bool,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let list = path.child("ingress");
+    for (index, ingress) in view::items(status, &["ingress"]).iter().enumerate() {
+        let path = list.index(index);
+        let address = view::text(ingress, &["ip"]);
+        if !address.is_empty() {
+            ip(address, &path.child("ip"), errors);
+        }
+        if with_ip_mode {
+            check_ip_mode(ingress, address, &path.child("ipMode"), errors);
+        }
+        let hostname = view::text(ingress, &["hostname"]);
+        if !hostname.is_empty() {
+            let path = path.child("hostname");
+            text(hostname, name::dns1123_subdomain, &path, errors);
+            not_an_ip(hostname, &path, errors);
+        }
+    }
+}
+
+fn check_ip_mode(ingress: &Value, address: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    match ingress.get("ipMode").and_then(Value::as_str) {
+        None if address.is_empty() => {}
+        None => errors.push(FieldError::required(path, "must be specified when `ip` is set")),
+        Some(_) if address.is_empty() => {
+            errors.push(FieldError::forbidden(path, "may not be specified when `ip` is not set"));
+        }
+        Some(mode) => one_of(mode, &["Proxy", "VIP"], path, errors),
+    }
+}
+
+/// Refuses an address where a name is expected.
+pub(crate) fn not_an_ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if name::parse_ip_sloppy(value).is_some() {
+        errors.push(FieldError::invalid(path, value, "must be a DNS name, not an IP address"));
+    }
+}
+
+/// What to say about addresses in a load balancer's status that are not in canonical form.
+pub(crate) fn load_balancer_status_warnings(status: &Value, path: &Path<'_>) -> Vec<String> {
+    let list = path.child("ingress");
+    let ingresses = view::items(status, &["ingress"]).iter().enumerate();
+    ingresses
+        .map(|(index, ingress)| (index, view::text(ingress, &["ip"])))
+        .filter(|(_, ip)| !ip.is_empty())
+        .flat_map(|(index, ip)| name::ip_warnings(&list.index(index), ip))
+        .collect()
+}
+
+/// An object that could have a load balancer says so even when it has none.
+pub(crate) fn set_load_balancer_default(object: &mut Value) {
+    view::set_default(object, "status", || Value::Object(Map::new()));
+    view::set_default(&mut object["status"], "loadBalancer", || Value::Object(Map::new()));
+}
+
+/// The addresses of a load balancer as tables show them.
+pub(crate) fn shown_load_balancer(object: &Value) -> String {
+    let mut addresses: Vec<&str> = view::items(object, &["status", "loadBalancer", "ingress"])
+        .iter()
+        .map(|ingress| (view::text(ingress, &["ip"]), view::text(ingress, &["hostname"])))
+        .map(|(ip, hostname)| if ip.is_empty() { hostname } else { ip })
+        .filter(|address| !address.is_empty())
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn complaint(ip: &str) -> String {
+        let mut errors = ErrorList::new();
+        endpoint_ip(ip, &Path::root("ip"), &mut errors);
+        errors.to_string()
+    }
+
+    #[test]
+    fn addresses_that_reach_nobody_are_refused() {
+        assert_eq!(complaint("10.0.0.1"), "");
+        assert_eq!(complaint("0.0.0.0"), r#"ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)"#);
+        assert!(complaint("127.0.0.2").contains("loopback"));
+        assert!(complaint("fe80::1").contains("link-local range"));
+        assert!(complaint("ff02::1").contains("link-local multicast"));
+        assert!(complaint("x").contains("must be a valid IP address"));
+    }
+
+    #[test]
+    fn empty_is_as_good_as_absent() {
+        assert!(same(Some(&json!("")), None) && same(None, Some(&json!([]))));
+        assert!(!same(Some(&json!("a")), None));
+    }
+}

@@ -1,0 +1,186 @@
+//! What changes along with a service when it changes.
+//!
+//! Its fields depend on each other and some are filled in by the server, so that what a client
+//! leaves out, or leaves as it was, does not always mean what it says.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::spec;
+use crate::kinds::core::rules::same;
+use crate::view;
+
+/// Makes the singular and the plural of a new service's addresses agree.
+pub fn unite_cluster_ips(service: &mut Value) {
+    let ip = spec::text(service, "clusterIP").to_owned();
+    if !ip.is_empty() && spec::texts(service, "clusterIPs").is_empty() {
+        spec::set(service, "clusterIPs", json!([ip]));
+    }
+}
+
+/// Carries over what the server once chose for a service and the client did not repeat, so
+/// that the same manifest can be sent twice.
+pub fn keep_allocated(new: &mut Value, old: &Value) {
+    if !spec::is_external_name(old) && !spec::is_external_name(new) {
+        keep_if_absent(new, old, "clusterIP");
+        keep_if_absent(new, old, "clusterIPs");
+    }
+    if spec::allocates_node_ports(old) && spec::allocates_node_ports(new) {
+        keep_node_ports(new, old);
+    }
+    if spec::needs_health_check(old) && spec::needs_health_check(new) {
+        keep_if_absent(new, old, "healthCheckNodePort");
+    }
+    follow_cluster_ip(new, old);
+}
+
+fn keep_if_absent(new: &mut Value, old: &Value, field: &str) {
+    if same(spec::field(new, field), None)
+        && let Some(value) = spec::field(old, field)
+    {
+        spec::set(new, field, value.clone());
+    }
+}
+
+/// Ports keep their node port by name, unless another port took it.
+fn keep_node_ports(new: &mut Value, old: &Value) {
+    let taken: BTreeSet<i64> = spec::node_ports(new).into_iter().collect();
+    for port in spec::ports_mut(new) {
+        if spec::node_port(port) != 0 {
+            continue;
+        }
+        let name = view::text(port, &["name"]);
+        let before = spec::ports(old).iter().rfind(|port| view::text(port, &["name"]) == name);
+        let node_port = before.map_or(0, spec::node_port);
+        if node_port != 0 && !taken.contains(&node_port) {
+            port["nodePort"] = node_port.into();
+        }
+    }
+}
+
+/// A client that knows only the singular changed only that, or left the plural out.
+fn follow_cluster_ip(new: &mut Value, old: &Value) {
+    let ip = spec::text(new, "clusterIP").to_owned();
+    if ip == spec::text(old, "clusterIP") {
+        keep_if_absent(new, old, "clusterIPs");
+        return;
+    }
+    if spec::texts(new, "clusterIPs") != spec::texts(old, "clusterIPs") {
+        return;
+    }
+    if ip.is_empty() {
+        spec::remove(new, "clusterIPs");
+    } else {
+        spec::set(new, "clusterIPs", json!([ip]));
+    }
+}
+
+/// Drops what no longer applies to the type that a service gets, as far as the client did not
+/// touch it.
+pub(super) fn drop_what_no_longer_applies(new: &mut Value, old: &Value) {
+    if !spec::is_external_name(old) && spec::is_external_name(new) {
+        if unchanged(new, old, "clusterIP") && unchanged(new, old, "clusterIPs") {
+            spec::remove(new, "clusterIP");
+            spec::remove(new, "clusterIPs");
+        }
+        drop_unchanged(new, old, "ipFamilies");
+        drop_unchanged(new, old, "ipFamilyPolicy");
+    }
+    if spec::uses_node_ports(old) && !spec::uses_node_ports(new) {
+        drop_node_ports(new, old);
+    }
+    if spec::needs_health_check(old) && !spec::needs_health_check(new) {
+        drop_unchanged(new, old, "healthCheckNodePort");
+    }
+    if spec::is_load_balancer(old) && !spec::is_load_balancer(new) {
+        drop_unchanged(new, old, "allocateLoadBalancerNodePorts");
+        drop_unchanged(new, old, "loadBalancerClass");
+    }
+    if spec::is_externally_accessible(old) && !spec::is_externally_accessible(new) {
+        drop_unchanged(new, old, "externalTrafficPolicy");
+    }
+    if !spec::is_load_balancer(new) && view::at(new, &["status", "loadBalancer"]).is_some() {
+        new["status"]["loadBalancer"] = json!({});
+    }
+}
+
+fn unchanged(new: &Value, old: &Value, field: &str) -> bool {
+    same(spec::field(new, field), spec::field(old, field))
+}
+
+fn drop_unchanged(new: &mut Value, old: &Value, field: &str) {
+    if unchanged(new, old, field) {
+        spec::remove(new, field);
+    }
+}
+
+/// Ports may come and go along with the type, as long as no node port is new.
+fn drop_node_ports(new: &mut Value, old: &Value) {
+    let before: BTreeSet<i64> = spec::node_ports(old).into_iter().collect();
+    if spec::node_ports(new).iter().all(|port| before.contains(port)) {
+        for port in spec::ports_mut(new) {
+            if let Value::Object(port) = port {
+                port.remove("nodePort");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(new: Value, old: Value) -> Value {
+        let mut new = json!({"spec": new});
+        keep_allocated(&mut new, &json!({"spec": old}));
+        new["spec"].clone()
+    }
+
+    #[test]
+    fn what_was_allocated_is_kept() {
+        let old = json!({"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"name": "a", "nodePort": 30001}, {"name": "b", "nodePort": 30002}]});
+        let new = json!({"type": "NodePort", "ports": [{"name": "b"}, {"name": "c"}]});
+        let spec = kept(new, old.clone());
+        assert_eq!(spec["clusterIPs"], json!(["10.0.0.1"]));
+        assert_eq!(spec["ports"], json!([{"name": "b", "nodePort": 30002}, {"name": "c"}]));
+        let moved = json!({"type": "NodePort", "ports": [{"name": "a"}, {"name": "b", "nodePort": 30001}]});
+        assert_eq!(kept(moved, old)["ports"], json!([{"name": "a"}, {"name": "b", "nodePort": 30001}]));
+    }
+
+    #[test]
+    fn the_plural_follows_the_singular() {
+        let old = json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]});
+        let changed = json!({"clusterIP": "None", "clusterIPs": ["10.0.0.1"]});
+        assert_eq!(kept(changed, old)["clusterIPs"], json!(["None"]));
+        let mut service = json!({"spec": {"clusterIP": "None"}});
+        unite_cluster_ips(&mut service);
+        assert_eq!(service["spec"]["clusterIPs"], json!(["None"]));
+    }
+
+    #[test]
+    fn fields_go_with_the_type() {
+        let old = json!({"spec": {
+            "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "externalTrafficPolicy": "Local", "healthCheckNodePort": 30009, "allocateLoadBalancerNodePorts": true, "loadBalancerClass": "a/b",
+            "ports": [{"port": 80, "nodePort": 30001}],
+        }, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}});
+        let mut new = old.clone();
+        new["spec"]["type"] = "ClusterIP".into();
+        drop_what_no_longer_applies(&mut new, &old);
+        assert_eq!(
+            new["spec"],
+            json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}]})
+        );
+        assert_eq!(new["status"]["loadBalancer"], json!({}));
+        let mut external = old.clone();
+        external["spec"]["type"] = "ExternalName".into();
+        external["spec"]["ports"][0]["nodePort"] = 30002.into();
+        drop_what_no_longer_applies(&mut external, &old);
+        assert_eq!(
+            external["spec"],
+            json!({"type": "ExternalName", "ports": [{"port": 80, "nodePort": 30002}]}),
+            "a new node port stays, to be refused"
+        );
+    }
+}

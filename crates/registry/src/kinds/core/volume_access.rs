@@ -1,0 +1,106 @@
+//! What volumes and claims have in common: access modes, volume modes, classes.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::Value;
+
+use super::rules;
+use crate::view;
+
+/// The annotation in which the class stood before there was a field.
+pub(crate) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// What to say about that annotation.
+pub(crate) const CLASS_ANNOTATION_DEPRECATED: &str =
+    r#"deprecated since v1.8; use "storageClassName" attribute instead"#;
+
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// The mode that goes with no other.
+const EXCLUSIVE: &str = "ReadWriteOncePod";
+
+/// Checks access modes, of which there must be one.
+pub(crate) fn check_modes(spec: &Value, required: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let path = path.child("accessModes");
+    let modes: Vec<&str> = modes(spec, &["accessModes"]).collect();
+    if modes.is_empty() {
+        errors.push(FieldError::required(&path, required));
+    }
+    for mode in &modes {
+        rules::one_of(mode, ACCESS_MODES, &path, errors);
+    }
+    let shared = |mode: &&str| *mode != EXCLUSIVE && ACCESS_MODES.contains(mode);
+    if modes.contains(&EXCLUSIVE) && modes.iter().any(shared) {
+        errors.push(FieldError::forbidden(&path, "may not use ReadWriteOncePod with other access modes"));
+    }
+}
+
+fn modes<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a str> {
+    view::items(object, path).iter().filter_map(Value::as_str)
+}
+
+/// Checks the volume mode, if there is one.
+pub(crate) fn check_volume_mode(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    if let Some(mode) = spec.get("volumeMode").and_then(Value::as_str) {
+        rules::one_of(mode, &["Block", "Filesystem"], &path.child("volumeMode"), errors);
+    }
+}
+
+/// Checks the name of a class in a field that may be empty.
+pub(crate) fn check_class(spec: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    let class = view::text(spec, &[field]);
+    if !class.is_empty() {
+        rules::text(class, name::dns1123_subdomain, &path.child(field), errors);
+    }
+}
+
+/// The access modes at a path as tables show them.
+pub(crate) fn shown_modes(object: &Value, path: &[&str]) -> String {
+    let short = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let found = short.iter().filter(|(mode, _)| modes(object, path).any(|found| found == *mode));
+    found.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
+}
+
+/// The class as tables show it: that of the annotation first.
+pub(crate) fn shown_class(object: &Value) -> &str {
+    let annotation = view::at(object, &["metadata", "annotations", CLASS_ANNOTATION]);
+    annotation.and_then(Value::as_str).unwrap_or_else(|| view::text(object, &["spec", "storageClassName"]))
+}
+
+/// The phase as tables show it.
+pub(crate) fn shown_phase(object: &Value) -> &str {
+    if view::at(object, &["metadata", "deletionTimestamp"]).is_some() {
+        return "Terminating";
+    }
+    view::text(object, &["status", "phase"])
+}
+
+/// A text of the `spec` as tables show it, where absence is not the same as emptiness.
+pub(crate) fn shown_or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
+    view::at(object, &["spec", field]).and_then(Value::as_str).unwrap_or("<unset>")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn modes_are_shown_in_one_order() {
+        let spec = json!({"m": ["ReadWriteOncePod", "ReadWriteMany", "ReadWriteOnce", "ReadWriteMany"]});
+        assert_eq!(shown_modes(&spec, &["m"]), "RWO,RWX,RWOP");
+    }
+
+    #[test]
+    fn the_annotation_is_the_class() {
+        let volume =
+            json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": {"storageClassName": "b"}});
+        assert_eq!(shown_class(&volume), "a");
+    }
+}

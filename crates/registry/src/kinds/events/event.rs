@@ -1,0 +1,243 @@
+//! Event as the group `events.k8s.io` has it: a view of the core group's events, in the form of
+//! which they are stored.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+use crate::kind::{Declaration, Kind, texts};
+use crate::kinds::core::event as core_event;
+use crate::kinds::core::rules;
+use crate::view;
+
+/// Fields that the groups name differently: here and in the core group.
+const NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+/// Fields that may not change, by their names in the core group, as messages have them.
+const IMMUTABLE: [&str; 11] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "action",
+    "related",
+    "reportingInstance",
+];
+
+/// The kind.
+pub struct Event;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    selectable_fields: texts(&[
+        "reason",
+        "regarding.kind",
+        "regarding.namespace",
+        "regarding.name",
+        "regarding.uid",
+        "regarding.apiVersion",
+        "regarding.resourceVersion",
+        "regarding.fieldPath",
+        "reportingController",
+        "type",
+    ]),
+    ..core_event::declaration("events.k8s.io")
+});
+
+impl Kind for Event {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        core_event::validate(&to_core(object), "reportingController", errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let (new, old) = (to_core(new), to_core(old));
+        if new.get("series") != old.get("series") {
+            check_series(&new, errors);
+        }
+        for field in IMMUTABLE {
+            rules::immutable(new.get(field), old.get(field), &Path::root(field), errors);
+        }
+        let path = Path::root("eventTime");
+        rules::immutable(new.get("eventTime"), old.get("eventTime"), &path, errors);
+        let reporter = |event: &Value| event.get("reportingComponent").cloned();
+        let path = Path::root("reportingController");
+        rules::immutable(reporter(&new).as_ref(), reporter(&old).as_ref(), &path, errors);
+    }
+
+    fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
+        Cow::Borrowed(match field.split_once('.') {
+            Some((part, field)) => view::text(object, &[part, field]),
+            None => view::text(object, &[field]),
+        })
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        core_event::cells(&to_core(object), now)
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+/// What is asked of a new event of this group beyond [`Kind::validate`], which must also let
+/// pass updates of events that came from the core group.
+pub fn validate_create(object: &Value, errors: &mut ErrorList) {
+    let event = to_core(object);
+    check_series(&event, errors);
+    if event.get("eventTime").is_none() {
+        errors.push(FieldError::required(&Path::root("eventTime"), ""));
+    }
+    let event_type = view::text(&event, &["type"]);
+    if event_type != "Normal" && event_type != "Warning" {
+        let detail = format!("has invalid value: {event_type}");
+        errors.push(FieldError::invalid(&Path::root("type"), "", detail));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count"] {
+        if !rules::same(event.get(field), None) {
+            errors.push(FieldError::invalid(&Path::root(field), "", "needs to be unset"));
+        }
+    }
+    let source = |field: &str| view::text(&event, &["source", field]);
+    if !source("component").is_empty() || !source("host").is_empty() {
+        errors.push(FieldError::invalid(&Path::root("source"), "", "needs to be unset"));
+    }
+}
+
+fn check_series(event: &Value, errors: &mut ErrorList) {
+    let Some(series) = event.get("series") else { return };
+    if view::integer(series, &["count"]).unwrap_or(0) < 2 {
+        errors.push(FieldError::invalid(&Path::root("series.count"), "", "should be at least 2"));
+    }
+    if series.get("lastObservedTime").is_none() {
+        errors.push(FieldError::required(&Path::root("series.lastObservedTime"), ""));
+    }
+}
+
+/// The event in the form of the core group.
+pub fn to_core(event: &Value) -> Value {
+    renamed(event, "v1", |(here, core)| (here, core))
+}
+
+/// An event of the core group in the form of this one.
+pub fn from_core(event: &Value) -> Value {
+    renamed(event, "events.k8s.io/v1", |(here, core)| (core, here))
+}
+
+fn renamed(
+    event: &Value,
+    api_version: &'static str,
+    direction: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) -> Value {
+    let mut event = event.clone();
+    if let Value::Object(fields) = &mut event {
+        for (from, to) in NAMES.map(direction) {
+            if let Some(value) = fields.remove(from) {
+                fields.insert(to.to_owned(), value);
+            }
+        }
+        if let Some(found) = fields.get_mut("apiVersion") {
+            *found = api_version.into();
+        }
+    }
+    event
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use serde_json::json;
+
+    use crate::samples::{Refused, Samples};
+
+    let with = |extra: Value| {
+        let mut object = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": "sample", "namespace": "default"},
+            "eventTime": "2026-01-02T03:04:05.000000Z",
+            "reportingController": "example.com/c",
+            "reportingInstance": "i",
+            "action": "Act",
+            "reason": "Because",
+            "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+            "note": "it happened",
+            "type": "Normal",
+        });
+        if let (Value::Object(fields), Value::Object(extra)) = (&mut object, extra) {
+            fields.extend(extra);
+        }
+        object
+    };
+    let (invalid, required) = ("FieldValueInvalid", "FieldValueRequired");
+    Samples {
+        valid: vec![with(json!({}))],
+        invalid: vec![
+            Refused::new(with(json!({"reportingController": ""})), "reportingController", required),
+            Refused::new(with(json!({"note": "x".repeat(1025)})), "message", invalid),
+            Refused::new(with(json!({"action": ""})), "action", required),
+        ],
+        updates: vec![
+            json!({"series": {"count": 2, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}}),
+            json!({"metadata": {"labels": {"a": "b"}}}),
+        ],
+        invalid_updates: vec![
+            Refused::new(json!({"series": {"count": 1}}), "series.count", invalid),
+            Refused::new(json!({"note": "it happened again"}), "message", invalid),
+            Refused::new(json!({"regarding": {"name": "q"}}), "involvedObject", invalid),
+            Refused::new(json!({"eventTime": "2026-01-02T03:04:06.000000Z"}), "eventTime", invalid),
+            Refused::new(json!({"reportingController": "d"}), "reportingController", invalid),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::core::event::Event as CoreEvent;
+
+    #[test]
+    fn both_forms_hold_the_same() {
+        for sample in Event.samples().valid {
+            assert_eq!(from_core(&to_core(&sample)), sample);
+        }
+        for sample in CoreEvent.samples().valid {
+            assert_eq!(to_core(&from_core(&sample)), sample);
+        }
+        let core =
+            json!({"apiVersion": "v1", "involvedObject": {}, "message": "m", "source": {}, "count": 1});
+        let here = json!({"apiVersion": "events.k8s.io/v1", "regarding": {}, "note": "m", "deprecatedSource": {}, "deprecatedCount": 1});
+        assert_eq!(from_core(&core), here);
+    }
+
+    #[test]
+    fn new_events_have_none_of_the_older_fields() {
+        let check = |event: Value| {
+            let mut errors = ErrorList::new();
+            validate_create(&event, &mut errors);
+            errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>()
+        };
+        assert!(check(Event.samples().valid.remove(0)).is_empty());
+        let older = json!({"deprecatedCount": 1, "deprecatedSource": {"component": "c"}});
+        assert_eq!(check(older), ["eventTime", "type", "count", "source"]);
+    }
+}

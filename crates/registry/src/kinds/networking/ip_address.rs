@@ -1,0 +1,119 @@
+//! IPAddress: an address that a service has; the address is the name.
+
+use std::sync::LazyLock;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::Value;
+
+use crate::kind::{Column, Declaration, Kind, NameRule, Scope, texts};
+use crate::kinds::core::rules;
+use crate::view;
+
+/// The kind.
+pub struct IpAddress;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["ip"]),
+    names: NameRule::IpAddress,
+    columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],
+    storage_version_hash: "3f/plJFChNE=".into(),
+    ..Declaration::new("networking.k8s.io", &["v1"], "IPAddress", "ipaddresses", "ipaddress", Scope::Cluster)
+});
+
+impl Kind for IpAddress {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let path = Path::root("spec.parentRef");
+        let Some(parent) = view::at(object, &["spec", "parentRef"]) else {
+            errors.push(FieldError::required(&path, ""));
+            return;
+        };
+        let field = |name: &str| view::text(parent, &[name]);
+        if !field("group").is_empty() {
+            rules::text(field("group"), name::dns1123_subdomain, &path.child("group"), errors);
+        }
+        for required in ["resource", "name"] {
+            let path = path.child(required);
+            rules::required_text(field(required), name::path_segment_name, &path, errors);
+        }
+        rules::text(field("namespace"), name::path_segment_name, &path.child("namespace"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let parent = ["spec", "parentRef"];
+        let path = Path::root("spec.parentRef");
+        rules::immutable(view::at(new, &parent), view::at(old, &parent), &path, errors);
+    }
+
+    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+        let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
+        vec![view::name(object).into(), parent.unwrap_or_else(|| "<none>".to_owned()).into()]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+fn shown_parent(parent: &Value) -> String {
+    let field = |name: &str| view::text(parent, &[name]);
+    let mut shown = field("resource").to_lowercase();
+    if !field("group").is_empty() {
+        shown = format!("{shown}.{}", field("group").to_lowercase());
+    }
+    if !field("namespace").is_empty() {
+        shown = format!("{shown}/{}", field("namespace"));
+    }
+    format!("{shown}/{}", field("name"))
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use serde_json::json;
+
+    use crate::samples::{Refused, Samples};
+
+    let with = |spec: Value| json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"}, "spec": spec});
+    let parent = |parent: Value| with(json!({"parentRef": parent}));
+    let (invalid, required) = ("FieldValueInvalid", "FieldValueRequired");
+    Samples {
+        valid: vec![parent(json!({"resource": "services", "namespace": "default", "name": "sample"}))],
+        invalid: vec![
+            Refused::new(with(json!({})), "spec.parentRef", required),
+            Refused::new(parent(json!({"name": "a"})), "spec.parentRef.resource", required),
+            Refused::new(parent(json!({"resource": "services"})), "spec.parentRef.name", required),
+            Refused::new(parent(json!({"resource": "a/b", "name": "a"})), "spec.parentRef.resource", invalid),
+            Refused::new(
+                parent(json!({"group": "A", "resource": "b", "name": "a"})),
+                "spec.parentRef.group",
+                invalid,
+            ),
+        ],
+        updates: vec![json!({"metadata": {"labels": {"a": "b"}}})],
+        invalid_updates: vec![Refused::new(
+            json!({"spec": {"parentRef": {"name": "b"}}}),
+            "spec.parentRef",
+            invalid,
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_show_the_parent() {
+        let shown = |parent: Value| IpAddress.cells(&json!({"spec": {"parentRef": parent}}), 0)[1].clone();
+        assert_eq!(shown(json!({"resource": "services", "namespace": "n", "name": "s"})), "services/n/s");
+        assert_eq!(shown(json!({"resource": "gateways", "group": "Gw.io", "name": "g"})), "gateways.gw.io/g");
+        assert_eq!(IpAddress.cells(&json!({}), 0)[1], "<none>");
+    }
+}

@@ -1,0 +1,5 @@
+//! Kinds of node.k8s.io.
+
+mod overhead;
+pub mod runtime_class;
+mod tolerations;

@@ -1,0 +1,184 @@
+//! PodDisruptionBudget: how many of some pods may be evicted at a time.
+
+use std::sync::LazyLock;
+
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use serde_json::{Value, json};
+
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kinds::apps::{checks, int_or_percent};
+use crate::kinds::core::label_selector;
+use crate::kinds::{conditions, rules};
+use crate::view;
+
+/// The kind.
+pub struct PodDisruptionBudget;
+
+static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    short_names: texts(&["pdb"]),
+    subresources: vec![Subresource::status("PodDisruptionBudget")],
+    generation: Generation::Spec,
+    unconditional_update: false,
+    columns: vec![
+        Column::name(),
+        Column::text("Min Available", "how many pods must stay, or which part of them"),
+        Column::text("Max Unavailable", "how many pods may be gone, or which part of them"),
+        Column::integer("Allowed Disruptions", "how many pods may be evicted now"),
+        Column::age(),
+    ],
+    storage_version_hash: "EVWiDmWqyJw=".into(),
+    ..Declaration::new(
+        "policy",
+        &["v1"],
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        "poddisruptionbudget",
+        Scope::Namespaced,
+    )
+});
+
+impl Kind for PodDisruptionBudget {
+    fn declaration(&self) -> &Declaration {
+        &DECLARATION
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        let status =
+            json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
+        checks::set(object, "status", status);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let path = Path::root("spec");
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
+            let detail = "minAvailable and maxUnavailable cannot be both set";
+            errors.push(FieldError::invalid(&path, spec_as_shown(spec), detail));
+        }
+        for field in ["minAvailable", "maxUnavailable"] {
+            if let Some(value) = spec.get(field) {
+                int_or_percent::validate(value, &path.child(field), errors);
+                int_or_percent::validate_at_most_100_percent(value, &path.child(field), errors);
+            }
+        }
+        if let Some(selector) = spec.get("selector") {
+            label_selector::validate(selector, &path.child("selector"), errors);
+        }
+        if let Some(policy) = spec.get("unhealthyPodEvictionPolicy").and_then(Value::as_str) {
+            let path = path.child("unhealthyPodEvictionPolicy");
+            rules::one_of(&path, policy, &["AlwaysAllow", "IfHealthyBudget"], errors);
+        }
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let path = Path::root("status");
+        let status = new.get("status").unwrap_or(&Value::Null);
+        conditions::check(view::items(status, &["conditions"]), &path.child("conditions"), errors);
+        let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+        checks::all_non_negative(status, &counts, &path, errors);
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        vec![
+            view::name(object).into(),
+            amount(object, "minAvailable").into(),
+            amount(object, "maxUnavailable").into(),
+            view::integer(object, &["status", "disruptionsAllowed"]).unwrap_or(0).into(),
+            view::age(object, now),
+        ]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        samples()
+    }
+}
+
+/// How messages show a spec: with the names of upstream's own type.
+fn spec_as_shown(spec: &Value) -> BadValue {
+    let [min, selector, max, policy] =
+        ["minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy"]
+            .map(|field| BadValue::json(spec.get(field).unwrap_or(&Value::Null)));
+    BadValue::Json(format!(
+        "{{\"MinAvailable\":{min},\"Selector\":{selector},\"MaxUnavailable\":{max},\
+         \"UnhealthyPodEvictionPolicy\":{policy}}}"
+    ))
+}
+
+fn amount(object: &Value, field: &str) -> String {
+    match view::at(object, &["spec", field]) {
+        None => "N/A".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(number) => number.to_string(),
+    }
+}
+
+#[cfg(any(test, feature = "samples"))]
+fn samples() -> crate::samples::Samples {
+    use crate::samples::{Refused, Samples};
+
+    let with = |spec: Value| {
+        json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": spec,
+        })
+    };
+    let refused = |spec: Value, field, reason| Refused::new(with(spec), field, reason);
+    Samples {
+        valid: vec![
+            with(json!({
+                "minAvailable": "50%",
+                "selector": {"matchLabels": {"app": "web"}},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            })),
+            with(json!({"maxUnavailable": 1, "selector": {}})),
+            with(json!({})),
+        ],
+        invalid: vec![
+            refused(json!({"minAvailable": 1, "maxUnavailable": 1}), "spec", "FieldValueInvalid"),
+            refused(json!({"minAvailable": -1}), "spec.minAvailable", "FieldValueInvalid"),
+            refused(json!({"maxUnavailable": "101%"}), "spec.maxUnavailable", "FieldValueInvalid"),
+            refused(json!({"maxUnavailable": "some"}), "spec.maxUnavailable", "FieldValueInvalid"),
+            refused(
+                json!({"selector": {"matchLabels": {"a": "-"}}}),
+                "spec.selector.matchLabels",
+                "FieldValueInvalid",
+            ),
+            refused(
+                json!({"unhealthyPodEvictionPolicy": "Never"}),
+                "spec.unhealthyPodEvictionPolicy",
+                "FieldValueNotSupported",
+            ),
+        ],
+        updates: vec![json!({"spec": {"minAvailable": 2}})],
+        invalid_updates: vec![Refused::new(
+            json!({"spec": {"maxUnavailable": 1}}),
+            "spec",
+            "FieldValueInvalid",
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::errors_on_create;
+
+    #[test]
+    fn both_amounts_at_once_are_shown_as_upstream_shows_them() {
+        let object = json!({"spec": {"minAvailable": 1, "maxUnavailable": "10%"}});
+        assert_eq!(
+            errors_on_create(&PodDisruptionBudget, &object).to_string(),
+            "spec: Invalid value: {\"MinAvailable\":1,\"Selector\":null,\"MaxUnavailable\":\"10%\",\
+             \"UnhealthyPodEvictionPolicy\":null}: minAvailable and maxUnavailable cannot be both set"
+        );
+    }
+
+    #[test]
+    fn the_table_shows_what_is_set() {
+        let object = json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2}});
+        assert_eq!(PodDisruptionBudget.cells(&object, 0)[1..4], [json!("50%"), json!("N/A"), json!(2)]);
+    }
+}

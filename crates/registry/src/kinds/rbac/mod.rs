@@ -1,0 +1,11 @@
+//! The rbac.authorization.k8s.io group: who may do what.
+
+mod binding;
+pub mod cluster_role;
+pub mod cluster_role_binding;
+pub mod policy_rule;
+pub mod role;
+pub mod role_binding;
+
+/// The name of the group.
+pub const GROUP: &str = "rbac.authorization.k8s.io";

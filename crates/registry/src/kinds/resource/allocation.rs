@@ -1,0 +1,161 @@
+//! What a claim got: the devices, for whom they are reserved, and what drivers say of them.
+
+use std::collections::BTreeSet;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::Value;
+
+use super::configuration::{MAX_CONFIGURATIONS, MAX_PARAMETERS_BYTES, check_configuration, check_raw};
+use super::device_requests::{MAX_REQUESTS, check_reference, check_references};
+use super::lists::{check_list, check_set, itself};
+use super::{devices, naming, node_selection};
+use crate::kinds::storage::driver_name;
+use crate::kinds::{conditions, rules};
+use crate::view;
+
+/// The most pods that share a claim, as upstream has it.
+const MAX_RESERVED_FOR: usize = 256;
+
+/// The most conditions of a device, as upstream has it.
+const MAX_DEVICE_CONDITIONS: usize = 8;
+
+/// The most addresses of a network device, as upstream has it.
+const MAX_ADDRESSES: usize = 16;
+
+/// Texts about a network device and their longest forms, as upstream has them.
+const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
+
+/// A status that is to replace another.
+pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let path = Path::root("status");
+    let reserved = view::items(new, &["status", "reservedFor"]);
+    let reserved_path = path.child("reservedFor");
+    let uid = |consumer: &Value| view::text(consumer, &["uid"]).to_owned();
+    check_set(reserved, MAX_RESERVED_FOR, &reserved_path, errors, uid, |consumer, path, errors| {
+        for field in ["resource", "name", "uid"] {
+            rules::required(&path.child(field), view::text(consumer, &[field]), errors);
+        }
+    });
+    let known = allocated(new);
+    let reports = view::items(new, &["status", "devices"]);
+    check_set(reports, usize::MAX, &path.child("devices"), errors, device_key, |report, path, errors| {
+        check_report(report, &known, path, errors);
+    });
+    check_reservations(new, old, &reserved_path, errors);
+    let (before, after) =
+        (view::at(old, &["status", "allocation"]), view::at(new, &["status", "allocation"]));
+    match (before, after) {
+        (Some(_), Some(_)) => rules::unchanged(&path.child("allocation"), after, before, errors),
+        (None, Some(allocation)) => check_allocation(allocation, new, &path.child("allocation"), errors),
+        (_, None) => {}
+    }
+}
+
+/// Removes what drivers said of devices that the claim no longer has.
+pub(super) fn drop_deallocated(new: &mut Value, old: &Value) {
+    let (before, after) = (allocated(old), allocated(new));
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let Some(reports) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
+    reports.retain(|report| {
+        let key = device_key(report);
+        !before.contains(&key) || after.contains(&key)
+    });
+    if reports.is_empty() {
+        status.remove("devices");
+    }
+}
+
+/// The devices of an allocation.
+fn allocated(object: &Value) -> BTreeSet<String> {
+    view::items(object, &["status", "allocation", "devices", "results"]).iter().map(device_key).collect()
+}
+
+/// By what a device, or a share of it, is known.
+fn device_key(device: &Value) -> String {
+    let mut key = ["driver", "pool", "device"].map(|field| view::text(device, &[field])).join("/");
+    if let Some(share) = device.get("shareID").and_then(Value::as_str) {
+        key.push('/');
+        key.push_str(share);
+    }
+    key
+}
+
+fn check_reservations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let reserved = view::items(new, &["status", "reservedFor"]);
+    let before = view::items(old, &["status", "reservedFor"]);
+    if reserved.is_empty() {
+        return;
+    }
+    if view::at(new, &["status", "allocation"]).is_none() {
+        let detail = "may not be specified when `allocated` is not set";
+        errors.push(FieldError::forbidden(path, detail));
+    } else if view::at(new, &["metadata", "deletionTimestamp"]).is_some()
+        && reserved.iter().any(|consumer| !before.contains(consumer))
+    {
+        let detail =
+            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+        errors.push(FieldError::forbidden(path, detail));
+    }
+}
+
+fn check_allocation(allocation: &Value, claim: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let none = Value::Null;
+    let requests = view::at(claim, &["spec", "devices"]).unwrap_or(&none);
+    let devices_path = path.child("devices");
+    let results = view::items(allocation, &["devices", "results"]);
+    check_list(results, MAX_REQUESTS, &devices_path.child("results"), errors, |result, path, errors| {
+        check_reference(view::text(result, &["request"]), requests, &path.child("request"), errors);
+        check_device_id(result, path, errors);
+        devices::check_binding_conditions(result, path, errors);
+    });
+    let configurations = view::items(allocation, &["devices", "config"]);
+    let config_path = devices_path.child("config");
+    // Those of the class and those of the claim.
+    check_list(configurations, 2 * MAX_CONFIGURATIONS, &config_path, errors, |config, path, errors| {
+        let (source, source_path) = (view::text(config, &["source"]), path.child("source"));
+        if rules::required(&source_path, source, errors) {
+            rules::one_of(&source_path, source, &["FromClaim", "FromClass"], errors);
+        }
+        check_references(config, requests, path, errors);
+        check_configuration(config, path, errors);
+    });
+    if let Some(selector) = allocation.get("nodeSelector") {
+        node_selection::check_node_selector(selector, &path.child("nodeSelector"), errors);
+    }
+}
+
+fn check_device_id(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    driver_name(&path.child("driver"), view::text(device, &["driver"]), errors);
+    naming::pool_name(&path.child("pool"), view::text(device, &["pool"]), errors);
+    naming::label(&path.child("device"), view::text(device, &["device"]), errors);
+    if let Some(share) = device.get("shareID").and_then(Value::as_str) {
+        naming::uid(&path.child("shareID"), share, errors);
+    }
+}
+
+fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, errors: &mut ErrorList) {
+    check_device_id(report, path, errors);
+    let key = device_key(report);
+    if !known.contains(&key) {
+        errors.push(FieldError::invalid(path, key, "must be an allocated device in the claim"));
+    }
+    let (found, conditions_path) = (view::items(report, &["conditions"]), path.child("conditions"));
+    if found.len() > MAX_DEVICE_CONDITIONS {
+        errors.push(FieldError::too_many(&conditions_path, found.len(), MAX_DEVICE_CONDITIONS));
+    }
+    conditions::check(found, &conditions_path, errors);
+    if let Some(data) = report.get("data") {
+        check_raw(Some(data), MAX_PARAMETERS_BYTES, &path.child("data"), errors);
+    }
+    let network = path.child("networkData");
+    for (field, max) in NETWORK_TEXTS {
+        if view::text(report, &["networkData", field]).len() > max {
+            errors.push(FieldError::too_long(&network.child(field), max));
+        }
+    }
+    let addresses = view::items(report, &["networkData", "ips"]);
+    check_set(addresses, MAX_ADDRESSES, &network.child("ips"), errors, itself, |address, path, errors| {
+        errors.extend(name::interface_address(path, address.as_str().unwrap_or_default()));
+    });
+}

@@ -1,0 +1,62 @@
+//! Selecting devices and configuring them.
+//!
+//! Expressions are only checked for their length.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+use super::lists::check_list;
+use crate::kinds::storage::driver_name;
+use crate::view;
+
+/// The most selectors, as upstream has it.
+const MAX_SELECTORS: usize = 32;
+
+/// The longest expression, as upstream has it.
+const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
+
+/// The longest parameters, as upstream has it.
+pub(super) const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
+
+/// The most configurations, as upstream has it.
+pub(super) const MAX_CONFIGURATIONS: usize = 32;
+
+/// Selectors, all of which a device must fulfil.
+pub(super) fn check_selectors(selectors: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+    check_list(selectors, MAX_SELECTORS, path, errors, |selector, path, errors| {
+        let path = path.child("cel");
+        let Some(cel) = selector.get("cel") else {
+            errors.push(FieldError::required(&path, ""));
+            return;
+        };
+        let expression = view::text(cel, &["expression"]);
+        if expression.len() > MAX_EXPRESSION_BYTES {
+            errors.push(FieldError::too_long(&path.child("expression"), MAX_EXPRESSION_BYTES));
+        } else if expression.is_empty() {
+            errors.push(FieldError::required(&path.child("expression"), ""));
+        }
+    });
+}
+
+/// Configuration that only the driver understands.
+pub(super) fn check_configuration(config: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let path = path.child("opaque");
+    let Some(opaque) = config.get("opaque") else {
+        errors.push(FieldError::required(&path, ""));
+        return;
+    };
+    driver_name(&path.child("driver"), view::text(opaque, &["driver"]), errors);
+    check_raw(opaque.get("parameters"), MAX_PARAMETERS_BYTES, &path.child("parameters"), errors);
+}
+
+/// An object that is passed on as it is.
+pub(super) fn check_raw(raw: Option<&Value>, max_bytes: usize, path: &Path<'_>, errors: &mut ErrorList) {
+    match raw {
+        None | Some(Value::Null) => errors.push(FieldError::required(path, "")),
+        Some(raw) if raw.to_string().len() > max_bytes => errors.push(FieldError::too_long(path, max_bytes)),
+        Some(Value::Object(_)) => {}
+        Some(_) => {
+            errors.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Lists and sets with a limit.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+/// A list of at most so many items. When there are more, no item is looked at.
+pub(super) fn check_list(
+    items: &[Value],
+    max: usize,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+    mut check: impl FnMut(&Value, &Path<'_>, &mut ErrorList),
+) -> bool {
+    if items.len() > max {
+        errors.push(FieldError::too_many(path, items.len(), max));
+        return false;
+    }
+    for (index, item) in items.iter().enumerate() {
+        check(item, &path.index(index), errors);
+    }
+    true
+}
+
+/// The same, with no item twice, as its key tells.
+pub(super) fn check_set<'a>(
+    items: &'a [Value],
+    max: usize,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+    key: impl Fn(&'a Value) -> String,
+    check: impl FnMut(&Value, &Path<'_>, &mut ErrorList),
+) {
+    if !check_list(items, max, path, errors, check) {
+        return;
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let key = key(item);
+        if seen.contains(&key) {
+            errors.push(FieldError::duplicate(&path.index(index), key));
+        } else {
+            seen.insert(key);
+        }
+    }
+}
+
+/// An item that is its own key.
+pub(super) fn itself(item: &Value) -> String {
+    item.as_str().unwrap_or_default().to_owned()
+}

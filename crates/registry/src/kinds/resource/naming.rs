@@ -1,0 +1,136 @@
+//! Names of pools, devices, attributes and shares.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+
+use crate::kinds::rules;
+use crate::kinds::storage::driver_name;
+
+/// The longest name of an attribute in its domain, as upstream has it.
+const ID_MAX_LENGTH: usize = 32;
+
+/// A label; an empty one is malformed.
+pub(super) fn label(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
+    rules::each_message(path, value, name::dns1123_label(value), errors);
+}
+
+/// The name of a label.
+pub(super) fn label_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
+    rules::each_message(path, value, name::qualified_name(value), errors);
+}
+
+/// Subdomains with slashes between them.
+pub(super) fn pool_name(path: &Path<'_>, pool: &str, errors: &mut ErrorList) {
+    if !rules::required(path, pool, errors) {
+        return;
+    }
+    if pool.len() > name::DNS1123_SUBDOMAIN_MAX_LENGTH {
+        errors.push(FieldError::too_long(path, name::DNS1123_SUBDOMAIN_MAX_LENGTH));
+    }
+    for part in pool.split('/') {
+        rules::each_message(path, part, name::dns1123_subdomain(part), errors);
+    }
+}
+
+/// An identifier, in the domain of the driver or in one that stands before it. Upstream lets
+/// more than one slash pass.
+pub(super) fn qualified_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
+    match value.split('/').collect::<Vec<_>>().as_slice() {
+        [id] => identifier(path, id, errors),
+        [domain, id] => {
+            if domain.is_empty() {
+                errors.push(FieldError::invalid(path, "", "the domain must not be empty"));
+            } else {
+                driver_name(path, domain, errors);
+            }
+            if id.is_empty() {
+                errors.push(FieldError::invalid(path, "", "the name must not be empty"));
+            } else {
+                identifier(path, id, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An identifier in a domain.
+pub(super) fn fully_qualified_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
+    qualified_name(path, value, errors);
+    if !value.contains('/') {
+        let detail = "a fully qualified name must be a domain and a name separated by a slash";
+        errors.push(FieldError::invalid(path, value, detail));
+    }
+}
+
+fn identifier(path: &Path<'_>, id: &str, errors: &mut ErrorList) {
+    if id.len() > ID_MAX_LENGTH {
+        errors.push(FieldError::too_long(path, ID_MAX_LENGTH));
+    }
+    rules::each_message(path, id, name::c_identifier(id), errors);
+}
+
+/// A UUID in its usual form.
+pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
+    let dashes = [8, 13, 18, 23];
+    let canonical = uid.len() == 36
+        && uid.bytes().enumerate().all(|(index, byte)| {
+            if dashes.contains(&index) {
+                byte == b'-'
+            } else {
+                byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+            }
+        });
+    if !canonical {
+        let detail = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with \
+                      lowercase hexadecimal characters";
+        errors.push(FieldError::invalid(path, uid, detail));
+    }
+}
+
+/// Whether a text is a version as semver.org has it.
+pub(super) fn is_semantic_version(text: &str) -> bool {
+    let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
+    let (core, pre) = text.split_once('-').map_or((text, None), |(core, pre)| (core, Some(pre)));
+    let number = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_digit())
+            && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let pre_release =
+        |part: &str| word(part) && (number(part) || part.bytes().any(|byte| !byte.is_ascii_digit()));
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && pre.is_none_or(|pre| pre.split('.').all(pre_release))
+        && build.is_none_or(|build| build.split('.').all(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_semver() {
+        for version in ["1.2.3", "0.0.0-alpha.1+build.007", "1.0.0--"] {
+            assert!(is_semantic_version(version), "{version}");
+        }
+        for version in ["1.2", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "v1.2.3"] {
+            assert!(!is_semantic_version(version), "{version}");
+        }
+    }
+
+    #[test]
+    fn names_may_have_a_domain() {
+        let count = |value: &str| {
+            let mut errors = ErrorList::default();
+            fully_qualified_name(&Path::root("n"), value, &mut errors);
+            errors.len()
+        };
+        assert_eq!(count("example.com/model"), 0);
+        assert_eq!(count("model"), 1);
+        assert_eq!(count("/model"), 1);
+        assert_eq!(count("example.com/1"), 1);
+    }
+}

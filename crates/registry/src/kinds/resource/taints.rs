@@ -1,0 +1,58 @@
+//! Taints of devices, and what tolerates them.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::name;
+use serde_json::Value;
+
+use super::lists::check_list;
+use super::naming;
+use crate::kinds::rules;
+use crate::view;
+
+/// The most taints of a device and tolerations of a request, as upstream has it.
+const MAX_COUNT: usize = 16;
+
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+
+/// Taints of a device.
+pub(super) fn check_taints(taints: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+    check_list(taints, MAX_COUNT, path, errors, |taint, path, errors| {
+        naming::label_name(&path.child("key"), view::text(taint, &["key"]), errors);
+        let value = view::text(taint, &["value"]);
+        rules::each_message(&path.child("value"), value, name::label_value(value), errors);
+        let (effect, path) = (view::text(taint, &["effect"]), path.child("effect"));
+        if rules::required(&path, effect, errors) {
+            rules::one_of(&path, effect, &EFFECTS, errors);
+        }
+    });
+}
+
+/// Tolerations of a request.
+pub(super) fn check_tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+    check_list(tolerations, MAX_COUNT, path, errors, check_toleration);
+}
+
+fn check_toleration(toleration: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let key = view::text(toleration, &["key"]);
+    if !key.is_empty() {
+        naming::label_name(&path.child("key"), key, errors);
+    }
+    let (value, value_path) = (view::text(toleration, &["value"]), path.child("value"));
+    match view::text(toleration, &["operator"]) {
+        "Exists" if value.is_empty() => {}
+        "Exists" => {
+            errors.push(FieldError::invalid(&value_path, value, "must be empty for operator `Exists`"));
+        }
+        "Equal" => rules::each_message(&value_path, value, name::label_value(value), errors),
+        operator => {
+            let path = path.child("operator");
+            if rules::required(&path, operator, errors) {
+                rules::one_of(&path, operator, &["Equal", "Exists"], errors);
+            }
+        }
+    }
+    let effect = view::text(toleration, &["effect"]);
+    if !effect.is_empty() {
+        rules::one_of(&path.child("effect"), effect, &EFFECTS, errors);
+    }
+}
