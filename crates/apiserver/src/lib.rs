@@ -1,15 +1,27 @@
 //! HTTP in, HTTP out: the API server as one `tower::Service`, and what listens for it.
 //!
 //! [`ApiServer`] answers requests and does not care where they come from; [`listen`] takes
-//! them from sockets. It knows no store: what it needs from below is handed in.
+//! them from sockets. Objects are the registry's business: here they are routed, decoded,
+//! encoded and told.
 
 mod body;
+mod discovery;
 pub mod health;
+pub mod identity;
 pub mod listen;
+mod negotiate;
+mod openapi;
+mod options;
+mod route;
 mod service;
 mod status;
+mod verbs;
 
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
 pub use health::HealthChecks;
+pub use identity::{Identity, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
-pub use service::ApiServer;
+pub use service::{ApiServer, BootstrapError};
+
+/// The objects a server serves, for whoever assembles one.
+pub use coracle_registry::Registry;

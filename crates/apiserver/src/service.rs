@@ -5,40 +5,111 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use coracle_base::Clock;
+use coracle_registry::{Registry, catalog};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body;
+use serde_json::{Value, json};
 use tower::Service;
 
-use crate::body::{ResponseBody, announces_too_much};
+use crate::body::{self, ResponseBody, announces_too_much, full};
+use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
+use crate::identity::PeerIdentity;
+use crate::negotiate::{Wanted, respond, to_json};
+use crate::openapi;
+use crate::options::Query;
+use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
+use crate::verbs::ResourceRequest;
 
-/// What health questions may be asked with; they change nothing.
+/// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 
+/// Whoever is in this group may do everything, as in upstream.
+const MASTERS: &str = "system:masters";
+
+/// The Kubernetes release that is served.
+const VERSION: &str = "v1.36.4";
+
+/// What every cluster has could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make the first objects of the cluster")]
+pub struct BootstrapError(#[source] coracle_registry::Error);
+
 /// The API server. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ApiServer {
     health: HealthChecks,
+    registry: Registry,
+    clock: Clock,
 }
 
 impl ApiServer {
-    /// A server that reports these checks.
-    pub fn new(health: HealthChecks) -> Self {
-        Self { health }
+    /// A server that reports these checks and serves these clusters.
+    pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
+        Self { health, registry, clock }
     }
 
-    async fn answer(&self, request: Request<()>) -> Result<Response<ResponseBody>, Refusal> {
+    /// Makes what every cluster has, before the first request.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn bootstrap(&self) -> Result<(), BootstrapError> {
+        let cluster = self.registry.cluster(route::DEFAULT_CLUSTER).map_err(BootstrapError)?;
+        cluster.bootstrap().await.map_err(BootstrapError)
+    }
+
+    async fn answer<B>(&self, request: Request<B>) -> Result<Response<ResponseBody>, Refusal>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         if announces_too_much(&request) {
-            return Err(Refusal::TooLarge);
+            return Err(Refusal::too_large());
         }
-        let (probe, check) = Probe::of_path(request.uri().path()).ok_or(Refusal::NotFound)?;
-        if !READ_METHODS.contains(request.method()) {
-            return Err(Refusal::MethodNotAllowed { allowed: READ_METHODS });
+        let (parts, body) = request.into_parts();
+        if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
+            check_reads(&parts)?;
+            return match check {
+                Some(name) => self.answer_check(probe, name).await,
+                None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default()).await),
+            };
         }
-        match check {
-            Some(name) => self.answer_check(probe, name).await,
-            None => Ok(self.answer_probe(probe, request.uri().query().unwrap_or_default()).await),
+        authorize(&parts)?;
+        let (cluster, route) = route::parse(parts.uri.path()).ok_or_else(Refusal::not_found)?;
+        match route {
+            Route::Resource(path) => {
+                self.answer_resource(&cluster, path, parts, body::read(body).await?).await
+            }
+            other => {
+                check_reads(&parts)?;
+                tell(&other, &parts)
+            }
         }
+    }
+
+    async fn answer_resource(
+        &self,
+        cluster: &str,
+        path: ResourcePath,
+        parts: Parts,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let kind =
+            catalog::find(&path.group, &path.version, &path.resource).ok_or_else(Refusal::not_found)?;
+        let request = ResourceRequest {
+            method: parts.method,
+            headers: parts.headers,
+            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            body,
+            cluster: self.registry.cluster(cluster)?,
+            path,
+            kind,
+            now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
+        };
+        request.answer().await
     }
 
     async fn answer_probe(&self, probe: Probe, query: &str) -> Response<ResponseBody> {
@@ -49,13 +120,72 @@ impl ApiServer {
     }
 
     async fn answer_check(&self, probe: Probe, name: &str) -> Result<Response<ResponseBody>, Refusal> {
-        let healthy = self.health.run_one(probe, name).await.ok_or(Refusal::NotFound)?;
+        let healthy = self.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
         let text = if healthy { "ok" } else { "internal server error: reason withheld\n" };
         Ok(plain_text(healthy, text.to_owned()))
     }
 }
 
-impl<B> Service<Request<B>> for ApiServer {
+/// Until there are roles, only the administrator gets in.
+fn authorize(parts: &Parts) -> Result<(), Refusal> {
+    let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.as_deref());
+    let identity = peer.ok_or_else(Refusal::unauthorized)?;
+    if identity.groups.iter().any(|group| group == MASTERS) {
+        return Ok(());
+    }
+    let action = parts.method.as_str().to_lowercase();
+    let message = format!("forbidden: User {:?} cannot {action} path {:?}", identity.name, parts.uri.path());
+    Err(coracle_meta::status::Status::failure(coracle_meta::status::Reason::Forbidden, message).into())
+}
+
+fn check_reads(parts: &Parts) -> Result<(), Refusal> {
+    if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed(READ_METHODS)) }
+}
+
+/// Answers that tell what is served.
+fn tell(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal> {
+    let wanted = Wanted::of(&parts.headers)?;
+    let newer = |core| respond(to_json(&discovery::aggregated(core)), discovery::AGGREGATED);
+    let plain = |value: Option<Value>| {
+        let value = value.ok_or_else(Refusal::not_found)?;
+        Ok(respond(to_json(&value), "application/json"))
+    };
+    match route {
+        Route::Version => plain(Some(version())),
+        Route::CoreVersions if wanted.aggregated => Ok(newer(true)),
+        Route::Groups if wanted.aggregated => Ok(newer(false)),
+        Route::CoreVersions => plain(Some(discovery::core_versions())),
+        Route::Groups => plain(Some(discovery::group_list())),
+        Route::Group(group) => plain(discovery::group(group)),
+        Route::Resources { group, version } => plain(discovery::resource_list(group, version)),
+        Route::OpenApiIndex => plain(Some(openapi::index())),
+        Route::OpenApi { group, version } => {
+            let query = Query::parse(parts.uri.query().unwrap_or_default());
+            openapi::answer(group, version, query.text("hash"), &parts.headers)
+        }
+        Route::Resource(_) => Err(Refusal::not_found()),
+    }
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "gitVersion": format!("{VERSION}+coracle"),
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+impl<B> Service<Request<B>> for ApiServer
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -66,20 +196,19 @@ impl<B> Service<Request<B>> for ApiServer {
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        let request = request.map(drop);
         Box::pin(async move { Ok(server.answer(request).await.unwrap_or_else(Refusal::into_response)) })
     }
 }
 
 fn plain_text(healthy: bool, text: String) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Bytes::from(text)));
+    let mut response = Response::new(full(text));
     if !healthy {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     }
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     // Whatever answered yesterday says nothing about now.
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

@@ -1,86 +1,146 @@
 //! The `Status` object: the only place that turns a refusal into a status code.
 
-use bytes::Bytes;
-use http::{Method, Response, StatusCode, header};
-use serde::Serialize;
+use std::fmt::Display;
 
-use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+use coracle_api::codec::DecodeError;
+use coracle_meta::patch::{ErrorClass, PatchError};
+use coracle_meta::status::{Cause, Precondition, Reason, Status};
+use coracle_registry::Error;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+
+use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
+
+/// How long a client should wait before it asks again for a revision that is not there yet.
+const RETRY_AFTER_S: u32 = 1;
 
 /// Why a request was not carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Nothing is served at this path.
-    NotFound,
-    /// The path is served, but only for these methods.
-    MethodNotAllowed { allowed: &'static [Method] },
-    /// The body is over [`MAX_REQUEST_BODY_BYTES`].
-    TooLarge,
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: Box<Status>,
+    allowed: Option<&'static [Method]>,
 }
 
-/// `Status` of meta/v1, as upstream writes it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: Empty,
-    status: &'static str,
-    message: String,
-    reason: &'static str,
-    details: Empty,
-    code: u16,
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self { status: Box::new(status), allowed: None }
+    }
 }
-
-#[derive(Serialize)]
-struct Empty {}
 
 impl Refusal {
-    /// The code, the reason for machines and the message for people.
-    fn describe(self) -> (StatusCode, &'static str, String) {
-        match self {
-            Refusal::NotFound => (
-                StatusCode::NOT_FOUND,
-                "NotFound",
-                "the server could not find the requested resource".to_owned(),
-            ),
-            Refusal::MethodNotAllowed { .. } => (
-                StatusCode::METHOD_NOT_ALLOWED,
-                "MethodNotAllowed",
-                "the server does not allow this method on the requested resource".to_owned(),
-            ),
-            Refusal::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "RequestEntityTooLarge",
-                format!("Request entity too large: limit is {MAX_REQUEST_BODY_BYTES}"),
-            ),
-        }
+    /// Nothing is served at this path.
+    pub(crate) fn not_found() -> Self {
+        Status::failure(Reason::NotFound, "the server could not find the requested resource").into()
+    }
+
+    /// The path is served, but not for this method.
+    pub(crate) fn method_not_allowed(allowed: &'static [Method]) -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        let status = Status::failure(Reason::MethodNotAllowed, message);
+        Self { status: Box::new(status), allowed: Some(allowed) }
+    }
+
+    /// The body is over [`MAX_REQUEST_BODY_BYTES`].
+    pub(crate) fn too_large() -> Self {
+        Status::body_too_large(MAX_REQUEST_BODY_BYTES).into()
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Status::bad_request(message).into()
+    }
+
+    /// Nobody knows who is asking.
+    pub(crate) fn unauthorized() -> Self {
+        Status::unauthorized("Unauthorized").into()
+    }
+
+    /// The object, for a stream that has begun already.
+    pub(crate) fn status(&self) -> &Status {
+        &self.status
     }
 
     /// The whole answer.
     pub(crate) fn into_response(self) -> Response<ResponseBody> {
-        let (code, reason, message) = self.describe();
-        let status = Status {
-            kind: "Status",
-            api_version: "v1",
-            metadata: Empty {},
-            status: "Failure",
-            message,
-            reason,
-            details: Empty {},
-            code: code.as_u16(),
-        };
-        let json = serde_json::to_vec(&status).expect("a Status has only strings and numbers");
-        let mut response = Response::new(ResponseBody::new(Bytes::from(json)));
-        *response.status_mut() = code;
+        let json = serde_json::to_vec(&self.status).expect("a Status has only strings and numbers");
+        let mut response = Response::new(full(json));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-        if let Refusal::MethodNotAllowed { allowed } = self {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if let Some(seconds) = self.status.retry_after_seconds() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if let Some(allowed) = self.allowed {
             let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
-            let value = header::HeaderValue::from_str(&names.join(", ")).expect("methods are tokens");
-            headers.insert(header::ALLOW, value);
+            headers
+                .insert(header::ALLOW, HeaderValue::from_str(&names.join(", ")).expect("methods are tokens"));
         }
         response
     }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::NotFound(subject) => Status::not_found(&subject.resource, &subject.name),
+            Error::AlreadyExists(subject) => Status::already_exists(&subject.resource, &subject.name),
+            Error::NoFreeName(subject) => {
+                Status::generate_name_conflict(&subject.resource, &subject.name, RETRY_AFTER_S)
+            }
+            Error::Modified(subject) => Status::modified(&subject.resource, &subject.name),
+            Error::ResourceVersionRequired(subject) => {
+                Status::resource_version_required(&subject.resource, &subject.name)
+            }
+            Error::PreconditionFailed { subject, field, expected, found } => {
+                let key = format!("/registry/{}/{}", subject.resource.resource, subject.name);
+                let failed = Precondition { what: field, key: &key, wanted: expected, found };
+                Status::precondition_failed(&subject.resource, &subject.name, &failed)
+            }
+            Error::Invalid { subject, errors } => Status::invalid(&subject.kind, &subject.name, errors),
+            Error::ApplyConflict(conflicts) => {
+                let causes = conflicts
+                    .causes()
+                    .into_iter()
+                    .map(|cause| Cause::new(cause.reason, cause.message, cause.field));
+                Status::apply_conflict(causes.collect(), conflicts.to_string())
+            }
+            Error::BadRequest(message) => Status::bad_request(message.clone()),
+            Error::NamespaceMismatch(_) => Status::namespace_mismatch(),
+            Error::ContinueExpired { fresh } => Status::continue_expired(fresh.clone()),
+            Error::Expired { requested, oldest } => Status::watch_expired(requested.get(), oldest.get()),
+            Error::TooLargeRevision { requested, current } => {
+                Status::resource_version_too_large(requested.get(), current.get(), RETRY_AFTER_S)
+            }
+            _ => internal(&error),
+        };
+        status.into()
+    }
+}
+
+impl From<PatchError> for Refusal {
+    fn from(error: PatchError) -> Self {
+        let message = error.to_string();
+        match error.class() {
+            ErrorClass::BadRequest => Status::bad_request(message),
+            ErrorClass::TooLarge => Status::request_entity_too_large(message),
+            ErrorClass::Unprocessable => Status::failure(Reason::Invalid, message),
+            _ => Status::internal_error(message),
+        }
+        .into()
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+/// What went wrong inside is for the log, not for the client.
+fn internal(error: &dyn Display) -> Status {
+    tracing::error!(%error, "a request failed");
+    Status::internal_error("the request could not be carried out; the server's log says why")
 }
 
 #[cfg(test)]
@@ -91,39 +151,32 @@ mod tests {
 
     const METHODS: &[Method] = &[Method::GET, Method::HEAD];
 
-    async fn check(refusal: Refusal, code: u16, body: &str) {
+    async fn check(refusal: Refusal, code: u16, reason: &str) {
         let response = refusal.into_response();
         assert_eq!(response.status().as_u16(), code);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(std::str::from_utf8(&bytes).unwrap(), body);
+        let status: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(
+            (&status["kind"], &status["apiVersion"], &status["status"]),
+            (&"Status".into(), &"v1".into(), &"Failure".into())
+        );
+        assert_eq!((&status["code"], &status["reason"]), (&code.into(), &reason.into()));
     }
 
     #[tokio::test]
     async fn every_refusal_has_its_code_and_body() {
-        check(
-            Refusal::NotFound,
-            404,
-            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#,
-        )
-        .await;
-        check(
-            Refusal::MethodNotAllowed { allowed: METHODS },
-            405,
-            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}"#,
-        )
-        .await;
-        check(
-            Refusal::TooLarge,
-            413,
-            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","details":{},"code":413}"#,
-        )
-        .await;
+        check(Refusal::not_found(), 404, "NotFound").await;
+        check(Refusal::method_not_allowed(METHODS), 405, "MethodNotAllowed").await;
+        check(Refusal::too_large(), 413, "RequestEntityTooLarge").await;
+        check(Refusal::bad_request("no"), 400, "BadRequest").await;
+        check(Refusal::unauthorized(), 401, "Unauthorized").await;
+        check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
     }
 
     #[test]
     fn a_refused_method_names_the_allowed_ones() {
-        let response = Refusal::MethodNotAllowed { allowed: METHODS }.into_response();
+        let response = Refusal::method_not_allowed(METHODS).into_response();
         assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
     }
 }

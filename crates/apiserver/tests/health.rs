@@ -1,6 +1,8 @@
 //! The health paths and everything else, asked of the service itself.
 
 use coracle_apiserver::{ApiServer, HealthChecks, MAX_REQUEST_BODY_BYTES};
+use coracle_base::Clock;
+use coracle_registry::Registry;
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
@@ -12,11 +14,15 @@ fn server(store_works: bool) -> (ApiServer, CancellationToken) {
     let mut health = HealthChecks::new(shutting_down.clone());
     let outcome = if store_works { Ok(()) } else { Err("secret reason".to_owned()) };
     health.register("store", move || std::future::ready(outcome.clone()));
-    (ApiServer::new(health), shutting_down)
+    (ApiServer::new(health, Registry::in_memory(), Clock::system()), shutting_down)
 }
 
 async fn ask(server: &ApiServer, method: Method, path: &str) -> (u16, String) {
-    let request = Request::builder().method(method).uri(path).body(()).expect("a request");
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .body(http_body_util::Empty::<bytes::Bytes>::new())
+        .expect("a request");
     let Ok(response) = server.clone().oneshot(request).await;
     let code = response.status().as_u16();
     let body = response.into_body().collect().await.expect("a body").to_bytes();
@@ -63,8 +69,8 @@ async fn a_server_that_shuts_down_is_alive_and_not_ready() {
 async fn what_is_not_served_is_refused_with_a_status() {
     let (server, _) = server(true);
     for (method, path, code, reason) in [
-        (Method::GET, "/", 404, "NotFound"),
-        (Method::POST, "/api/v1/pods", 404, "NotFound"),
+        (Method::GET, "/", 401, "Unauthorized"),
+        (Method::POST, "/api/v1/pods", 401, "Unauthorized"),
         (Method::GET, "/livez/", 404, "NotFound"),
         (Method::GET, "/livez/unknown", 404, "NotFound"),
         (Method::GET, "/livez/shutdown", 404, "NotFound"),
@@ -84,8 +90,11 @@ async fn what_is_not_served_is_refused_with_a_status() {
 #[tokio::test]
 async fn a_body_that_announces_too_much_is_refused() {
     let (server, _) = server(true);
-    for (bytes, code) in [(MAX_REQUEST_BODY_BYTES, 404), (MAX_REQUEST_BODY_BYTES + 1, 413)] {
-        let request = Request::post("/api/v1/pods").header(header::CONTENT_LENGTH, bytes).body(()).unwrap();
+    for (bytes, code) in [(MAX_REQUEST_BODY_BYTES, 401), (MAX_REQUEST_BODY_BYTES + 1, 413)] {
+        let request = Request::post("/api/v1/pods")
+            .header(header::CONTENT_LENGTH, bytes)
+            .body(http_body_util::Empty::<bytes::Bytes>::new())
+            .unwrap();
         assert_eq!(server.clone().oneshot(request).await.unwrap().status().as_u16(), code);
     }
 }

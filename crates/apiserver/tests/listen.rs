@@ -27,7 +27,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: test\r\n\r\n";
 struct Queue(VecDeque<io::Result<DuplexStream>>);
 
 impl Accept for Queue {
-    type Stream = DuplexStream;
+    type Connection = DuplexStream;
 
     async fn accept(&mut self) -> io::Result<DuplexStream> {
         match self.0.pop_front() {
@@ -65,7 +65,7 @@ fn run(listener: impl Accept + 'static, limits: Limits) -> Running {
         async move {
             arriving.send(()).await.expect("the test listens");
             released.cancelled().await;
-            Ok::<_, Infallible>(Response::new(ResponseBody::from("done")))
+            Ok::<_, Infallible>(Response::new(ResponseBody::new(http_body_util::Full::from("done"))))
         }
     });
     let task = Task::spawn("server", Server::new(service, limits).serve(listener, shutdown.clone()));

@@ -1,11 +1,11 @@
 //! What can be written on the command line, and what it means.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use coracle::config::{ClientCertificate, EtcdConfig, EtcdTls, EtcdUser};
+use coracle::config::{ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, SubjectName};
 use coracle::{Config, ConfigError, StoreConfig};
 
 use crate::cmd::store::StoreCommand;
@@ -45,6 +45,7 @@ pub(crate) enum Command {
 const UP_EXAMPLES: &str = "\
 Examples:
   coracle up --data-dir ./data --listen 127.0.0.1:0      any free port, data in ./data
+  coracle up --listen 0.0.0.0:6443 --tls-san api.example.org   for other machines too
   coracle up --store etcd=http://10.0.0.1:2379,http://10.0.0.2:2379
   coracle up --store etcd=https://10.0.0.1:2379 --etcd-ca ca.crt";
 
@@ -56,11 +57,23 @@ pub(crate) struct ServerArgs {
     /// Serve the API at this address; may be given more than once. Port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_values_t = Config::new("").listen)]
     listen: Vec<SocketAddr>,
+    /// The address by which others reach this machine [default: the one it would itself send
+    /// from].
+    #[arg(long, value_name = "IP")]
+    advertise_address: Option<IpAddr>,
+    /// A further name or address the server's certificate is for; may be given more than once.
+    #[arg(long, value_name = "NAME|IP")]
+    tls_san: Vec<SubjectName>,
 }
 
 impl ServerArgs {
     pub(crate) fn config(&self) -> Result<Config> {
-        Ok(Config { listen: self.listen.clone(), ..self.location.config()? })
+        Ok(Config {
+            listen: self.listen.clone(),
+            advertise_address: self.advertise_address,
+            tls_sans: self.tls_san.clone(),
+            ..self.location.config()?
+        })
     }
 }
 
@@ -164,6 +177,15 @@ mod tests {
     fn addresses_add_up() {
         let config = config("coracle up --data-dir /d --listen 127.0.0.1:0 --listen [::1]:80").unwrap();
         assert_eq!(config.listen, ["127.0.0.1:0".parse().unwrap(), "[::1]:80".parse().unwrap()]);
+    }
+
+    #[test]
+    fn names_reach_the_config() {
+        let line = "coracle up --data-dir /d --advertise-address ::1 --tls-san a.example --tls-san 192.0.2.1";
+        let config = config(line).unwrap();
+        assert_eq!(config.advertise_address, Some("::1".parse().unwrap()));
+        assert_eq!(config.tls_sans, ["a.example".parse().unwrap(), "192.0.2.1".parse().unwrap()]);
+        assert!(self::config("coracle up --data-dir /d --tls-san a_b").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod data_dir;
 mod failure;
 mod logging;
 mod progress;
+mod shell;
 mod signals;
 mod table;
 

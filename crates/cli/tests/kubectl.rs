@@ -25,8 +25,8 @@ fn kubectl() -> Command {
 async fn get_raw(server: &Server, dir: &TestDir, path: &str) -> String {
     let mut kubectl = kubectl();
     // No configuration of the user's, and no cache in their home.
-    kubectl.env("HOME", dir.path()).env("KUBECONFIG", "/dev/null");
-    kubectl.args(["--server", &server.url, "get", "--raw", path]);
+    kubectl.env("HOME", dir.path()).env("KUBECONFIG", &server.kubeconfig);
+    kubectl.args(["get", "--raw", path]);
     let ran = output(&mut kubectl).await;
     assert!(ran.status.success(), "{ran:?}");
     String::from_utf8(ran.stdout).expect("text")

@@ -15,9 +15,9 @@ use tokio::process::Command;
 
 const READYZ: &str = "
 import sys
-from kubernetes import client
+from kubernetes import config
 
-api = client.ApiClient(client.Configuration(host=sys.argv[1]))
+api = config.new_client_from_config(sys.argv[1])
 response = api.rest_client.request('GET', api.configuration.host + '/readyz')
 print(response.status, response.read().decode())
 ";
@@ -34,7 +34,7 @@ fn python() -> Command {
 async fn the_python_client_reads_the_health_checks() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
-    let ran = output(python().args(["-c", READYZ, &server.url])).await;
+    let ran = output(python().args(["-c", READYZ]).arg(&server.kubeconfig)).await;
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(ran.stdout, b"200 ok\n");
     server.stop().await;

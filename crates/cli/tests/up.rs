@@ -2,6 +2,8 @@
 
 #[path = "support/dir.rs"]
 mod dir;
+#[path = "support/https.rs"]
+mod https;
 #[path = "support/program.rs"]
 mod program;
 #[path = "support/server.rs"]
@@ -12,22 +14,15 @@ use std::net::TcpListener;
 use std::process::Output;
 
 use dir::TestDir;
+use https::{Client, body};
 use program::output;
 use server::Server;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::process::Command;
 
 /// The body of the answer to a GET that must succeed.
 async fn get(server: &Server, path: &str) -> String {
-    let address = server.url.strip_prefix("http://").expect("a URL");
-    let mut stream = TcpStream::connect(address).await.expect("a listener");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+    let trusts = server.kubeconfig.parent().expect("a data directory");
+    body(Client { trusts, expects: "localhost", shows: None }.get(server, path).await)
 }
 
 /// Runs `coracle` with arguments with which it must end by itself.
@@ -73,12 +68,15 @@ async fn it_starts_again_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_cluster_in_memory_leaves_nothing() {
+async fn a_cluster_in_memory_leaves_only_its_certificates() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &["--store", "memory"]).await;
     assert_eq!(get(&server, "/readyz").await, "ok");
     assert!(server.stop().await.success());
-    assert!(!dir.data().exists());
+    let mut left: Vec<_> =
+        fs::read_dir(dir.data()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["admin.kubeconfig", "pki"]);
 }
 
 #[tokio::test]
@@ -113,12 +111,10 @@ async fn a_directory_that_cannot_be_used_is_refused() {
     fs::write(&file, "").unwrap();
     for data_dir in [file.clone(), file.join("below")] {
         let data_dir = data_dir.to_str().unwrap();
-        check_error(
-            &["up", "--listen", "127.0.0.1:0", "--data-dir", data_dir],
-            1,
-            &["cannot create", data_dir],
-        )
-        .await;
+        for store in ["disk", "memory"] {
+            let up = ["up", "--listen", "127.0.0.1:0", "--store", store, "--data-dir", data_dir];
+            check_error(&up, 1, &["cannot create", data_dir]).await;
+        }
     }
 }
 
@@ -126,6 +122,7 @@ async fn a_directory_that_cannot_be_used_is_refused() {
 async fn a_command_line_that_makes_no_sense_is_refused() {
     check_error(&["up", "--unknown"], 2, &["--unknown"]).await;
     check_error(&["up", "--listen", "nowhere"], 2, &["nowhere", "--listen"]).await;
+    check_error(&["up", "--tls-san", "a b"], 2, &["a b", "--tls-san", "DNS name"]).await;
     let expected = r#"error: invalid --store "foo": expected disk, memory or etcd=URL[,URL...]"#;
     check_error(&["up", "--store", "foo"], 2, &[expected]).await;
     check_error(&["up", "--etcd-ca", "/ca"], 2, &["--etcd-ca needs --store etcd=URL"]).await;

@@ -1,9 +1,11 @@
 //! Assembly: from a [`Config`] to a running cluster.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use coracle_apiserver::{ApiServer, HealthChecks, Limits, Server};
-use coracle_base::{Clock, Task};
+use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
+use coracle_apiserver::{ApiServer, HealthChecks, Limits, Registry, Server};
+use coracle_base::{Clock, Rng, Task};
 use coracle_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::handle::Handle;
+use crate::pki;
 use crate::storage;
 use crate::supervise::Components;
 
@@ -40,22 +43,66 @@ impl Coracle {
     /// ```
     ///
     /// # Errors
-    /// If an address is not to be had or the store does not open; nothing is left running then.
+    /// If an address is not to be had, the store does not open, or there are no certificates to
+    /// serve with; nothing is left running then.
     pub async fn start(config: Config) -> Result<Handle, StartError> {
         let clock = Clock::system();
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
         let (listeners, addresses) = bind(&config.listen).await?;
         let store = storage::open(&config).await?;
+        // After the store is opened, which nobody else can do at the same time: a second
+        // cluster must not touch the certificates of the first.
+        let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
+            Ok(secured) => secured,
+            Err(error) => {
+                store.close().await;
+                return Err(error);
+            }
+        };
 
         let stopping = CancellationToken::new();
         let closing = CancellationToken::new();
-        let service = ApiServer::new(health(&store, &stopping));
+        let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy());
+        let service = ApiServer::new(health(&store, &stopping), registry, clock.clone());
+        if let Err(error) = service.bootstrap().await {
+            store.close().await;
+            return Err(error.into());
+        }
         let server = Server::new(service, Limits::default());
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
-        let components = Components::new(listeners.into_iter().map(serve).collect());
+        let components = Components::new(secured.listeners.into_iter().map(serve).collect());
+        let Secured { urls, kubeconfig, .. } = secured;
         let ready_in = clock.now().since(began);
-        Ok(Handle { addresses, ready_in, store, components, stopping, closing })
+        Ok(Handle { addresses, urls, kubeconfig, ready_in, store, components, stopping, closing })
+    }
+}
+
+/// Listeners that encrypt, and what clients need to know of them.
+#[derive(Default)]
+struct Secured {
+    listeners: Vec<TlsListener>,
+    urls: Vec<String>,
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Secured {
+    /// Who does not listen needs no certificates, and nothing is written.
+    async fn prepare(
+        config: Config,
+        listeners: Vec<TcpListener>,
+        addresses: &[SocketAddr],
+        clock: &Clock,
+    ) -> Result<Self, StartError> {
+        if listeners.is_empty() {
+            return Ok(Self::default());
+        }
+        let (addresses, now) = (addresses.to_vec(), clock.now());
+        let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
+        let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
+        let tls = Tls::new(prepared.ca.as_bytes(), ServerCertificate::from_pem(chain, key)?)?;
+        let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
+        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig) })
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a cluster is made from. Building it binds no port and touches no disk.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::error::ConfigError;
+pub use crate::subject_name::SubjectName;
 
 /// The port Kubernetes' API is expected at.
 pub const DEFAULT_PORT: u16 = 6443;
@@ -16,6 +17,11 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where the API is served. Port 0 picks a free one; none at all is possible.
     pub listen: Vec<SocketAddr>,
+    /// The address by which others reach this machine; by default the one it would itself send
+    /// from.
+    pub advertise_address: Option<IpAddr>,
+    /// Further names of the server, for its certificate.
+    pub tls_sans: Vec<SubjectName>,
     /// What holds the objects.
     pub store: StoreConfig,
 }
@@ -26,6 +32,8 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
+            advertise_address: None,
+            tls_sans: Vec::new(),
             store: StoreConfig::Disk,
         }
     }

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use crate::pki::PkiError;
+
 /// Settings that make no sense. Named as on the command line, where most of them come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +22,12 @@ pub enum ConfigError {
     MalformedEndpoint {
         /// Which endpoint, and what is wrong with it.
         reason: String,
+    },
+    /// A name no certificate can have.
+    #[error("{text:?} is neither a DNS name nor an IP address")]
+    MalformedName {
+        /// What was given.
+        text: String,
     },
     /// Credentials for etcd, and no etcd.
     #[error("{option} needs --store etcd=URL")]
@@ -45,6 +53,18 @@ pub enum StartError {
     /// The store does not open.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// There are no certificates to serve with.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// There are, and they cannot be used.
+    #[error("cannot serve with the certificates in the data directory")]
+    Tls(#[from] coracle_apiserver::listen::TlsError),
+    /// What every cluster has could not be made.
+    #[error(transparent)]
+    Bootstrap(#[from] coracle_apiserver::BootstrapError),
+    /// The thread that looks for certificates panicked.
+    #[error("cannot look for certificates")]
+    Crashed(#[from] coracle_base::TaskError),
 }
 
 /// Why a store did not open.

@@ -1,6 +1,7 @@
 //! A running cluster, as its owner sees it.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use coracle_store::Store;
@@ -13,6 +14,8 @@ use crate::supervise::{Components, Failure};
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) urls: Vec<String>,
+    pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
     pub(crate) store: Store,
     pub(crate) components: Components,
@@ -26,6 +29,17 @@ impl Handle {
     /// Where the API is served, with the ports that were picked, in the order of the config.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where clients find the API, one for each address. Addresses that mean all interfaces are
+    /// replaced by the one that is advertised.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The file with which an administrator gets in; none if nothing listens.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
     }
 
     /// How long it took to start.

@@ -3,32 +3,40 @@
 //! Nothing global is installed: no logger, signal handler or allocator. Any number of clusters
 //! can live in one process, each with its own directory and ports.
 //!
+//! What listens is encrypted, and clients prove by certificates who they are. Those, and a
+//! kubeconfig for the administrator, lie in the data directory, also if the objects do not.
+//!
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 //! # runtime.block_on(async {
 //! use coracle::{Config, Coracle, StoreConfig};
 //!
-//! let mut config = Config::new("/nothing/is/written/there");
+//! # let dir = tempfile::tempdir()?;
+//! # let data_dir = dir.path();
+//! let mut config = Config::new(data_dir);
 //! config.store = StoreConfig::Memory;
 //! config.listen = vec!["127.0.0.1:0".parse()?];
 //!
 //! let cluster = Coracle::start(config).await?;
-//! println!("http://{}/readyz", cluster.addresses()[0]);
+//! println!("{} is at {}", cluster.kubeconfig().expect("it listens").display(), cluster.urls()[0]);
 //! cluster.shutdown().await;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod advertise;
 mod builder;
 pub mod config;
 mod error;
 mod handle;
+mod pki;
 pub mod storage;
+mod subject_name;
 mod supervise;
 
 pub use builder::Coracle;
 pub use config::{Config, EtcdConfig, StoreConfig};
-pub use error::{ConfigError, StartError, StorageError};
+pub use error::{ConfigError, PkiError, StartError, StorageError};
 pub use handle::Handle;
 pub use supervise::Failure;

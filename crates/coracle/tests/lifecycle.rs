@@ -2,10 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
-use coracle::{Config, Coracle, Handle, StartError, StorageError, StoreConfig};
+use coracle::{Config, Coracle, Handle, PkiError, StartError, StorageError, StoreConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 fn config(data_dir: &Path) -> Config {
     Config { listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..Config::new(data_dir) }
@@ -16,8 +22,20 @@ async fn start(data_dir: &Path) -> Handle {
 }
 
 /// The whole answer to a GET, status line first.
-async fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.expect("a listener");
+async fn get(cluster: &Handle, path: &str) -> String {
+    let data_dir = cluster.kubeconfig().and_then(Path::parent).expect("it listens");
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(data_dir.join("pki/ca.crt")).expect("PEM"))
+        .expect("an authority");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let stream = TcpStream::connect(cluster.addresses()[0]).await.expect("a listener");
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake");
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("a request");
     let mut answer = String::new();
@@ -30,7 +48,7 @@ async fn a_cluster_is_ready_when_started_and_gone_when_shut_down() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(dir.path()).await;
     let address = cluster.addresses()[0];
-    let answer = get(address, "/readyz?verbose").await;
+    let answer = get(&cluster, "/readyz?verbose").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     let checks = "[+]ping ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n";
     assert!(answer.ends_with(checks), "{answer}");
@@ -45,7 +63,7 @@ async fn clusters_live_side_by_side() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let clusters = [start(one.path()).await, start(two.path()).await];
     for cluster in &clusters {
-        assert!(get(cluster.addresses()[0], "/livez").await.ends_with("\r\n\r\nok"));
+        assert!(get(cluster, "/livez").await.ends_with("\r\n\r\nok"));
     }
     for cluster in clusters {
         cluster.shutdown().await;
@@ -60,6 +78,7 @@ async fn one_directory_holds_one_cluster() {
     let in_use =
         matches!(error, StartError::Storage(StorageError::Store(coracle::storage::StoreError::InUse { .. })));
     assert!(in_use, "{error:?}");
+    assert!(get(&cluster, "/livez").await.ends_with("ok"), "its certificates are untouched");
     cluster.shutdown().await;
 }
 
@@ -73,6 +92,19 @@ async fn an_address_in_use_is_refused_before_anything_is_written() {
     assert!(matches!(error, StartError::Listen { address, .. } if address == cluster.addresses()[0]));
     assert!(!data_dir.exists());
     cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn spoilt_certificates_are_refused_and_nothing_is_left_running() {
+    let dir = tempfile::tempdir().unwrap();
+    start(dir.path()).await.shutdown().await;
+    let file = dir.path().join("pki/ca.crt");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "spoilt").unwrap();
+    let error = Coracle::start(config(dir.path())).await.unwrap_err();
+    assert!(matches!(error, StartError::Pki(PkiError::Malformed { .. })), "{error:?}");
+    std::fs::write(&file, whole).unwrap();
+    start(dir.path()).await.shutdown().await;
 }
 
 #[tokio::test]

@@ -1,9 +1,14 @@
 //! Where connections come from.
+//!
+//! Accepting and greeting are two steps: a client that dawdles over its handshake may hold up
+//! its own connection, but not the next one.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::identity::PeerIdentity;
 
 /// A connection, encrypted or not.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -12,15 +17,34 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
 
 /// A source of connections.
 pub trait Accept: Send {
-    /// The connections.
-    type Stream: Stream;
+    /// The connections, not greeted yet.
+    type Connection: Handshake;
 
     /// The next connection. Dropping the future loses none.
-    fn accept(&mut self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+    fn accept(&mut self) -> impl Future<Output = io::Result<Self::Connection>> + Send;
+}
+
+/// A connection on which the two sides may have to agree on something before the first request.
+pub trait Handshake: Send + 'static {
+    /// What requests are read from.
+    type Stream: Stream;
+
+    /// Agrees, and says who the other side has proved to be. Runs in the connection's own task,
+    /// under [`super::Limits::handshake_timeout`].
+    fn handshake(self) -> impl Future<Output = io::Result<(Self::Stream, PeerIdentity)>> + Send;
+}
+
+/// On a plain stream there is nothing to agree on, and nobody has proved to be anyone.
+impl<S: Stream> Handshake for S {
+    type Stream = S;
+
+    async fn handshake(self) -> io::Result<(S, PeerIdentity)> {
+        Ok((self, PeerIdentity(None)))
+    }
 }
 
 impl Accept for TcpListener {
-    type Stream = TcpStream;
+    type Connection = TcpStream;
 
     async fn accept(&mut self) -> io::Result<TcpStream> {
         let (stream, _peer) = TcpListener::accept(self).await?;

@@ -1,6 +1,7 @@
 //! One connection: HTTP/1 or HTTP/2, whichever the client speaks, until it or we end it.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,8 +18,9 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use super::ConnectionRequest;
-use super::accept::Stream;
+use super::accept::{Handshake, Stream};
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+use crate::identity::PeerIdentity;
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -32,6 +34,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a connection needs to know of the server it belongs to.
 pub(super) struct Connection {
+    pub(super) handshake_timeout: Duration,
     pub(super) header_read_timeout: Duration,
     /// Where the requests of HTTP/2 run.
     pub(super) streams: TaskTracker,
@@ -39,16 +42,36 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Serves to the end of the stream. After the shutdown began, that is the end of the
-    /// requests in flight.
-    pub(super) async fn serve<S>(self, stream: impl Stream, service: S)
+    /// Greets the client and serves to the end of the stream. After the shutdown began, that is
+    /// the end of the requests in flight.
+    pub(super) async fn serve<S>(self, connection: impl Handshake, service: S)
+    where
+        S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let greeted = tokio::select! {
+            // Dropped with the whole connection, which has carried no request yet.
+            greeted = tokio::time::timeout(self.handshake_timeout, connection.handshake()) => greeted,
+            // Safe to drop: only waits.
+            () = self.shutdown.cancelled() => return,
+        };
+        match greeted.unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into())) {
+            Ok((stream, peer)) => self.serve_requests(stream, peer, service).await,
+            // Anyone can fail to agree with us, as often as they like.
+            Err(error) => tracing::debug!(%error, "handshake failed"),
+        }
+    }
+
+    async fn serve_requests<S>(self, stream: impl Stream, peer: PeerIdentity, service: S)
     where
         S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
         let first_request = CancellationToken::new();
-        let service = TowerToHyperService::new(Entrance { service, first_request: first_request.clone() });
+        let entrance = Entrance { service, peer, first_request: first_request.clone() };
+        let service = TowerToHyperService::new(entrance);
         let builder = self.builder();
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
@@ -106,10 +129,12 @@ async fn silence(first_request: &CancellationToken, limit: Duration) {
     }
 }
 
-/// Limits the body of every request on its way to the service, and notices the first one.
+/// What every request passes on its way to the service: it learns who is at the other end, its
+/// body is limited, and the first one is noticed.
 #[derive(Clone)]
 struct Entrance<S> {
     service: S,
+    peer: PeerIdentity,
     first_request: CancellationToken,
 }
 
@@ -122,8 +147,9 @@ impl<S: Service<ConnectionRequest>> Service<Request<Incoming>> for Entrance<S> {
         self.service.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.first_request.cancel();
+        request.extensions_mut().insert(self.peer.clone());
         self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)))
     }
 }

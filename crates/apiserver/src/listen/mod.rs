@@ -1,10 +1,12 @@
 //! From sockets to the service: accepting, limits, and an orderly end.
 //!
-//! What is served is any stream of bytes, so encryption can be put between the socket and
-//! here. Every connection is a task of the [`Server::serve`] that accepted it.
+//! What is served is any stream of bytes; [`Tls`] puts encryption between a socket and here.
+//! Every connection is a task of the [`Server::serve`] that accepted it.
 
 mod accept;
 mod connection;
+mod plain_http;
+mod tls;
 
 use std::convert::Infallible;
 use std::io;
@@ -21,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-pub use accept::Accept;
+pub use accept::{Accept, Handshake, Stream};
 use connection::Connection;
+pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 
 use crate::body::ResponseBody;
 
@@ -41,6 +44,8 @@ pub struct Limits {
     /// Connections at the same time, over all listeners. When full, further ones wait in the
     /// system's backlog until one ends.
     pub max_connections: usize,
+    /// How long a client may take to agree on encryption. Then the connection is closed.
+    pub handshake_timeout: Duration,
     /// How long a client may take to send the head of a request, and how long it may keep an
     /// HTTP/1 connection that it does not use. Then the connection is closed.
     pub header_read_timeout: Duration,
@@ -54,6 +59,9 @@ impl Default for Limits {
             // A client needs one or two and a node a handful, so this is room for a thousand
             // nodes; the buffers of so many idle connections still fit a small machine.
             max_connections: 4096,
+            // What Go's clients grant the server (`TLSHandshakeTimeout` of net/http). Less than
+            // for a request: whoever opens connections only to hold them is rid of sooner.
+            handshake_timeout: Duration::from_secs(10),
             // Upstream's ReadHeaderTimeout (secure_serving.go of k8s.io/apiserver).
             header_read_timeout: Duration::from_secs(32),
             // Shorter than the 30 s after which Kubernetes, as a pod's host, would kill us.
@@ -96,8 +104,8 @@ where
                 // Safe to drop: a permit goes back, an accept has happened or not. A wait cut
                 // short by an ended connection is right, for that has freed what was missing.
                 accepted = self.next_connection(&mut listener, &mut backoff) => {
-                    if let Some((stream, permit)) = accepted {
-                        connections.spawn(self.connection(stream, permit, &streams, &shutdown));
+                    if let Some((connection, permit)) = accepted {
+                        connections.spawn(self.connection(connection, permit, &streams, &shutdown));
                     }
                 }
             }
@@ -114,12 +122,12 @@ where
         &self,
         listener: &mut A,
         backoff: &mut Backoff,
-    ) -> Option<(A::Stream, OwnedSemaphorePermit)> {
+    ) -> Option<(A::Connection, OwnedSemaphorePermit)> {
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok(stream) => {
+            Ok(connection) => {
                 backoff.reset();
-                Some((stream, permit))
+                Some((connection, permit))
             }
             Err(error) if is_of_one_connection(&error) => None,
             Err(error) => {
@@ -131,21 +139,22 @@ where
         }
     }
 
-    fn connection<I: accept::Stream>(
+    fn connection<H: Handshake>(
         &self,
-        stream: I,
+        accepted: H,
         permit: OwnedSemaphorePermit,
         streams: &TaskTracker,
         shutdown: &CancellationToken,
-    ) -> impl Future<Output = ()> + Send + use<S, I> {
+    ) -> impl Future<Output = ()> + Send + use<S, H> {
         let connection = Connection {
+            handshake_timeout: self.limits.handshake_timeout,
             header_read_timeout: self.limits.header_read_timeout,
             streams: streams.clone(),
             shutdown: shutdown.clone(),
         };
         let service = self.service.clone();
         async move {
-            connection.serve(stream, service).await;
+            connection.serve(accepted, service).await;
             drop(permit);
         }
     }

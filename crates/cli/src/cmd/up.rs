@@ -1,16 +1,16 @@
 //! `coracle up`: a cluster, until a signal or its own failure ends it.
 
-use std::path::Path;
+use std::path::{self, Path};
 
 use anyhow::{Error, Result, anyhow, bail};
 use coracle::storage::StoreError;
 use coracle::{Config, Coracle, Handle, StartError, StorageError};
 
 use super::{print, runtime};
+use crate::shell;
 use crate::signals::Signals;
 
 pub(crate) fn run(config: Config) -> Result<()> {
-    warn_of_open_addresses(&config);
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve(config));
     // After an orderly shutdown nothing is left to wait for; after a second signal nothing
@@ -52,10 +52,12 @@ async fn serve(config: Config) -> Result<()> {
 
 /// Tells the user where the cluster is and what to do next.
 fn announce(cluster: &Handle) {
-    let urls: Vec<String> = cluster.addresses().iter().map(|address| format!("http://{address}")).collect();
-    let mut text = format!("ready in {} ms at {}\n", cluster.ready_in().as_millis(), urls.join(", "));
-    if let Some(url) = urls.first() {
-        text.push_str(&format!("try: curl '{url}/readyz?verbose'\n"));
+    let urls = cluster.urls().join(", ");
+    let mut text = format!("ready in {} ms at {urls}\n", cluster.ready_in().as_millis());
+    if let Some(kubeconfig) = cluster.kubeconfig() {
+        // Good in any directory, for it may be pasted elsewhere.
+        let path = path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+        text.push_str(&format!("export KUBECONFIG={}\n", shell::quoted(&path.to_string_lossy())));
     }
     // A cluster is of use also to those who do not listen.
     if let Err(error) = print(&text) {
@@ -71,12 +73,5 @@ fn explain(error: StartError, data_dir: &Path) -> Error {
         anyhow!("{error}; for what to do, run: {check}")
     } else {
         Error::new(error)
-    }
-}
-
-/// Whoever reaches a port that is neither encrypted nor asks who is there can do everything.
-fn warn_of_open_addresses(config: &Config) {
-    for address in config.listen.iter().filter(|address| !address.ip().is_loopback()) {
-        tracing::warn!(%address, "serving beyond this machine, without encryption or authentication");
     }
 }

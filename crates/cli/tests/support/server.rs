@@ -1,6 +1,7 @@
 //! A running `coracle up`.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -17,33 +18,45 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A running `coracle up`, killed when dropped. Its log is `server.log` in the test's directory.
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// Such as `http://127.0.0.1:34567`.
+    /// Such as `https://127.0.0.1:34567`.
     pub(crate) url: String,
+    /// The file that lets the administrator in.
+    pub(crate) kubeconfig: PathBuf,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
     /// Starts one on any free port and waits until it says that it is ready.
     pub(crate) async fn start(dir: &TestDir, more: &[&str]) -> Self {
+        Self::start_at(dir, "127.0.0.1:0", more).await
+    }
+
+    /// The same at a given address. Everything it does is logged, at every level.
+    pub(crate) async fn start_at(dir: &TestDir, address: &str, more: &[&str]) -> Self {
         let log = File::create(dir.path().join("server.log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
-        command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.data()).args(more);
+        command.args(["up", "--listen", address, "--data-dir"]).arg(dir.data()).args(more);
+        command.env("CORACLE_LOG", "trace");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let ready = next_line(&mut lines).await.expect("a line; see server.log");
         let url = url_of(&ready).unwrap_or_else(|| panic!("not a ready line: {ready}"));
-        assert_eq!(next_line(&mut lines).await, Some(format!("try: curl '{url}/readyz?verbose'")));
-        Self { child, url, lines }
+        let kubeconfig = dir.data().join("admin.kubeconfig");
+        let export = format!("export KUBECONFIG={}", kubeconfig.display());
+        assert_eq!(next_line(&mut lines).await, Some(export));
+        Self { child, url, kubeconfig, lines }
     }
 
-    /// Ends it by SIGTERM and says how it ended. It must not have written anything more.
+    /// Ends it by SIGTERM and says how it ended. It must not have written anything more, and the
+    /// kubeconfig stays for the next start.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         kill_process(id.expect("it runs"), Signal::TERM).expect("a signal is sent");
         let ended = timeout(LIMIT, self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| panic!("{} does not end", self.url)).expect("a status");
         assert_eq!(next_line(&mut self.lines).await, None);
+        assert!(self.kubeconfig.is_file());
         status
     }
 }
@@ -52,9 +65,9 @@ async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> 
     timeout(LIMIT, lines.next_line()).await.expect("a line in time").expect("a line of text")
 }
 
-/// Reads `ready in 12 ms at http://127.0.0.1:34567`.
+/// Reads `ready in 12 ms at https://127.0.0.1:34567`.
 fn url_of(line: &str) -> Option<String> {
     let (time, url) = line.strip_prefix("ready in ")?.split_once(" ms at ")?;
     time.parse::<u64>().ok()?;
-    url.starts_with("http://127.0.0.1:").then(|| url.to_owned())
+    url.starts_with("https://127.0.0.1:").then(|| url.to_owned())
 }

@@ -1,0 +1,123 @@
+//! Who is asking, and how a client certificate says it.
+//!
+//! A certificate is read only after the handshake has verified it against the authority of the
+//! cluster; nothing here decides what its holder may do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use x509_parser::der_parser::oid;
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+/// Where upstream puts the id of the credential a user came with (`CredentialIDKey` in
+/// `pkg/authentication/user` of k8s.io/apiserver).
+pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id";
+
+/// The attribute that carries a user's UID (`X509UID` in `pkg/apis/asn1` of
+/// k8s.io/apimachinery).
+const OID_KUBERNETES_UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
+
+/// Who is asking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the user.
+    pub name: String,
+    /// What tells apart users of the same name at different times; often empty.
+    pub uid: String,
+    /// The groups the user is in.
+    pub groups: Vec<String>,
+    /// Whatever else is known.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Who the other side of the connection proved to be in its handshake. Every request carries
+/// this in its extensions; what came over a stream without handshake has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerIdentity(pub Option<Arc<Identity>>);
+
+impl Identity {
+    /// Reads it from a client certificate in DER: the common name is the user, organizations
+    /// are groups. None if it names no user, or more than one UID.
+    pub fn from_certificate(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let subject = certificate.subject();
+        // Of several the last counts, as Go reads them.
+        let name = texts(subject, &OID_X509_COMMON_NAME).pop().filter(|name| !name.is_empty())?;
+        let groups = texts(subject, &OID_X509_ORGANIZATION_NAME);
+        let extra = BTreeMap::from([(CREDENTIAL_ID_KEY.to_owned(), vec![fingerprint(der)])]);
+        Some(Self { name, uid: uid(subject)?, groups, extra })
+    }
+}
+
+/// Empty if there is none; none if what there is cannot be one.
+fn uid(subject: &X509Name<'_>) -> Option<String> {
+    let found = subject.iter_by_oid(&OID_KUBERNETES_UID).count();
+    match (found, texts(subject, &OID_KUBERNETES_UID).pop()) {
+        (0, _) => Some(String::new()),
+        (1, Some(uid)) if !uid.is_empty() => Some(uid),
+        _ => None,
+    }
+}
+
+fn texts(subject: &X509Name<'_>, attribute: &Oid<'_>) -> Vec<String> {
+    subject.iter_by_oid(attribute).filter_map(|value| value.as_str().ok()).map(str::to_owned).collect()
+}
+
+/// What upstream names a certificate by.
+fn fingerprint(der: &[u8]) -> String {
+    let mut text = "X509SHA256=".to_owned();
+    for byte in ring::digest::digest(&ring::digest::SHA256, der).as_ref() {
+        write!(text, "{byte:02x}").expect("a String takes everything");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::*;
+
+    /// The identity in a certificate whose subject has these attributes.
+    fn read(attributes: &[(DnType, &str)]) -> Option<Identity> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (attribute, value) in attributes {
+            params.distinguished_name.push(attribute.clone(), *value);
+        }
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        Identity::from_certificate(certificate.der())
+    }
+
+    fn uid_attribute() -> DnType {
+        DnType::CustomDnType(OID_KUBERNETES_UID.iter().unwrap().collect())
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_the_organization_a_group() {
+        let admin =
+            read(&[(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "kubernetes-admin")]);
+        let admin = admin.unwrap();
+        assert_eq!((admin.name.as_str(), admin.uid.as_str()), ("kubernetes-admin", ""));
+        assert_eq!(admin.groups, ["system:masters"]);
+        let id = &admin.extra[CREDENTIAL_ID_KEY][0];
+        assert!(id.starts_with("X509SHA256=") && id.len() == "X509SHA256=".len() + 64, "{id}");
+    }
+
+    #[test]
+    fn a_uid_is_read() {
+        let user = read(&[(DnType::CommonName, "me"), (uid_attribute(), "1234")]).unwrap();
+        assert_eq!((user.uid.as_str(), user.groups.len()), ("1234", 0));
+        assert_eq!(read(&[(DnType::CommonName, "me"), (uid_attribute(), "")]), None);
+    }
+
+    #[test]
+    fn what_names_no_user_is_nobody() {
+        assert_eq!(read(&[(DnType::OrganizationName, "system:masters")]), None);
+        assert_eq!(read(&[(DnType::CommonName, "")]), None);
+        assert_eq!(Identity::from_certificate(b"no certificate"), None);
+        assert_eq!(Identity::from_certificate(&[]), None);
+    }
+}

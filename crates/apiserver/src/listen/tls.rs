@@ -1,0 +1,191 @@
+//! Encryption: TLS 1.2 and 1.3, with client certificates for those who have one.
+//!
+//! A client without a certificate is let in, as upstream does, for who it is may still show in
+//! its requests. One whose certificate the authority did not sign is refused here.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{
+    ClientHello, ResolvesServerCert, ServerConfig, VerifierBuilderError, WebPkiClientVerifier,
+};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, RootCertStore};
+use tokio_rustls::server::TlsStream;
+
+use super::accept::{Accept, Handshake};
+use super::plain_http;
+use crate::identity::{Identity, PeerIdentity};
+
+/// What may be agreed on, the better one first.
+const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// Why certificates cannot be served with. Never says what a key is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// No certificate, or not in PEM.
+    #[error("not a certificate in PEM")]
+    Certificate(#[source] pem::Error),
+    /// No private key, or not in PEM.
+    #[error("not a private key in PEM")]
+    Key(#[source] pem::Error),
+    /// They do not go together, or are of a kind that is not supported.
+    #[error("certificate and private key are of no use")]
+    Pair(#[source] rustls::Error),
+    /// Nothing can be verified with it.
+    #[error("the authority of client certificates is of no use")]
+    ClientCa(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The certificate a server shows, with its private key.
+#[derive(Clone)]
+pub struct ServerCertificate(Arc<CertifiedKey>);
+
+impl ServerCertificate {
+    /// Reads a chain, the server's own certificate first, and the private key of that one.
+    ///
+    /// # Errors
+    /// If either is not PEM or they do not belong together.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = certificates(chain).map_err(TlsError::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
+        let pair = CertifiedKey::from_der(chain, key, &provider()).map_err(TlsError::Pair)?;
+        Ok(Self(Arc::new(pair)))
+    }
+}
+
+impl fmt::Debug for ServerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServerCertificate").finish_non_exhaustive()
+    }
+}
+
+/// How a server encrypts. Clones share the certificate.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    certificate: Arc<Current>,
+}
+
+impl Tls {
+    /// Shows `certificate`, and knows the clients whose certificates one of the authorities in
+    /// `client_ca` (PEM) has signed.
+    ///
+    /// # Errors
+    /// If nothing can be verified with `client_ca`.
+    pub fn new(client_ca: &[u8], certificate: ServerCertificate) -> Result<Self, TlsError> {
+        let provider = provider();
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots(client_ca)?, provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
+        let certificate = Arc::new(Current(ArcSwap::new(certificate.0)));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Pair)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(certificate.clone());
+        config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Self { config: Arc::new(config), certificate })
+    }
+
+    /// Shows another certificate from the next handshake on.
+    pub fn replace_certificate(&self, certificate: ServerCertificate) {
+        self.certificate.0.store(certificate.0);
+    }
+
+    /// The connections of `listener`, encrypted.
+    pub fn listener(&self, listener: TcpListener) -> TlsListener {
+        TlsListener { listener, acceptor: TlsAcceptor::from(self.config.clone()) }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+/// The certificate of the moment.
+#[derive(Debug)]
+struct Current(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// A socket whose connections are encrypted.
+pub struct TlsListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl fmt::Debug for TlsListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsListener").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Accept for TlsListener {
+    type Connection = TlsConnection;
+
+    async fn accept(&mut self) -> io::Result<TlsConnection> {
+        let stream = Accept::accept(&mut self.listener).await?;
+        Ok(TlsConnection { stream, acceptor: self.acceptor.clone() })
+    }
+}
+
+/// A connection that is to be encrypted.
+pub struct TlsConnection {
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+}
+
+impl fmt::Debug for TlsConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConnection").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl Handshake for TlsConnection {
+    type Stream = TlsStream<TcpStream>;
+
+    async fn handshake(self) -> io::Result<(Self::Stream, PeerIdentity)> {
+        if plain_http::is_spoken_on(&self.stream).await? {
+            return Err(plain_http::refuse(self.stream).await);
+        }
+        let stream = self.acceptor.accept(self.stream).await?;
+        let peer = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let identity = peer.and_then(|certificate| Identity::from_certificate(certificate));
+        Ok((stream, PeerIdentity(identity.map(Arc::new))))
+    }
+}
+
+/// Named wherever it is needed: a process may hold others, and a default of its own.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn roots(ca: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca).map_err(TlsError::Certificate)? {
+        roots.add(certificate).map_err(|error| TlsError::ClientCa(error.into()))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// All of them, at least one.
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>()?;
+    if found.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(found) }
+}

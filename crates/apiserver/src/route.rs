@@ -1,0 +1,167 @@
+//! What a path means.
+
+use percent_encoding::percent_decode_str;
+
+/// The cluster of plain paths.
+pub(crate) const DEFAULT_CLUSTER: &str = "default";
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/version`.
+    Version,
+    /// `/api`: the versions of the core group.
+    CoreVersions,
+    /// `/apis`: all other groups.
+    Groups,
+    /// `/apis/GROUP`.
+    Group(String),
+    /// `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
+    Resources { group: String, version: String },
+    /// `/openapi/v3`: the documents there are.
+    OpenApiIndex,
+    /// One of them.
+    OpenApi { group: String, version: String },
+    /// A collection, an object, or a part of one.
+    Resource(ResourcePath),
+}
+
+/// A collection, an object, or a part of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResourcePath {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Empty for all namespaces, and for kinds that have none.
+    pub(crate) namespace: String,
+    pub(crate) resource: String,
+    /// Empty for the collection.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+}
+
+/// The cluster of a path, and where it leads there. `None` if nowhere.
+pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
+    let segments: Option<Vec<String>> = path.strip_prefix('/')?.split('/').map(decode).collect();
+    let mut segments = segments?;
+    let mut cluster = DEFAULT_CLUSTER.to_owned();
+    if segments.len() > 2 && segments[0] == "clusters" {
+        cluster = segments.remove(1);
+        segments.remove(0);
+    }
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let route = match segments.as_slice() {
+        ["version"] => Route::Version,
+        ["openapi", "v3"] => Route::OpenApiIndex,
+        ["openapi", "v3", "api", version] => {
+            Route::OpenApi { group: String::new(), version: (*version).to_owned() }
+        }
+        ["openapi", "v3", "apis", group, version] => {
+            Route::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() }
+        }
+        ["api"] => Route::CoreVersions,
+        ["apis"] => Route::Groups,
+        ["apis", group] => Route::Group((*group).to_owned()),
+        ["api", version] => Route::Resources { group: String::new(), version: (*version).to_owned() },
+        ["apis", group, version] => {
+            Route::Resources { group: (*group).to_owned(), version: (*version).to_owned() }
+        }
+        ["api", version, rest @ ..] => Route::Resource(resource("", version, rest)?),
+        ["apis", group, version, rest @ ..] => Route::Resource(resource(group, version, rest)?),
+        _ => return None,
+    };
+    Some((cluster, route))
+}
+
+fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
+    let of_namespace = ["status", "finalize"];
+    let (namespace, rest) = match segments {
+        // A namespace is an object itself, and has parts of its own.
+        ["namespaces", _] => ("", segments),
+        ["namespaces", _, part] if of_namespace.contains(part) => ("", segments),
+        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+        _ => ("", segments),
+    };
+    let (resource, name, subresource) = match rest {
+        [resource] => (*resource, "", ""),
+        [resource, name] => (*resource, *name, ""),
+        [resource, name, subresource] => (*resource, *name, *subresource),
+        _ => return None,
+    };
+    Some(ResourcePath {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        namespace: namespace.to_owned(),
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+    })
+}
+
+/// A segment of a path. Tricks that could lead elsewhere lead nowhere.
+fn decode(segment: &str) -> Option<String> {
+    let text = percent_decode_str(segment).decode_utf8().ok()?.into_owned();
+    let tricky = text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']);
+    (!tricky).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(path: &str) -> String {
+        match parse(path) {
+            None => "nowhere".into(),
+            Some((cluster, Route::Resource(path))) => format!(
+                "{cluster}|{}|{}|{}|{}|{}|{}",
+                path.group, path.version, path.namespace, path.resource, path.name, path.subresource
+            ),
+            Some((cluster, route)) => format!("{cluster} {route:?}"),
+        }
+    }
+
+    #[test]
+    fn paths_lead_where_upstream_leads_them() {
+        for (path, expected) in [
+            ("/api/v1/pods", "default||v1||pods||"),
+            ("/api/v1/namespaces", "default||v1||namespaces||"),
+            ("/api/v1/namespaces/a", "default||v1||namespaces|a|"),
+            ("/api/v1/namespaces/a/status", "default||v1||namespaces|a|status"),
+            ("/api/v1/namespaces/a/pods", "default||v1|a|pods||"),
+            ("/api/v1/namespaces/a/pods/p/log", "default||v1|a|pods|p|log"),
+            ("/apis/apps/v1/namespaces/a/deployments/d", "default|apps|v1|a|deployments|d|"),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+                "default|rbac.authorization.k8s.io|v1||clusterroles|system:node|",
+            ),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+                "default|rbac.authorization.k8s.io|v1||clusterroles|system:node|",
+            ),
+            ("/clusters/t1/api/v1/pods", "t1||v1||pods||"),
+            ("/version", "default Version"),
+            ("/apis", "default Groups"),
+        ] {
+            assert_eq!(shown(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn tricks_lead_nowhere() {
+        for path in [
+            "",
+            "/",
+            "//api/v1/pods",
+            "/api//v1",
+            "/api/v1/pods/",
+            "/api/v1/../v1/pods",
+            "/api/v1/%2e%2e/pods",
+            "/api/v1/namespaces/a%2fb/pods",
+            "/api/v1/pods/a%00",
+            "/API/v1/pods/%ff",
+            "/api/v1/a/b/c/d/e/f",
+        ] {
+            assert_eq!(shown(path), "nowhere", "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Files that are whole or not there, and private from the first byte on.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::error::PkiError;
+
+/// Who may read a file besides its owner.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Access {
+    /// Everyone who gets into the directory.
+    Public,
+    /// Nobody.
+    Private,
+}
+
+impl Access {
+    fn mode(self) -> u32 {
+        match self {
+            Access::Public => 0o644,
+            Access::Private => 0o600,
+        }
+    }
+}
+
+/// Makes a directory, and those above it, for its owner only. One that exists is left as it is.
+pub(super) fn create_private_dir(path: &Path) -> Result<(), PkiError> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.map_err(|source| failed("create", path, source))
+}
+
+/// Waits until nobody else holds the directory. Held until the file is dropped.
+pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
+    let locked = File::open(dir).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|source| failed("lock", dir, source))
+}
+
+/// The contents of a file; none if there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
+    match fs::read(path) {
+        // What is not text is not PEM either; whoever reads it finds that out.
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(failed("read", path, source)),
+    }
+}
+
+/// Files that are put in place together. Needs the lock, for the names aside are always the same.
+#[derive(Debug, Default)]
+pub(super) struct Batch(Vec<Pending>);
+
+struct Pending {
+    path: PathBuf,
+    text: String,
+    access: Access,
+}
+
+/// Without the text, which may be a private key.
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, path: PathBuf, text: String, access: Access) {
+        self.0.push(Pending { path, text, access });
+    }
+
+    /// Writes the files. Of each the old one or the new one is there at any time, and they
+    /// appear in the order in which they were added; on return they are there to stay.
+    pub(super) fn commit(self) -> Result<(), PkiError> {
+        let done = self.stage().and_then(|()| self.publish());
+        if done.is_err() {
+            for pending in &self.0 {
+                // Mostly not there; and if it cannot be removed, the next start does it.
+                let _ = fs::remove_file(aside(&pending.path));
+            }
+        }
+        done
+    }
+
+    /// Side by side, because a disk syncs many files in hardly more time than one, and a start
+    /// takes as long as this does.
+    fn stage(&self) -> Result<(), PkiError> {
+        thread::scope(|scope| {
+            let write = |pending: &Pending| {
+                let written = write_whole(&aside(&pending.path), &pending.text, pending.access);
+                written.map_err(|source| failed("write", &pending.path, source))
+            };
+            let started = self.0.iter().map(|pending| {
+                let thread = thread::Builder::new().name("pki-write".to_owned());
+                let thread = thread.spawn_scoped(scope, move || write(pending));
+                thread.map_err(|source| failed("write", &pending.path, source))
+            });
+            let started: Vec<_> = started.collect();
+            started.into_iter().try_for_each(|thread| thread?.join().expect("writing does not panic"))
+        })
+    }
+
+    fn publish(&self) -> Result<(), PkiError> {
+        for Pending { path, .. } in &self.0 {
+            fs::rename(aside(path), path).map_err(|source| failed("write", path, source))?;
+        }
+        let dirs: BTreeSet<_> = self.0.iter().filter_map(|pending| pending.path.parent()).collect();
+        dirs.into_iter().try_for_each(sync_dir)
+    }
+}
+
+/// Makes renames in a directory last.
+fn sync_dir(dir: &Path) -> Result<(), PkiError> {
+    File::open(dir).and_then(|file| file.sync_all()).map_err(|source| failed("sync", dir, source))
+}
+
+fn write_whole(path: &Path, text: &str, access: Access) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Created anew, so that the mode is the one asked for and no link is followed.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(access.mode()).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> PkiError {
+    PkiError::Io { operation, path: path.to_owned(), source }
+}

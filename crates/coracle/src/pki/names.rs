@@ -1,0 +1,61 @@
+//! The names clients may know the server by.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::config::{Config, SubjectName};
+
+/// What pods call the API, and its users on this machine.
+const WELL_KNOWN: &[&str] = &[
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// The service `kubernetes` has the first address of the services' network, which by default is
+/// 10.96.0.0/12, as with kubeadm.
+const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+
+/// Where the system keeps the name of this machine.
+const HOSTNAME_FILE: &str = "/etc/hostname";
+
+/// All names of a server that is reached at `advertised`.
+pub(super) fn of_server(config: &Config, advertised: IpAddr) -> BTreeSet<SubjectName> {
+    let mut names: BTreeSet<_> = WELL_KNOWN.iter().map(|name| SubjectName::Dns((*name).to_owned())).collect();
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let listening = config.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+    let ips = loopback.into_iter().chain([SERVICE, advertised]).chain(listening);
+    names.extend(ips.map(SubjectName::Ip));
+    names.extend(host_name());
+    names.extend(config.tls_sans.iter().cloned());
+    names
+}
+
+/// None if it is not to be read, or not fit for a certificate: it is a convenience.
+fn host_name() -> Option<SubjectName> {
+    std::fs::read_to_string(HOSTNAME_FILE).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_the_server_has_its_name() {
+        let config = Config {
+            listen: vec!["0.0.0.0:1".parse().unwrap(), "192.0.2.7:2".parse().unwrap()],
+            tls_sans: vec!["api.example.org".parse().unwrap(), "192.0.2.9".parse().unwrap()],
+            ..Config::new("/d")
+        };
+        let names = of_server(&config, "192.0.2.8".parse().unwrap());
+        for name in ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1", "10.96.0.1"]
+            .into_iter()
+            .chain(["192.0.2.7", "192.0.2.8", "192.0.2.9", "api.example.org"])
+        {
+            assert!(names.contains(&name.parse().unwrap()), "{name}");
+        }
+        assert!(!names.contains(&"0.0.0.0".parse().unwrap()));
+    }
+}

@@ -1,0 +1,232 @@
+//! The life of certificates on disk: made once, kept, remade when due, refused when spoilt.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Any moment will do.
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+struct Cluster {
+    dir: TempDir,
+    config: Config,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let config =
+            Config { advertise_address: Some([192, 0, 2, 1].into()), ..Config::new(dir.path().join("data")) };
+        Self { dir, config }
+    }
+
+    fn try_prepare(&self, now: Timestamp) -> Result<Credentials, PkiError> {
+        prepare(&self.config, &self.config.listen, now)
+    }
+
+    fn prepare(&self, now: Timestamp) -> Credentials {
+        self.try_prepare(now).unwrap()
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        directory(&self.config.data_dir).join(file)
+    }
+
+    /// The contents of all files, by name.
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let dirs = [directory(&self.config.data_dir), self.config.data_dir.clone()];
+        let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(Result::unwrap);
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        files
+            .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+            .collect()
+    }
+
+    /// The names of the files that `change` leads to being written anew.
+    fn changed_by(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> Vec<String> {
+        let before = self.files();
+        change(self);
+        self.prepare(now);
+        let after = self.files();
+        assert_eq!(before.len(), after.len(), "{:?}", after.keys());
+        after
+            .into_iter()
+            .filter(|(name, bytes)| before.get(name) != Some(bytes))
+            .map(|(name, _)| name)
+            .collect()
+    }
+}
+
+const SERVER: [&str; 2] = ["apiserver.crt", "apiserver.key"];
+const ADMIN: [&str; 3] = ["admin.crt", "admin.key", "admin.kubeconfig"];
+
+#[test]
+fn files_are_private() {
+    let cluster = Cluster::new();
+    let credentials = cluster.prepare(NOW);
+    let names: Vec<_> = cluster.files().into_keys().collect();
+    let expected = ["admin.crt", "admin.key", "admin.kubeconfig", "apiserver.crt", "apiserver.key", "ca.crt"];
+    assert_eq!(names, [&expected[..], &["ca.key"]].concat());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for file in ["admin.key", "apiserver.key", "ca.key"] {
+        assert_eq!(mode(&cluster.path(file)), 0o600, "{file}");
+    }
+    assert_eq!(mode(&credentials.kubeconfig), 0o600);
+    assert_eq!(mode(&cluster.path("")), 0o700);
+    assert_eq!(mode(&cluster.config.data_dir), 0o700);
+    assert_eq!(credentials.urls, ["https://127.0.0.1:6443"]);
+}
+
+#[test]
+fn nothing_changes_without_need() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
+    assert_eq!(cluster.changed_by(NOW + DAY * 200, |_| ()), [""; 0]);
+}
+
+#[test]
+fn new_names_need_a_new_certificate() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let changed =
+        cluster.changed_by(NOW, |cluster| cluster.config.tls_sans = vec!["a.example".parse().unwrap()]);
+    assert_eq!(changed, SERVER);
+    let other = [192, 0, 2, 2].into();
+    assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.advertise_address = Some(other)), SERVER);
+    // It is advertised where the address says nothing, and names are as before otherwise.
+    let anywhere = vec!["0.0.0.0:6443".parse().unwrap()];
+    assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.listen = anywhere), ["admin.kubeconfig"]);
+    assert_eq!(cluster.prepare(NOW).urls, ["https://192.0.2.2:6443"]);
+}
+
+#[test]
+fn certificates_are_remade_before_they_expire() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let due = NOW + DAY * 250;
+    assert_eq!(cluster.changed_by(due, |_| ()), [&ADMIN[..], &SERVER].concat());
+    assert_eq!(cluster.changed_by(due, |_| ()), [""; 0]);
+}
+
+#[test]
+fn an_expired_authority_is_renewed_only_by_hand() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let late = NOW + DAY * 3651;
+    let error = cluster.try_prepare(late).unwrap_err();
+    assert!(matches!(&error, PkiError::Expired { path } if *path == cluster.path("ca.crt")), "{error}");
+    let changed = cluster.changed_by(late, |cluster| fs::remove_file(cluster.path("ca.crt")).unwrap());
+    assert_eq!(changed, [&ADMIN[..], &SERVER, &["ca.crt"]].concat());
+}
+
+#[test]
+fn a_start_that_was_cut_short_is_made_up_for() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    for (missing, expected) in [
+        ("apiserver.crt", &SERVER[..]),
+        ("apiserver.key", &SERVER),
+        ("admin.crt", &ADMIN),
+        ("admin.key", &ADMIN),
+        ("ca.crt", &["admin.kubeconfig", "ca.crt"]),
+    ] {
+        let changed =
+            cluster.changed_by(NOW + DAY, |cluster| fs::remove_file(cluster.path(missing)).unwrap());
+        assert_eq!(changed, expected, "{missing}");
+    }
+    // Half written, and half replaced.
+    let foreign = Cluster::new();
+    foreign.prepare(NOW);
+    let changed = cluster.changed_by(NOW + DAY, |cluster| {
+        fs::copy(foreign.path("admin.key"), cluster.path("admin.key")).unwrap();
+    });
+    assert_eq!(changed, ADMIN);
+    fs::write(cluster.path("apiserver.key.tmp"), "cut sho").unwrap();
+    fs::remove_file(cluster.path("apiserver.key")).unwrap();
+    cluster.prepare(NOW);
+    assert!(!cluster.path("apiserver.key.tmp").exists());
+}
+
+#[test]
+fn a_new_authority_signs_everything_anew() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let changed = cluster.changed_by(NOW, |cluster| {
+        fs::remove_file(cluster.path("ca.crt")).unwrap();
+        fs::remove_file(cluster.path("ca.key")).unwrap();
+    });
+    assert_eq!(changed, [&ADMIN[..], &SERVER, &["ca.crt", "ca.key"]].concat());
+}
+
+#[test]
+fn an_authority_in_halves_is_refused() {
+    let (cluster, other) = (Cluster::new(), Cluster::new());
+    cluster.prepare(NOW);
+    other.prepare(NOW);
+    fs::copy(other.path("ca.key"), cluster.path("ca.key")).unwrap();
+    let error = cluster.try_prepare(NOW).unwrap_err();
+    assert!(matches!(error, PkiError::Mismatch { .. }), "{error}");
+    fs::remove_file(cluster.path("ca.key")).unwrap();
+    let error = cluster.try_prepare(NOW).unwrap_err();
+    assert!(matches!(error, PkiError::KeyMissing { .. }), "{error}");
+    assert!(error.to_string().starts_with(&cluster.path("ca.key").display().to_string()), "{error}");
+}
+
+#[test]
+fn spoilt_files_are_named_and_not_shown() {
+    for file in ["ca.crt", "ca.key", "admin.crt", "admin.key", "apiserver.crt", "apiserver.key"] {
+        let cluster = Cluster::new();
+        cluster.prepare(NOW);
+        let path = cluster.path(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let secret = text.lines().nth(1).unwrap();
+        // Cut, garbled, empty, and not even text.
+        let garbled = text.replace(&secret[20..24], "!!!!");
+        for spoilt in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
+            fs::write(&path, spoilt).unwrap();
+            let error = cluster.try_prepare(NOW).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(matches!(&error, PkiError::Malformed { path: named, .. } if *named == path), "{shown}");
+            assert!(!shown.contains(&secret[..16]), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let cluster = Cluster::new();
+    // A file in its place, because tests may run as root, who is denied nothing.
+    fs::write(&cluster.config.data_dir, "").unwrap();
+    let error = cluster.try_prepare(NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot create {}", cluster.path("").display()).trim_end_matches('/')
+    );
+    drop(cluster.dir);
+}
+
+#[test]
+fn several_at_a_time_agree() {
+    let cluster = Cluster::new();
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| cluster.prepare(NOW))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for one in &found {
+        assert_eq!((&one.ca, &one.server_certificate), (&found[0].ca, &found[0].server_certificate));
+    }
+}
+
+#[test]
+fn the_credentials_do_not_show_the_key() {
+    let credentials = Cluster::new().prepare(NOW);
+    assert!(!format!("{credentials:?}").contains("PRIVATE KEY"));
+}
