@@ -20,7 +20,7 @@ pub fn matches(selector: &Value, labels: &Value) -> bool {
     parse(selector).matches(labels.as_object().unwrap_or(&empty))
 }
 
-/// Ready to match; see [`matches`].
+/// Ready to match; see [`matches()`].
 pub fn parse(selector: &Value) -> Selector {
     if selector.is_null() {
         return Selector::nothing();
