@@ -33,7 +33,8 @@ fn versions(group: &str) -> Vec<&'static str> {
     versions
 }
 
-fn group_version(group: &str, version: &str) -> String {
+/// Such as `apps/v1`, or `v1` for the core group.
+pub(crate) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 

@@ -6,6 +6,7 @@ use coracle_meta::status::Status;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
+use crate::discovery::group_version;
 use crate::options::FieldValidation;
 use crate::status::Refusal;
 
@@ -26,11 +27,7 @@ impl Decoding<'_> {
     }
 
     fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        group_version(self.group, self.version)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::accept::{Form, Shape, Wanted};
 use crate::body::{ResponseBody, full};
+use crate::discovery::group_version;
 use crate::status::Refusal;
 
 /// What an answer is about.
@@ -24,8 +25,7 @@ pub(crate) struct Encoding<'a> {
 
 impl Encoding<'_> {
     fn api_version(&self) -> String {
-        let group = &self.kind.declaration().group;
-        if group.is_empty() { self.version.to_owned() } else { format!("{group}/{}", self.version) }
+        group_version(&self.kind.declaration().group, self.version)
     }
 }
 

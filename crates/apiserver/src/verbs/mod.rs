@@ -14,6 +14,7 @@ use coracle_registry::{Cluster, Kind, Scope, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::body::ResponseBody;
+use crate::discovery::group_version;
 use crate::negotiate::{Encoding, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
@@ -98,8 +99,7 @@ impl ResourceRequest {
 
     /// Such as `apps/v1`.
     fn api_version(&self) -> String {
-        let ResourcePath { group, version, .. } = &self.path;
-        if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+        group_version(&self.path.group, &self.path.version)
     }
 
     /// Who owns what is written: as the client says, or the name of its program.

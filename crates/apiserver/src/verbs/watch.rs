@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
+use crate::discovery::group_version;
 use crate::negotiate::{self, Encoding, Shape, Wanted, respond, to_json, to_value};
 use crate::status::Refusal;
 
@@ -185,9 +186,7 @@ impl WatchStream {
             return;
         }
         let declaration = self.kind.declaration();
-        let group = &declaration.group;
-        let api_version =
-            if group.is_empty() { self.version.clone() } else { format!("{group}/{}", self.version) };
+        let api_version = group_version(&declaration.group, &self.version);
         let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if end_of_state {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
