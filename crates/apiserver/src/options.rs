@@ -63,6 +63,17 @@ impl Query {
         }
     }
 
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => {
+                let refused =
+                    |_| Refusal::bad_request(format!("invalid value {text:?} for {name}: expected a number"));
+                text.parse().map(Some).map_err(refused)
+            }
+        }
+    }
+
     pub(crate) fn dry_run(&self) -> Result<bool, Refusal> {
         match self.text("dryRun") {
             "" => Ok(false),

@@ -311,7 +311,6 @@ async fn what_cannot_be_answered_yet_says_so() {
     let client = client().await;
     for path in [
         "/apis/authentication.k8s.io/v1/tokenreviews",
-        "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers",
         "/api/v1/namespaces/default/bindings",
     ] {
         let (code, status) = client.json(Method::POST, path, json!({"metadata": {"name": "x"}})).await;

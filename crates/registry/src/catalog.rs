@@ -155,6 +155,7 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kin
 mod tests {
     use std::collections::HashSet;
 
+    use coracle_meta::time::Time;
     use serde_json::Value;
 
     use super::*;
@@ -269,7 +270,7 @@ mod tests {
                 kind.set_defaults(&mut twice);
                 assert_eq!(once, twice, "{}: defaults of defaults", declaration.group_resource());
                 let mut status = once.clone();
-                kind.prepare_for_status_update(&mut status, first);
+                kind.prepare_for_status_update(&mut status, first, Time(0));
                 kind.validate_status_update(&status, first, &mut Default::default());
                 let _ = kind.warnings(&once, None);
                 assert_eq!(kind.cells(&object, 0).len(), declaration.columns.len());

@@ -3,11 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coracle_base::{Clock, Rng};
+use coracle_meta::field::ErrorList;
 use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH};
 use coracle_meta::time::Time;
 use coracle_store::Store;
+use serde_json::Value;
 
+use crate::claim::{Pool, ServiceNetwork, Taken};
 use crate::error::Result;
+use crate::kind::Kind;
 
 /// The part of the store that clusters live in.
 const CLUSTERS: &str = "clusters";
@@ -18,12 +22,20 @@ pub struct Registry {
     store: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
+    network: Arc<ServiceNetwork>,
 }
 
 impl Registry {
     /// The clusters of this store.
     pub fn new(store: Store, clock: Clock, rng: Rng) -> Self {
-        Self { store, clock, rng: Arc::new(Mutex::new(rng)) }
+        Self { store, clock, rng: Arc::new(Mutex::new(rng)), network: Arc::default() }
+    }
+
+    /// With services in another network than the usual.
+    #[must_use]
+    pub fn with_service_network(mut self, network: ServiceNetwork) -> Self {
+        self.network = Arc::new(network);
+        self
     }
 
     /// Clusters that nothing is kept of, for tests.
@@ -39,7 +51,7 @@ impl Registry {
     /// If the id cannot be one.
     pub fn cluster(&self, id: &str) -> Result<Cluster> {
         let store = self.store.scope(CLUSTERS)?.scope(id)?;
-        Ok(Cluster { store, clock: self.clock.clone(), rng: self.rng.clone() })
+        Ok(Cluster { store, clock: self.clock.clone(), rng: self.rng.clone(), network: self.network.clone() })
     }
 }
 
@@ -49,9 +61,27 @@ pub struct Cluster {
     pub(crate) store: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
+    network: Arc<ServiceNetwork>,
 }
 
 impl Cluster {
+    /// From where services get their addresses and ports.
+    pub fn service_network(&self) -> &ServiceNetwork {
+        &self.network
+    }
+
+    /// Lets a kind choose what an object is to hold for itself alone.
+    pub(crate) fn allocate(
+        &self,
+        kind: &dyn Kind,
+        new: &mut Value,
+        old: Option<&Value>,
+        taken: &Taken,
+    ) -> ErrorList {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        kind.allocate(new, old, &mut Pool::new(&self.network, taken, &mut rng))
+    }
+
     pub(crate) fn now(&self) -> Time {
         Time(i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX))
     }

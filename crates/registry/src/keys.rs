@@ -1,4 +1,5 @@
 //! Where objects are stored: `group/resource/[namespace/]name` within their cluster.
+//! What only one object can hold has a key of its own, see [`crate::claim`].
 
 use crate::kind::{Declaration, Scope};
 
@@ -8,7 +9,8 @@ const CORE: &str = "core";
 
 /// The prefix of all objects of a kind, or of those of one namespace if it is not empty.
 pub(crate) fn prefix(declaration: &Declaration, namespace: &str) -> String {
-    let group = if declaration.group.is_empty() { CORE } else { &declaration.group };
+    let group = declaration.stored_as.as_ref().map_or(&declaration.group, |stored| &stored.group);
+    let group = if group.is_empty() { CORE } else { group };
     let plural = &declaration.plural;
     if namespace.is_empty() { format!("{group}/{plural}/") } else { format!("{group}/{plural}/{namespace}/") }
 }

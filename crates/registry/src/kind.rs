@@ -4,9 +4,13 @@
 //! trait. Hooks do nothing unless a kind says otherwise, so a plain kind has none.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use coracle_meta::field::ErrorList;
+use coracle_meta::time::Time;
 use serde_json::Value;
+
+use crate::claim::{Claim, Pool};
 
 #[cfg(any(test, feature = "samples"))]
 use crate::samples::Samples;
@@ -26,8 +30,8 @@ pub trait Kind: Send + Sync {
 
     /// Sets what a new object has to begin with, after defaults and before validation. The
     /// status the client sent has already been dropped where there is a status subresource.
-    fn prepare_for_create(&self, object: &mut Value) {
-        let _ = object;
+    fn prepare_for_create(&self, object: &mut Value, now: Time) {
+        let _ = (object, now);
     }
 
     /// Carries over what an update may not touch, beyond the status, which has been carried
@@ -38,12 +42,38 @@ pub trait Kind: Send + Sync {
 
     /// The same for a write to the status subresource; everything but the status has already
     /// been carried over.
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
-        let _ = (new, old);
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, now: Time) {
+        let _ = (new, old, now);
+    }
+
+    /// The same for a write to another subresource whose objects are the whole object, such as
+    /// `finalize`. Nothing has been carried over yet but the system's metadata.
+    fn prepare_for_part_update(&self, part: &str, new: &mut Value, old: &Value, now: Time) {
+        let _ = (part, new, old, now);
+    }
+
+    /// Takes what an object must have for itself alone, such as a service's address, and writes
+    /// it into the object. Asked after preparation, and again with another pool whenever
+    /// somebody else was faster; see [`crate::claim`].
+    fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> ErrorList {
+        let _ = (new, old, pool);
+        ErrorList::new()
+    }
+
+    /// What an object holds for itself alone, to be set free when it goes.
+    fn claims(&self, object: &Value) -> Vec<Claim> {
+        let _ = object;
+        Vec::new()
     }
 
     /// Whether an object may be as it is. Its metadata is checked for all kinds alike.
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let _ = (object, errors);
+    }
+
+    /// Whether it may come into being, beyond [`Kind::validate`]: rules that older objects
+    /// need not keep to.
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
         let _ = (object, errors);
     }
 
@@ -55,6 +85,42 @@ pub trait Kind: Send + Sync {
     /// Whether a status may become what it is to become.
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let _ = (new, old, errors);
+    }
+
+    /// Whether another part may become what it is to become.
+    fn validate_part_update(&self, part: &str, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let _ = (part, new, old, errors);
+    }
+
+    /// How long an object is given to end when it is deleted; none if it goes at once and
+    /// without being told.
+    fn deletion_grace_period_s(&self, object: &Value, requested_s: Option<i64>) -> Option<i64> {
+        let _ = (object, requested_s);
+        None
+    }
+
+    /// Notes in an object that its deletion has begun, beyond its metadata.
+    fn begin_deletion(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Whether something beyond finalizers keeps an object whose deletion has begun.
+    fn is_held(&self, object: &Value) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// An object that came in one of the versions served, in the form in which it is stored.
+    /// Only asked where [`Declaration::is_converted`] says so. Hooks see the stored form.
+    fn convert_in(&self, version: &str, object: Value) -> Value {
+        let _ = version;
+        object
+    }
+
+    /// The way back.
+    fn convert_out(&self, version: &str, object: Value) -> Value {
+        let _ = version;
+        object
     }
 
     /// What the client should know although it is allowed.
@@ -108,6 +174,13 @@ pub struct Declaration {
     pub names: NameRule,
     /// What makes its generation grow.
     pub generation: Generation,
+    /// Whether a new object keeps the status the client sent.
+    pub keeps_status_on_create: bool,
+    /// For how long objects are kept after their last write; for ever if none.
+    pub time_to_live: Option<Duration>,
+    /// Where and as what objects are stored, if it is not as what the first version says: they
+    /// are then the objects of another kind, seen in another way.
+    pub stored_as: Option<StoredAs>,
     /// Whether a PUT without a resourceVersion overwrites whatever is there.
     pub unconditional_update: bool,
     /// Whether a PUT to a name that does not exist creates it.
@@ -148,6 +221,9 @@ impl Declaration {
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,
             generation: Generation::Untracked,
+            keeps_status_on_create: false,
+            time_to_live: None,
+            stored_as: None,
             unconditional_update: true,
             create_on_update: false,
             orphans_by_default: false,
@@ -168,6 +244,21 @@ impl Declaration {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
+    /// The group and version in which objects are stored, such as `apps/v1`.
+    pub fn storage_api_version(&self) -> String {
+        let (group, version) = match &self.stored_as {
+            Some(stored) => (&stored.group, Some(&stored.version)),
+            None => (&self.group, self.versions.first()),
+        };
+        let version = version.map_or("", |version| version);
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    }
+
+    /// Whether objects of this version look different from how they are stored.
+    pub fn is_converted(&self, version: &str) -> bool {
+        self.stored_as.is_some() || self.versions.first().is_none_or(|first| first != version)
+    }
+
     /// Such as `deployments.apps`, or `pods`.
     pub fn group_resource(&self) -> String {
         if self.group.is_empty() {
@@ -176,6 +267,15 @@ impl Declaration {
             format!("{}.{}", self.plural, self.group)
         }
     }
+}
+
+/// The kind as which objects are stored.
+#[derive(Clone, Debug)]
+pub struct StoredAs {
+    /// Its API group.
+    pub group: Cow<'static, str>,
+    /// The version.
+    pub version: Cow<'static, str>,
 }
 
 /// Whether objects live in a namespace.
@@ -213,6 +313,8 @@ pub enum Generation {
     SpecAndAnnotations,
     /// A change of anything but metadata and status.
     Content,
+    /// A change of anything but metadata and status, or of a label.
+    ContentAndLabels,
 }
 
 /// What can be done with objects of a kind: a set.

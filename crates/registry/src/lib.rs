@@ -6,6 +6,7 @@
 
 mod bootstrap;
 pub mod catalog;
+pub mod claim;
 mod cluster;
 mod encode;
 mod error;
@@ -19,7 +20,8 @@ pub mod view;
 
 pub use coracle_store::{Entry, Revision};
 
+pub use claim::ServiceNetwork;
 pub use cluster::{Cluster, Registry};
 pub use encode::type_prefix;
 pub use error::{Error, Result, Subject};
-pub use kind::{Column, Declaration, Generation, Kind, Scope, Subresource, Verbs};
+pub use kind::{Column, Declaration, Generation, Kind, Scope, StoredAs, Subresource, Verbs};

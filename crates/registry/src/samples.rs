@@ -1,6 +1,7 @@
 //! Examples of a kind: what must be accepted, what must be refused and why.
 
 use coracle_meta::field::ErrorList;
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use crate::kind::Kind;
@@ -40,27 +41,41 @@ impl Refused {
 
 /// What a kind has against a new object, as far as it is up to the kind.
 pub fn errors_on_create(kind: &dyn Kind, object: &Value) -> ErrorList {
-    let mut object = object.clone();
+    let mut object = stored(kind, object.clone());
     kind.set_defaults(&mut object);
-    kind.prepare_for_create(&mut object);
+    kind.prepare_for_create(&mut object, Time(0));
     let mut errors = ErrorList::default();
     kind.validate(&object, &mut errors);
+    kind.validate_create(&object, &mut errors);
     errors
 }
 
 /// What a kind has against a change of an object.
 pub fn errors_on_update(kind: &dyn Kind, old: &Value, patch: &Value) -> ErrorList {
-    let mut old = old.clone();
+    let declaration = kind.declaration();
+    let version = declaration.versions.first().map_or("", |version| version);
+    let mut old = stored(kind, old.clone());
     kind.set_defaults(&mut old);
-    kind.prepare_for_create(&mut old);
+    kind.prepare_for_create(&mut old, Time(0));
     let mut new = old.clone();
+    if declaration.is_converted(version) {
+        new = kind.convert_out(version, new);
+    }
     merge(&mut new, patch);
+    let mut new = stored(kind, new);
     kind.set_defaults(&mut new);
     kind.prepare_for_update(&mut new, &old);
     let mut errors = ErrorList::default();
     kind.validate(&new, &mut errors);
     kind.validate_update(&new, &old, &mut errors);
     errors
+}
+
+/// A sample, in the form in which hooks see it.
+fn stored(kind: &dyn Kind, object: Value) -> Value {
+    let declaration = kind.declaration();
+    let version = declaration.versions.first().map_or("", |version| version);
+    if declaration.is_converted(version) { kind.convert_in(version, object) } else { object }
 }
 
 /// A merge patch, as RFC 7396 has it.

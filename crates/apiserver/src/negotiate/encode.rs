@@ -30,8 +30,15 @@ impl Encoding<'_> {
 }
 
 /// One object, given as its JSON.
-pub(crate) fn object(encoding: &Encoding<'_>, json_bytes: Bytes) -> Result<Response<ResponseBody>, Refusal> {
+pub(crate) fn object(
+    encoding: &Encoding<'_>,
+    mut json_bytes: Bytes,
+) -> Result<Response<ResponseBody>, Refusal> {
     let wanted = encoding.wanted;
+    if encoding.kind.declaration().is_converted(encoding.version) {
+        let object = encoding.kind.convert_out(encoding.version, tree(&json_bytes)?);
+        json_bytes = to_json(&object).into();
+    }
     if wanted.form == Form::Json && wanted.shape == Shape::Object {
         return Ok(respond(json_bytes, "application/json"));
     }

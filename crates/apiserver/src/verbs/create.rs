@@ -14,7 +14,8 @@ impl ResourceRequest {
     pub(super) async fn create(self) -> Result<Response<ResponseBody>, Refusal> {
         let (object, mut warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
         self.check_namespace().await?;
-        let api_version = self.api_version();
+        let object = self.stored(object);
+        let api_version = self.kind.declaration().storage_api_version();
         warnings.extend(self.kind.warnings(&object, None));
         let created = self.cluster.create(&self.write(&api_version)?, object).await?;
         let mut response = negotiate::object(&self.encoding()?, created.json)?;

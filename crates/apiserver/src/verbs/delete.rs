@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
+use crate::discovery::group_version;
 use crate::negotiate::{self, media_type, respond, to_json};
 use crate::status::Refusal;
 
@@ -28,7 +29,7 @@ impl ResourceRequest {
             return Err(Status::namespace_protected(&self.path.name).into());
         }
         let (options, dry_run) = self.delete_options()?;
-        let api_version = self.api_version();
+        let api_version = self.kind.declaration().storage_api_version();
         let mut write = self.write(&api_version)?;
         write.dry_run |= dry_run;
         let deletion = self.cluster.delete(&write, &self.path.name, &options).await?;
@@ -51,7 +52,7 @@ impl ResourceRequest {
         let (options, dry_run) = self.delete_options()?;
         let mut list = self.list_options()?;
         list.limit = if list.limit == 0 { PAGE } else { list.limit };
-        let api_version = self.api_version();
+        let api_version = self.kind.declaration().storage_api_version();
         let mut write = self.write(&api_version)?;
         write.dry_run |= dry_run;
         let mut deleted: Vec<Value> = Vec::new();
@@ -60,7 +61,7 @@ impl ResourceRequest {
             for entry in &page.entries {
                 let object = negotiate::tree(entry.value_bytes())?;
                 match self.cluster.delete(&write, view::name(&object), &options).await {
-                    Ok(_) => deleted.push(object),
+                    Ok(_) => deleted.push(self.served(object)),
                     // Somebody else was faster.
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error.into()),
@@ -72,6 +73,7 @@ impl ResourceRequest {
             }
         };
         let kind = format!("{}List", self.kind.declaration().kind);
+        let api_version = group_version(&self.path.group, &self.path.version);
         let answer = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}, "items": deleted});
         Ok(respond(to_json(&answer), "application/json"))
     }
@@ -109,6 +111,10 @@ impl ResourceRequest {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
             propagation,
+            grace_period_s: match view::integer(&body, &["gracePeriodSeconds"]) {
+                Some(seconds) => Some(seconds),
+                None => self.query.integer("gracePeriodSeconds")?,
+            },
         };
         Ok((options, dry_run))
     }

@@ -12,9 +12,9 @@ use coracle_meta::status::Status;
 use coracle_registry::lifecycle::Write;
 use coracle_registry::{Cluster, Kind, Scope, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::Value;
 
 use crate::body::ResponseBody;
-use crate::discovery::group_version;
 use crate::negotiate::{Encoding, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
@@ -85,21 +85,34 @@ impl ResourceRequest {
         let declaration = self.kind.declaration();
         let plural = &declaration.plural;
         let stored = declaration.verbs.contain(Verbs::GET);
-        if !matches!(&*self.path.subresource, "" | "status") {
-            return Some(format!("{plural}/{}", self.path.subresource));
+        let name = &self.path.subresource;
+        let of_own_kind =
+            declaration.subresource(name).is_none_or(|part| part.kind == declaration.kind && name != "log");
+        if !of_own_kind {
+            return Some(format!("{plural}/{name}"));
         }
-        if !stored {
-            // Questions that are posted, and answered without being kept.
-            return Some(declaration.group_resource());
-        }
-        let version = &self.path.version;
-        (declaration.versions.first().map(|first| &**first) != Some(version))
-            .then(|| format!("version {version} of {}", declaration.group_resource()))
+        // Questions that are posted, and answered without being kept.
+        (!stored).then(|| declaration.group_resource())
     }
 
-    /// Such as `apps/v1`.
-    fn api_version(&self) -> String {
-        group_version(&self.path.group, &self.path.version)
+    /// An object of the body, as it is stored.
+    fn stored(&self, object: Value) -> Value {
+        let version = &self.path.version;
+        if self.kind.declaration().is_converted(version) {
+            self.kind.convert_in(version, object)
+        } else {
+            object
+        }
+    }
+
+    /// An object of the store, as the client of this version knows it.
+    fn served(&self, object: Value) -> Value {
+        let version = &self.path.version;
+        if self.kind.declaration().is_converted(version) {
+            self.kind.convert_out(version, object)
+        } else {
+            object
+        }
     }
 
     /// Who owns what is written: as the client says, or the name of its program.

@@ -78,14 +78,14 @@ impl ResourceRequest {
         let aside = Mutex::new(Aside::default());
         let change = |object: Value| {
             let outcome = patch
-                .apply(object)
+                .apply(self.served(object))
                 .map_err(Refusal::from)
                 .and_then(|patched| conform(patched, id, validation));
             let mut aside = aside.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok((patched, warnings)) => {
                     aside.warnings = warnings;
-                    Ok(patched)
+                    Ok(self.stored(patched))
                 }
                 Err(refusal) => {
                     aside.refusal = Some(refusal);
@@ -93,7 +93,7 @@ impl ResourceRequest {
                 }
             }
         };
-        let api_version = self.api_version();
+        let api_version = self.kind.declaration().storage_api_version();
         let write = self.write(&api_version)?;
         let outcome = self.cluster.update(&write, &self.path.name, &Change::Patch(&change)).await;
         let aside = aside.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,8 @@ impl ResourceRequest {
             return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));
         }
         self.check_namespace().await?;
-        let api_version = self.api_version();
+        let config = self.stored(config);
+        let api_version = self.kind.declaration().storage_api_version();
         let change = Change::Apply { config: &config, force: self.query.flag("force")? };
         let updated = self.cluster.update(&self.write(&api_version)?, &self.path.name, &change).await?;
         self.updated(updated, &warnings)

@@ -11,7 +11,8 @@ use crate::status::Refusal;
 impl ResourceRequest {
     pub(super) async fn update(self) -> Result<Response<ResponseBody>, Refusal> {
         let (object, warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
-        let api_version = self.api_version();
+        let object = self.stored(object);
+        let api_version = self.kind.declaration().storage_api_version();
         let change = Change::Replace(object);
         let updated = self.cluster.update(&self.write(&api_version)?, &self.path.name, &change).await?;
         self.updated(updated, &warnings)
@@ -24,6 +25,7 @@ impl ResourceRequest {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let mut response = negotiate::object(&self.encoding()?, updated.object.json)?;
         warn(&mut response, warnings);
+        warn(&mut response, &updated.warnings);
         let status = if updated.created { StatusCode::CREATED } else { StatusCode::OK };
         Ok(with_status(response, status))
     }

@@ -2,10 +2,11 @@
 
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
-use coracle_store::{Expect, Put};
 use serde_json::Value;
 
+use super::commit::{Known, Plan, Step};
 use super::{Object, Write, meta_mut, metadata_errors, ownership};
+use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
@@ -29,53 +30,46 @@ impl Cluster {
     ///
     /// # Errors
     /// If it may not be, or exists already.
-    pub async fn create(&self, write: &Write<'_>, object: Value) -> Result<Object> {
-        let generated = Meta::of(&object).name().is_empty() && !Meta::of(&object).generate_name().is_empty();
+    pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Object> {
+        let meta = Meta::of(&object);
+        if !meta.name().is_empty() || meta.generate_name().is_empty() {
+            return self.create_named(write, &object).await;
+        }
+        let prefix = meta.generate_name().to_owned();
         for _ in 0..NAME_ATTEMPTS {
-            let mut candidate = object.clone();
-            if generated {
-                let name = generate_name(Meta::of(&object).generate_name(), self.name_digits());
-                meta_mut(&mut candidate)?.set_name(&name);
-            }
-            match self.create_named(write, candidate).await {
-                Err(Error::AlreadyExists(_)) if generated => {}
+            let name = generate_name(&prefix, self.name_digits());
+            meta_mut(&mut object)?.set_name(&name);
+            match self.create_named(write, &object).await {
+                Err(Error::AlreadyExists(_)) => {}
                 outcome => return outcome,
             }
         }
-        Err(Error::NoFreeName(write.subject(Meta::of(&object).generate_name())))
+        Err(Error::NoFreeName(write.subject(&prefix)))
     }
 
-    async fn create_named(&self, write: &Write<'_>, object: Value) -> Result<Object> {
-        let object = self.prepare_new(write, object, Tracking::Update)?;
-        let name = Meta::of(&object).name().to_owned();
-        let encoded = Encoded::of(&object);
-        let key = keys::key(write.declaration(), write.namespace, &name);
-        if write.dry_run {
-            return self.would_create(write, &key, &name, &encoded).await;
-        }
-        let put = Put::new(key, encoded.bytes.clone()).stamp_at(encoded.stamp).expect(Expect::Absent);
-        match self.store.put(put).await {
-            Ok(committed) => {
-                Ok(Object { json: encoded.stamped(committed.revision), revision: committed.revision })
-            }
-            Err(coracle_store::Error::Conflict(_)) => Err(Error::AlreadyExists(write.subject(&name))),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn would_create(
-        &self,
-        write: &Write<'_>,
-        key: &str,
-        name: &str,
-        encoded: &Encoded,
-    ) -> Result<Object> {
-        let found = self.store.get(key).await?;
-        if found.entry.is_some() {
-            return Err(Error::AlreadyExists(write.subject(name)));
-        }
-        // It has no revision: nothing was written.
-        Ok(Object { json: encoded.bytes.clone(), revision: found.revision })
+    async fn create_named(&self, write: &Write<'_>, object: &Value) -> Result<Object> {
+        let name = Meta::of(object).name();
+        let key = keys::key(write.declaration(), write.namespace, name);
+        let mut last: Option<Encoded> = None;
+        let known = if write.dry_run { Known::Nothing } else { Known::Absent };
+        let outcome = self
+            .transact(write.declaration(), &key, known, |found, taken| {
+                if found.is_some() {
+                    return Err(Error::AlreadyExists(write.subject(name)));
+                }
+                let object = self.prepare_new(write, object.clone(), Tracking::Update, taken)?;
+                let encoded = last.insert(Encoded::of(&object));
+                if write.dry_run {
+                    return Ok(Plan::keep());
+                }
+                let claims = write.kind.claims(&object);
+                Ok(Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() })
+            })
+            .await?;
+        let encoded = last.ok_or_else(|| Error::AlreadyExists(write.subject(name)))?;
+        // What was not written has no revision.
+        let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.bytes };
+        Ok(Object { json, revision: outcome.revision })
     }
 
     /// Brings a new object into the form in which it is stored, and checks that it may be.
@@ -84,6 +78,7 @@ impl Cluster {
         write: &Write<'_>,
         mut object: Value,
         tracking: Tracking,
+        taken: &Taken,
     ) -> Result<Value> {
         let (kind, declaration) = (write.kind, write.declaration());
         let now = self.now();
@@ -97,16 +92,19 @@ impl Cluster {
         wipe_system_fields(&mut meta);
         fill_system_fields(&mut meta, &self.new_uid(), now);
         meta.set_generation(if declaration.generation == Generation::Untracked { 0 } else { 1 });
-        if let (true, Value::Object(fields)) = (declaration.has_status(), &mut object) {
+        let drops_status = declaration.has_status() && !declaration.keeps_status_on_create;
+        if let (true, Value::Object(fields)) = (drops_status, &mut object) {
             fields.remove("status");
         }
         kind.set_defaults(&mut object);
         if tracking == Tracking::Update {
             object = ownership::track(write, None, object, now);
         }
-        kind.prepare_for_create(&mut object);
+        kind.prepare_for_create(&mut object, now);
         let mut errors = metadata_errors(declaration, &object);
+        errors.extend(self.allocate(kind, &mut object, None, taken));
         kind.validate(&object, &mut errors);
+        kind.validate_create(&object, &mut errors);
         write.check(Meta::of(&object).name(), errors)?;
         Ok(object)
     }

@@ -1,12 +1,14 @@
 //! Deletion: at once, after a grace period, or when the last finalizer has gone.
 
 use coracle_meta::object::{Meta, MetaMut};
-use coracle_store::{Entry, Put, Update};
+use coracle_meta::time::Time;
+use coracle_store::Entry;
 use serde_json::Value;
 
+use super::commit::{Known, Plan, Step};
 use super::{Object, Write, meta_mut, tree};
 use crate::cluster::Cluster;
-use crate::encode::{Encoded, deleted};
+use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::keys;
 
@@ -33,6 +35,8 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     /// What happens to dependents.
     pub propagation: Option<Propagation>,
+    /// How long the object is given to end, if it can be given time.
+    pub grace_period_s: Option<i64>,
 }
 
 /// What a deletion came to.
@@ -44,6 +48,13 @@ pub struct Deletion {
     pub gone: bool,
 }
 
+/// What becomes of an object that is to be deleted.
+struct Fate {
+    object: Value,
+    changed: bool,
+    gone: bool,
+}
+
 impl Cluster {
     /// Deletes an object, or begins to.
     ///
@@ -51,50 +62,87 @@ impl Cluster {
     /// If there is none, or not the one that is meant.
     pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<Deletion> {
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut pending: Option<Encoded> = None;
+        let mut last: Option<(Encoded, bool)> = None;
         let outcome = self
-            .store
-            .update(&key, |found| {
+            .transact(write.declaration(), &key, Known::Nothing, |found, _| {
                 let entry = found.ok_or_else(|| Error::NotFound(write.subject(name)))?;
-                check_preconditions(write, name, options, entry)?;
-                let (object, changed) = self.mark(write, options, tree(entry)?)?;
-                let over = Meta::of(&object).finalizers().next().is_none();
-                pending = (!over).then(|| Encoded::of(&object));
-                Ok::<_, Error>(match &pending {
-                    _ if write.dry_run => Update::Keep,
-                    None => Update::Delete,
-                    Some(_) if !changed => Update::Keep,
-                    Some(encoded) => {
-                        Update::Put(Put::new(Vec::new(), encoded.bytes.clone()).stamp_at(encoded.stamp))
+                let object = tree(entry)?;
+                check_preconditions(write, name, options, &object, entry)?;
+                let fate = self.doom(write, options, object)?;
+                let (encoded, _) = last.insert((Encoded::of(&fate.object), fate.gone));
+                Ok(match fate {
+                    _ if write.dry_run => Plan::keep(),
+                    Fate { gone: true, object, .. } => {
+                        Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
                     }
+                    Fate { changed: false, .. } => Plan::keep(),
+                    _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
                 })
             })
             .await?;
-        let entry = outcome.previous.ok_or_else(|| Error::NotFound(write.subject(name)))?;
-        let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
-        let json = match &pending {
-            Some(encoded) => encoded.stamped(revision),
-            None => deleted(&entry, revision),
+        let (Some(entry), Some((encoded, gone))) = (outcome.previous, last) else {
+            return Err(Error::NotFound(write.subject(name)));
         };
-        Ok(Deletion { object: Object { json, revision }, gone: pending.is_none() })
+        let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
+        Ok(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone })
     }
 
-    /// Says in the object that it is being deleted, and by which finalizers it is kept.
-    fn mark(&self, write: &Write<'_>, options: &DeleteOptions, mut object: Value) -> Result<(Value, bool)> {
-        let now = self.now();
-        let mut meta = meta_mut(&mut object)?;
-        let mut changed = set_propagation(write, options, &mut meta);
-        if !meta.view().is_deleting() {
-            meta.set_deletion_timestamp(Some(now));
-            meta.set_deletion_grace_period_seconds(Some(0));
-            let generation = meta.view().generation();
-            if generation > 0 {
-                meta.set_generation(generation + 1);
+    /// Says in the object that it is being deleted, and by what it is kept.
+    fn doom(&self, write: &Write<'_>, options: &DeleteOptions, mut object: Value) -> Result<Fate> {
+        let mut changed = false;
+        let grace_s = if Meta::of(&object).is_deleting() {
+            let (remaining_s, shortened) = shorten_grace(&mut object, options)?;
+            if remaining_s > 0 && !shortened {
+                return Ok(Fate { object, changed: false, gone: false });
             }
+            changed |= shortened;
+            remaining_s
+        } else {
+            match write.kind.deletion_grace_period_s(&object, options.grace_period_s) {
+                Some(grace_s) => {
+                    self.mark(write, &mut object, grace_s)?;
+                    changed = true;
+                    grace_s
+                }
+                None => 0,
+            }
+        };
+        changed |= set_propagation(write, options, &mut meta_mut(&mut object)?);
+        let kept = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
+        if kept && !Meta::of(&object).is_deleting() {
+            self.mark(write, &mut object, 0)?;
             changed = true;
         }
-        Ok((object, changed))
+        Ok(Fate { object, changed, gone: !kept && grace_s == 0 })
     }
+
+    fn mark(&self, write: &Write<'_>, object: &mut Value, grace_s: i64) -> Result<()> {
+        let mut meta = meta_mut(object)?;
+        meta.set_deletion_timestamp(Some(Time(self.now().0.saturating_add(grace_s))));
+        meta.set_deletion_grace_period_seconds(Some(grace_s));
+        let generation = meta.view().generation();
+        if generation > 0 {
+            meta.set_generation(generation + 1);
+        }
+        write.kind.begin_deletion(object);
+        Ok(())
+    }
+}
+
+/// The time that an object which is being deleted is given can only become less. Returns what
+/// remains, and whether it has.
+fn shorten_grace(object: &mut Value, options: &DeleteOptions) -> Result<(i64, bool)> {
+    let mut meta = meta_mut(object)?;
+    let current_s = meta.view().deletion_grace_period_seconds().unwrap_or(0);
+    let wanted_s = options.grace_period_s.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let Some(wanted_s) = wanted_s.filter(|wanted_s| *wanted_s < current_s) else {
+        return Ok((current_s, false));
+    };
+    if let Some(Time(end)) = meta.view().deletion_timestamp() {
+        meta.set_deletion_timestamp(Some(Time(end - current_s + wanted_s)));
+    }
+    meta.set_deletion_grace_period_seconds(Some(wanted_s));
+    Ok((wanted_s, true))
 }
 
 /// The finalizers that the garbage collector acts on. A client that does not say leaves those
@@ -118,15 +166,20 @@ fn set_propagation(write: &Write<'_>, options: &DeleteOptions, meta: &mut MetaMu
     changed
 }
 
-fn check_preconditions(write: &Write<'_>, name: &str, options: &DeleteOptions, entry: &Entry) -> Result<()> {
+fn check_preconditions(
+    write: &Write<'_>,
+    name: &str,
+    options: &DeleteOptions,
+    object: &Value,
+    entry: &Entry,
+) -> Result<()> {
     let failed = |field, expected: &str, found: &str| Error::PreconditionFailed {
         subject: write.subject(name),
         field,
         expected: expected.to_owned(),
         found: found.to_owned(),
     };
-    let object = tree(entry)?;
-    let uid = Meta::of(&object).uid();
+    let uid = Meta::of(object).uid();
     if let Some(expected) = options.uid.as_deref().filter(|expected| *expected != uid) {
         return Err(failed("UID", expected, uid));
     }

@@ -2,6 +2,7 @@
 //!
 //! Kinds say what is particular about them through [`crate::Kind`]; nothing here knows any.
 
+mod commit;
 mod create;
 mod delete;
 mod list;
@@ -39,11 +40,11 @@ pub struct Object {
 pub struct Write<'a> {
     /// The kind.
     pub kind: &'a dyn Kind,
-    /// The group and version the client speaks, such as `apps/v1`.
+    /// The group and version of the object as it is here, such as `apps/v1`.
     pub api_version: &'a str,
     /// The namespace of the request; empty for kinds without.
     pub namespace: &'a str,
-    /// `status`, or empty for the object itself.
+    /// The part that is written, such as `status`; empty for the object itself.
     pub subresource: &'a str,
     /// Who owns the fields that are written.
     pub manager: &'a str,
@@ -93,6 +94,10 @@ fn content_changed(generation: Generation, new: &Value, old: &Value) -> bool {
             spec() || annotations(new) != annotations(old)
         }
         Generation::Content => content(new).ne(content(old)),
+        Generation::ContentAndLabels => {
+            let labels = |object| Meta::of(object).labels().filter(|map| !map.is_empty()).cloned();
+            content(new).ne(content(old)) || labels(new) != labels(old)
+        }
     }
 }
 

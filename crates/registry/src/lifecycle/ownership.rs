@@ -1,8 +1,12 @@
 //! Who owns which fields: kept with every write.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
 use coracle_api::schema::graph;
 use coracle_meta::apply::typed::Type;
-use coracle_meta::apply::{ApplyError, FieldManager, OneVersion, ResetFields, Writer};
+use coracle_meta::apply::{ApplyError, FieldFilter, FieldManager, FieldSet, OneVersion, ResetFields, Writer};
+use coracle_meta::schema::NodeId;
 use coracle_meta::time::Time;
 use serde_json::Value;
 
@@ -41,17 +45,43 @@ fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
 
 fn with_manager<T>(write: &Write<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
     let declaration = write.declaration();
-    let version = write.api_version.rsplit('/').next().unwrap_or_default();
+    let (group, version) = match write.api_version.split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", write.api_version),
+    };
     let graph = graph();
-    let node = graph.kind(&declaration.group, version, &declaration.kind)?;
+    let node = graph.kind(group, version, &declaration.kind)?;
     let versions = OneVersion { schema: graph.schema(), node, api_version: write.api_version };
-    let initial = Type::new(graph.schema(), node).initial();
+    let reset_fields = reset_fields(write);
+    let initial = initial(node);
     Some(work(&FieldManager {
         versions: &versions,
         api_version: write.api_version,
         kind: &declaration.kind,
         subresource: write.subresource,
-        reset_fields: ResetFields::NONE,
+        reset_fields: &reset_fields,
         initial: Some(&initial),
     }))
+}
+
+/// What an object of a type has before anybody has written anything. The same for all objects,
+/// so it is made once; there are as many as built-in kinds.
+fn initial(node: NodeId) -> Arc<Value> {
+    static KNOWN: RwLock<BTreeMap<NodeId, Arc<Value>>> = RwLock::new(BTreeMap::new());
+    if let Some(initial) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&node) {
+        return initial.clone();
+    }
+    let made = Arc::new(Type::new(graph().schema(), node).initial());
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner).entry(node).or_insert(made).clone()
+}
+
+/// What the write does not touch whatever it says: nobody comes to own that.
+fn reset_fields(write: &Write<'_>) -> ResetFields {
+    let field = match write.subresource {
+        "" if write.declaration().has_status() => "status",
+        "status" => "spec",
+        _ => return ResetFields::default(),
+    };
+    let filter = FieldFilter::Except(FieldSet::of_fields(&[&[field]]));
+    ResetFields::default().with(write.api_version, filter)
 }

@@ -3,16 +3,18 @@
 use coracle_meta::apply::unchanged_but_for_times;
 use coracle_meta::field::Path;
 use coracle_meta::object::{Meta, keep_system_fields, validate_object_meta_update};
-use coracle_store::{Entry, Put, Update};
+use coracle_store::Entry;
 use serde_json::Value;
 
+use super::commit::{Known, Plan, Step};
 use super::create::Tracking;
 use super::{Object, Write, content_changed, meta_mut, metadata_errors, ownership, tree};
+use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::keys;
-use crate::kind::Generation;
+use crate::kind::{Generation, Kind};
 
 /// A patch: from what is there to what is to be.
 type Patch<'a> = &'a (dyn Fn(Value) -> Result<Value> + Send + Sync);
@@ -39,14 +41,16 @@ pub struct Updated {
     pub object: Object,
     /// Whether it did not exist before.
     pub created: bool,
+    /// What the client should know although it was allowed.
+    pub warnings: Vec<String>,
 }
 
-/// What is to be done with the object found.
-enum Step {
-    Nothing(Object),
-    Write(Encoded),
+/// What an object found is to become.
+enum Next {
+    Same(Object),
+    Changed(Value),
     /// Its last finalizer has gone.
-    Remove(Encoded),
+    Over(Value),
 }
 
 impl Cluster {
@@ -56,59 +60,69 @@ impl Cluster {
     /// If it does not exist, has changed, or may not become what it is to become.
     pub async fn update(&self, write: &Write<'_>, name: &str, change: &Change<'_>) -> Result<Updated> {
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut last: Option<Step> = None;
-        let mut created = false;
+        let mut last: Option<Encoded> = None;
+        let mut same: Option<Object> = None;
+        let mut warnings = Vec::new();
         let outcome = self
-            .store
-            .update(&key, |found| {
-                created = found.is_none();
-                let step = match found {
-                    Some(entry) => self.change_existing(write, name, change, entry)?,
-                    None => self.create_by_update(write, name, change)?,
-                };
-                let update = match &step {
-                    _ if write.dry_run => Update::Keep,
-                    Step::Nothing(_) => Update::Keep,
-                    Step::Write(encoded) => {
-                        Update::Put(Put::new(Vec::new(), encoded.bytes.clone()).stamp_at(encoded.stamp))
+            .transact(write.declaration(), &key, Known::Nothing, |found, taken| {
+                let old = found.map(tree).transpose()?;
+                let next = match (found, &old) {
+                    (Some(entry), Some(old)) => {
+                        self.change_existing(write, name, change, entry, old, taken)?
                     }
-                    Step::Remove(_) => Update::Delete,
+                    _ => Next::Changed(self.create_by_update(write, name, change, taken)?),
                 };
-                last = Some(step);
-                Ok::<_, Error>(update)
+                let (new, over) = match next {
+                    Next::Same(object) => {
+                        same = Some(object);
+                        return Ok(Plan::keep());
+                    }
+                    Next::Changed(new) => (new, false),
+                    Next::Over(new) => (new, true),
+                };
+                if write.subresource.is_empty() {
+                    warnings = write.kind.warnings(&new, old.as_ref());
+                }
+                let encoded = last.insert(Encoded::of(&new));
+                Ok(if write.dry_run { Plan::keep() } else { plan(write, encoded, &new, old.as_ref(), over) })
             })
             .await?;
-        let object = match last {
-            Some(Step::Nothing(object)) => object,
-            Some(Step::Write(encoded) | Step::Remove(encoded)) if !write.dry_run => {
-                Object { json: encoded.stamped(outcome.revision), revision: outcome.revision }
-            }
-            Some(Step::Write(encoded) | Step::Remove(encoded)) => {
-                let revision = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
+        let created = outcome.previous.is_none();
+        let object = match (same, last) {
+            (Some(object), _) => object,
+            (None, Some(encoded)) => {
+                let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
+                let revision = if outcome.changed { outcome.revision } else { before };
                 Object { json: encoded.stamped(revision), revision }
             }
-            None => return Err(Error::NotFound(write.subject(name))),
+            (None, None) => return Err(Error::NotFound(write.subject(name))),
         };
-        Ok(Updated { object, created })
+        Ok(Updated { object, created, warnings })
     }
 
-    fn create_by_update(&self, write: &Write<'_>, name: &str, change: &Change<'_>) -> Result<Step> {
+    fn create_by_update(
+        &self,
+        write: &Write<'_>,
+        name: &str,
+        change: &Change<'_>,
+        taken: &Taken,
+    ) -> Result<Value> {
         let object = match change {
             Change::Replace(object)
                 if write.declaration().create_on_update && write.subresource.is_empty() =>
             {
                 let mut object = object.clone();
                 meta_mut(&mut object)?.set_resource_version("");
-                self.prepare_new(write, object, Tracking::Update)?
+                self.prepare_new(write, object, Tracking::Update, taken)?
             }
             Change::Apply { config, force } if write.subresource.is_empty() => {
                 let applied = ownership::apply(write, None, config, *force, self.now())?;
-                self.prepare_new(write, applied, Tracking::Done)?
+                self.prepare_new(write, applied, Tracking::Done, taken)?
             }
             _ => return Err(Error::NotFound(write.subject(name))),
         };
         check_name(&object, name)?;
-        Ok(Step::Write(Encoded::of(&object)))
+        Ok(object)
     }
 
     fn change_existing(
@@ -117,28 +131,34 @@ impl Cluster {
         name: &str,
         change: &Change<'_>,
         entry: &Entry,
-    ) -> Result<Step> {
-        let old = tree(entry)?;
+        old: &Value,
+        taken: &Taken,
+    ) -> Result<Next> {
         let now = self.now();
         let mut new = match change {
             Change::Replace(object) => object.clone(),
             Change::Patch(patch) => patch(old.clone())?,
-            Change::Apply { config, force } => ownership::apply(write, Some(&old), config, *force, now)?,
+            Change::Apply { config, force } => ownership::apply(write, Some(old), config, *force, now)?,
         };
         self.check_revision(write, name, &new, entry)?;
         check_name(&new, name)?;
-        keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(&old));
-        let mut new = if write.is_status() { with_status_of(&old, new) } else { new };
-        if !write.is_status() {
+        keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
+        let mut new = if write.is_status() { with_status_of(old, new) } else { new };
+        if write.subresource.is_empty() {
             if write.declaration().has_status() {
-                carry_over(&mut new, &old, "status");
+                carry_over(&mut new, old, "status");
             }
             write.kind.set_defaults(&mut new);
         }
         if !matches!(change, Change::Apply { .. }) {
-            new = ownership::track(write, Some(&old), new, now);
+            new = ownership::track(write, Some(old), new, now);
         }
-        self.finish_change(write, name, new, &old, entry)
+        match write.subresource {
+            "" => write.kind.prepare_for_update(&mut new, old),
+            "status" => write.kind.prepare_for_status_update(&mut new, old, now),
+            part => write.kind.prepare_for_part_update(part, &mut new, old, now),
+        }
+        self.finish_change(write, name, new, old, entry, taken)
     }
 
     fn finish_change(
@@ -148,13 +168,9 @@ impl Cluster {
         mut new: Value,
         old: &Value,
         entry: &Entry,
-    ) -> Result<Step> {
+        taken: &Taken,
+    ) -> Result<Next> {
         let declaration = write.declaration();
-        if write.is_status() {
-            write.kind.prepare_for_status_update(&mut new, old);
-        } else {
-            write.kind.prepare_for_update(&mut new, old);
-        }
         if declaration.generation != Generation::Untracked
             && content_changed(declaration.generation, &new, old)
         {
@@ -165,20 +181,23 @@ impl Cluster {
         meta_mut(&mut new)?.set_resource_version(&revision);
         let mut errors = metadata_errors(declaration, &new);
         errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &Path::root("metadata")));
-        if write.is_status() {
-            write.kind.validate_status_update(&new, old, &mut errors);
-        } else {
-            write.kind.validate(&new, &mut errors);
-            write.kind.validate_update(&new, old, &mut errors);
+        match write.subresource {
+            "" => {
+                errors.extend(self.allocate(write.kind, &mut new, Some(old), taken));
+                write.kind.validate(&new, &mut errors);
+                write.kind.validate_update(&new, old, &mut errors);
+            }
+            "status" => write.kind.validate_status_update(&new, old, &mut errors),
+            part => write.kind.validate_part_update(part, &new, old, &mut errors),
         }
         write.check(name, errors)?;
-        if is_over(&new) {
-            return Ok(Step::Remove(Encoded::of(&new)));
+        if is_over(write.kind, &new) {
+            return Ok(Next::Over(new));
         }
         if unchanged_but_for_times(old, &new) {
-            return Ok(Step::Nothing(Object { json: entry.value(), revision: entry.mod_revision() }));
+            return Ok(Next::Same(Object { json: entry.value(), revision: entry.mod_revision() }));
         }
-        Ok(Step::Write(Encoded::of(&new)))
+        Ok(Next::Changed(new))
     }
 
     /// A revision in the body says which state the client has seen.
@@ -203,20 +222,26 @@ fn check_name(object: &Value, name: &str) -> Result<()> {
     Err(Error::BadRequest(message))
 }
 
-/// A status write changes the status, and who owns it, and nothing else.
-fn with_status_of(old: &Value, mut new: Value) -> Value {
-    let mut result = old.clone();
-    let status = new.get_mut("status").map(Value::take);
-    let managed = new.get_mut("metadata").and_then(|meta| meta.get_mut("managedFields")).map(Value::take);
-    if let Value::Object(fields) = &mut result {
-        match status {
-            Some(status) => fields.insert("status".into(), status),
-            None => fields.remove("status"),
-        };
-        if let (Some(Value::Object(meta)), Some(managed)) = (fields.get_mut("metadata"), managed) {
-            meta.insert("managedFields".into(), managed);
-        }
+/// What is written, what is newly claimed and what is set free.
+fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, over: bool) -> Plan {
+    let held = old.map(|old| write.kind.claims(old)).unwrap_or_default();
+    if over {
+        return Plan { step: Step::Delete, claims: Vec::new(), released: held };
     }
+    let wanted = write.kind.claims(new);
+    Plan {
+        step: Step::Put(encoded.clone()),
+        released: held.iter().filter(|claim| !wanted.contains(claim)).cloned().collect(),
+        claims: wanted.into_iter().filter(|claim| !held.contains(claim)).collect(),
+    }
+}
+
+/// A status write changes the status and metadata, and nothing else.
+fn with_status_of(old: &Value, new: Value) -> Value {
+    let mut result = old.clone();
+    let (Value::Object(fields), Value::Object(new)) = (&mut result, new) else { return result };
+    fields.remove("status");
+    fields.extend(new.into_iter().filter(|(name, _)| name == "status" || name == "metadata"));
     result
 }
 
@@ -230,9 +255,10 @@ fn carry_over(new: &mut Value, old: &Value, field: &str) {
 }
 
 /// Whether nothing keeps a deleted object any more.
-fn is_over(object: &Value) -> bool {
+fn is_over(kind: &dyn Kind, object: &Value) -> bool {
     let meta = Meta::of(object);
     meta.is_deleting()
         && meta.finalizers().next().is_none()
-        && meta.deletion_grace_period_seconds() == Some(0)
+        && meta.deletion_grace_period_seconds().unwrap_or(0) == 0
+        && !kind.is_held(object)
 }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::{approval, names, versions};
@@ -48,7 +49,7 @@ impl Kind for CustomResourceDefinition {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Value::Object(fields) = object {
             fields.remove("status");
         }

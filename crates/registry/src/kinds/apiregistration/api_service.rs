@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, quoted};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, texts};
@@ -55,7 +56,7 @@ impl Kind for ApiService {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if view::at(object, &["spec", "service"]).is_none()
             && let Value::Object(fields) = object
         {
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn a_local_one_is_available_at_once() {
         let mut local = json!({"spec": {"version": "v1"}});
-        ApiService.prepare_for_create(&mut local);
+        ApiService.prepare_for_create(&mut local, Time(0));
         assert_eq!(ApiService.cells(&local, 0)[1..3], ["Local", "True"]);
         let condition = json!({"type": "Available", "status": "False", "reason": "MissingEndpoints"});
         let broken = json!({"status": {"conditions": [condition]}});

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::object::{Meta, MetaMut};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
@@ -67,7 +68,7 @@ impl Kind for DaemonSet {
         pod_controller::set_template_defaults(spec);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         let generation = template_generation(object).max(1);
         set_template_generation(object, generation);
         let status = json!({
@@ -276,7 +277,7 @@ mod tests {
     #[test]
     fn the_template_generation_counts_changes_of_the_template() {
         let mut old = sample(json!({}));
-        DaemonSet.prepare_for_create(&mut old);
+        DaemonSet.prepare_for_create(&mut old, Time(0));
         assert_eq!(template_generation(&old), 1);
 
         let mut new = old.clone();

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
@@ -50,7 +51,7 @@ impl Kind for Deployment {
         pod_controller::set_template_defaults(spec);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         checks::set(object, "status", json!({}));
         pod_controller::drop_disabled_fields(object.get_mut("spec"));
     }
@@ -59,7 +60,7 @@ impl Kind for Deployment {
         pod_controller::drop_disabled_fields(new.get_mut("spec"));
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         let metadata = old.get("metadata").unwrap_or(&Value::Null);
         checks::carry_over(ensure(new, "metadata"), metadata, "labels");
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, ensure};
@@ -49,7 +50,7 @@ impl Kind for ReplicaSet {
         pod_controller::set_template_defaults(spec);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         checks::set(object, "status", json!({"replicas": 0}));
         pod_controller::drop_disabled_fields(object.get_mut("spec"));
     }

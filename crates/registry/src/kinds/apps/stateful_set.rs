@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
@@ -65,7 +66,7 @@ impl Kind for StatefulSet {
         pod_controller::set_template_defaults(spec);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         drop_max_unavailable(object);
         checks::set(object, "status", json!({"availableReplicas": 0, "replicas": 0}));
         pod_controller::drop_disabled_fields(object.get_mut("spec"));
@@ -366,7 +367,7 @@ mod tests {
         let mut object = sample(json!({
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}},
         }));
-        StatefulSet.prepare_for_create(&mut object);
+        StatefulSet.prepare_for_create(&mut object, Time(0));
         assert_eq!(object["spec"]["updateStrategy"]["rollingUpdate"], json!({"partition": 0}));
     }
 }

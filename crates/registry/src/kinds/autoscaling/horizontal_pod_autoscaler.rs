@@ -6,9 +6,10 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{behavior, metrics, targets};
+use super::{behavior, conversion, metrics, targets};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
 use crate::kinds::apps::checks::{self, count, ensure};
 use crate::view;
@@ -59,7 +60,7 @@ impl Kind for HorizontalPodAutoscaler {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         checks::set(object, "status", json!({"desiredReplicas": 0}));
     }
 
@@ -84,6 +85,14 @@ impl Kind for HorizontalPodAutoscaler {
         let status = new.get("status").unwrap_or(&Value::Null);
         let counts = ["currentReplicas", "desiredReplicas"];
         checks::all_non_negative(status, &counts, &Path::root("status"), errors);
+    }
+
+    fn convert_in(&self, version: &str, object: Value) -> Value {
+        if version == "v1" { conversion::v1_to_v2(&object) } else { object }
+    }
+
+    fn convert_out(&self, version: &str, object: Value) -> Value {
+        if version == "v1" { conversion::v2_to_v1(&object) } else { object }
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::{Map, Value};
 
 use super::{cron_schedule, job_spec, time_zone};
@@ -60,7 +61,7 @@ impl Kind for CronJob {
         job_spec::set_template_defaults(ensure(job, "spec"));
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         checks::set(object, "status", Value::Object(Map::new()));
         pod_controller::drop_disabled_fields(object.pointer_mut("/spec/jobTemplate/spec"));
     }

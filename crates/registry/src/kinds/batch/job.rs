@@ -58,7 +58,7 @@ impl Kind for Job {
         set_spec_defaults(ensure(object, "spec"));
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if !view::is_true(object, &["spec", "manualSelector"]) {
             generate_selector(object);
         }
@@ -308,7 +308,7 @@ mod tests {
     fn the_selector_is_generated() {
         let mut job = sample(json!({}));
         Job.set_defaults(&mut job);
-        Job.prepare_for_create(&mut job);
+        Job.prepare_for_create(&mut job, Time(0));
         let uid = &job["metadata"]["uid"];
         assert_eq!(job["spec"]["selector"], json!({"matchLabels": {UID_LABELS[1]: uid}}));
         let expected = json!({

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::table::human_duration;
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::{conditions, pem, signer_name};
@@ -84,7 +85,7 @@ impl Kind for CertificateSigningRequest {
         &DECLARATION
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             for field in ["username", "uid", "groups", "extra"] {
                 spec.remove(field);
@@ -96,10 +97,31 @@ impl Kind for CertificateSigningRequest {
         keep_field(new, old, "spec");
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, now: Time) {
+        conditions::populate_times(new, old, &now.to_string());
         for condition_type in conditions::APPROVAL {
             conditions::keep(new, old, condition_type);
         }
+    }
+
+    /// The only other part is `approval`: it changes the conditions, and metadata.
+    fn prepare_for_part_update(&self, _part: &str, new: &mut Value, old: &Value, now: Time) {
+        conditions::populate_times(new, old, &now.to_string());
+        keep_field(new, old, "spec");
+        let decided = view::at(new, &["status", "conditions"]).cloned();
+        keep_field(new, old, "status");
+        let Value::Object(fields) = new else { return };
+        let status = fields.entry("status").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(status) = status.as_object_mut() {
+            status.remove("conditions");
+            status.extend(decided.map(|decided| ("conditions".to_owned(), decided)));
+        }
+    }
+
+    fn validate_part_update(&self, _part: &str, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate(new, errors);
+        conditions::check_none_removed(new, old, errors);
+        check_certificate_kept(new, old, errors);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -159,35 +181,6 @@ impl Kind for CertificateSigningRequest {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
-    }
-}
-
-impl CertificateSigningRequest {
-    /// Carries over everything but the conditions, for a write to the approval subresource.
-    pub fn prepare_for_approval(new: &mut Value, old: &Value, now: &str) {
-        Self::populate_condition_times(new, old, now);
-        keep_field(new, old, "spec");
-        let decided = view::at(new, &["status", "conditions"]).cloned();
-        keep_field(new, old, "status");
-        let Value::Object(fields) = new else { return };
-        let status = fields.entry("status").or_insert_with(|| Value::Object(serde_json::Map::new()));
-        if let Some(status) = status.as_object_mut() {
-            status.remove("conditions");
-            status.extend(decided.map(|decided| ("conditions".to_owned(), decided)));
-        }
-    }
-
-    /// Whether a request may be decided so.
-    pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
-        Self.validate(new, errors);
-        conditions::check_none_removed(new, old, errors);
-        check_certificate_kept(new, old, errors);
-    }
-
-    /// Sets the times of conditions that have none, for writes to either subresource; `now`
-    /// as objects hold it.
-    pub fn populate_condition_times(new: &mut Value, old: &Value, now: &str) {
-        conditions::populate_times(new, old, now);
     }
 }
 
@@ -337,7 +330,7 @@ mod tests {
 
     fn errors_of_approval(new: &Value, old: &Value) -> Vec<String> {
         let mut errors = ErrorList::default();
-        CertificateSigningRequest::validate_approval(new, old, &mut errors);
+        CertificateSigningRequest.validate_part_update("approval", new, old, &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 
@@ -347,10 +340,10 @@ mod tests {
         let mut new = approved();
         new["spec"]["signerName"] = json!("other.com/signer");
         new["status"]["certificate"] = json!("AAAA");
-        CertificateSigningRequest::prepare_for_approval(&mut new, &pending, "2026-01-02T03:04:05Z");
+        CertificateSigningRequest.prepare_for_part_update("approval", &mut new, &pending, Time(0));
         assert_eq!(new["spec"], pending["spec"]);
         assert!(certificate(&new).is_empty());
-        assert_eq!(new["status"]["conditions"][0]["lastTransitionTime"], "2026-01-02T03:04:05Z");
+        assert_eq!(new["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
         assert!(errors_of_approval(&new, &pending).is_empty());
         let expected =
             "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";

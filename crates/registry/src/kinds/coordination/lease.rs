@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use crate::kind::{Column, Declaration, Kind, Scope};
@@ -25,7 +26,7 @@ impl Kind for Lease {
         &DECLARATION
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         drop_disabled_fields(object, None);
     }
 
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn fields_of_a_disabled_feature_are_dropped() {
         let mut lease = json!({"spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "a"}});
-        Lease.prepare_for_create(&mut lease);
+        Lease.prepare_for_create(&mut lease, Time(0));
         assert_eq!(lease, json!({"spec": {}}));
     }
 }

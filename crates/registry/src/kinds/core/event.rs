@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -16,6 +17,9 @@ use crate::view;
 
 const MAX_FIELD_BYTES: usize = 128;
 const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// As upstream's default.
+const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
 /// The kind.
 pub struct Event;
@@ -43,6 +47,7 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
     Declaration {
         short_names: texts(&["ev"]),
         create_on_update: true,
+        time_to_live: Some(TIME_TO_LIVE),
         columns: columns(),
         storage_version_hash: "r2yiGXH7wu8=".into(),
         ..Declaration::new(group, &["v1"], "Event", "events", "event", Scope::Namespaced)

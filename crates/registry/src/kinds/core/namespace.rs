@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::rules;
@@ -56,7 +57,7 @@ impl Kind for Namespace {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         // The name may have been generated meanwhile.
         label_with_name(object);
         object["status"] = json!({"phase": "Active"});
@@ -100,6 +101,29 @@ impl Kind for Namespace {
         }
     }
 
+    fn prepare_for_part_update(&self, _part: &str, new: &mut Value, old: &Value, _now: Time) {
+        // The only other part is `finalize`: it changes the finalizers, and metadata.
+        if let (Value::Object(new), Value::Object(old)) = (new, old) {
+            new.remove("status");
+            new.extend(old.get("status").map(|status| ("status".to_owned(), status.clone())));
+        }
+    }
+
+    fn validate_part_update(&self, _part: &str, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let path = Path::root("spec.finalizers");
+        for (index, finalizer) in view::items(new, &["spec", "finalizers"]).iter().enumerate() {
+            check_finalizer(finalizer, &path.index(index), errors);
+        }
+    }
+
+    fn begin_deletion(&self, object: &mut Value) {
+        object["status"]["phase"] = "Terminating".into();
+    }
+
+    fn is_held(&self, object: &Value) -> bool {
+        !view::items(object, &["spec", "finalizers"]).is_empty()
+    }
+
     fn selectable_value<'a>(&self, object: &'a Value, _field: &str) -> Cow<'a, str> {
         Cow::Borrowed(view::text(object, &["status", "phase"]))
     }
@@ -119,15 +143,6 @@ fn label_with_name(object: &mut Value) {
     let name = view::name(object).to_owned();
     if !name.is_empty() {
         object["metadata"]["labels"][NAME_LABEL] = name.into();
-    }
-}
-
-/// Whether a write to the `finalize` subresource may be as it is: the only one that may
-/// change the finalizers.
-pub fn validate_finalize(new: &Value, errors: &mut ErrorList) {
-    let path = Path::root("spec.finalizers");
-    for (index, finalizer) in view::items(new, &["spec", "finalizers"]).iter().enumerate() {
-        check_finalizer(finalizer, &path.index(index), errors);
     }
 }
 
@@ -168,7 +183,7 @@ mod tests {
     fn a_new_one_is_active_and_has_the_finalizer() {
         let mut namespace = json!({"metadata": {"name": "blue"}});
         Namespace.set_defaults(&mut namespace);
-        Namespace.prepare_for_create(&mut namespace);
+        Namespace.prepare_for_create(&mut namespace, Time(0));
         assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "blue"}));
         assert_eq!(namespace["spec"], json!({"finalizers": ["kubernetes"]}));
         assert_eq!(namespace["status"], json!({"phase": "Active"}));
@@ -203,7 +218,8 @@ mod tests {
     #[test]
     fn the_subresource_names_the_finalizer_that_is_wrong() {
         let mut errors = ErrorList::new();
-        validate_finalize(&json!({"spec": {"finalizers": ["kubernetes", "own"]}}), &mut errors);
+        let namespace = json!({"spec": {"finalizers": ["kubernetes", "own"]}});
+        Namespace.validate_part_update("finalize", &namespace, &namespace, &mut errors);
         let fields: Vec<_> = errors.iter().map(|error| error.field.clone()).collect();
         assert_eq!(fields, ["spec.finalizers[1]"]);
     }

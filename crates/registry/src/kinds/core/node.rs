@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, quoted};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::{resource_list, rules, taint};
@@ -24,6 +25,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         ),
         Subresource::status("Node"),
     ],
+    keeps_status_on_create: true,
     selectable_fields: texts(&["spec.unschedulable"]),
     columns: vec![
         Column::name(),
@@ -55,7 +57,7 @@ impl Kind for Node {
         resource_list::set_defaults(object.pointer_mut("/status/allocatable"));
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         drop_config(object, "spec", "configSource");
         drop_config(object, "status", "config");
     }
@@ -66,7 +68,7 @@ impl Kind for Node {
         }
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         if view::at(old, &["status", "config"]).is_none() {
             drop_config(new, "status", "config");
         }

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::pod_spec::{self, defaults::within};
@@ -35,12 +36,12 @@ impl Kind for PodTemplate {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         within(object, "template", |template| within(template, "spec", pod_spec::drop_disabled_fields));
     }
 
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
-        self.prepare_for_create(new);
+        self.prepare_for_create(new, Time(0));
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

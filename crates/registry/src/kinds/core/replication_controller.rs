@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::selector::labels::Selector;
+use coracle_meta::time::Time;
 use serde_json::{Map, Value, json};
 
 use super::pod_spec::defaults::within;
@@ -63,7 +64,7 @@ impl Kind for ReplicationController {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Value::Object(fields) = object {
             // The number is always shown, even when there is none yet.
             fields.insert("status".to_owned(), json!({"replicas": 0}));

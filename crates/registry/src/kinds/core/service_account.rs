@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use crate::kind::{Declaration, Kind, Scope, Subresource, Verbs, texts};
@@ -29,7 +30,7 @@ impl Kind for ServiceAccount {
         &DECLARATION
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         keep_only_names_of_secrets(object);
     }
 
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn only_the_names_of_secrets_stay() {
         let mut account = json!({"secrets": [{"name": "a", "kind": "Secret"}, {"kind": "Secret"}]});
-        ServiceAccount.prepare_for_create(&mut account);
+        ServiceAccount.prepare_for_create(&mut account, Time(0));
         assert_eq!(account, json!({"secrets": [{"name": "a"}, {}]}));
     }
 

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
@@ -23,7 +24,7 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    generation: Generation::Content,
+    generation: Generation::ContentAndLabels,
     columns: vec![
         Column::name(),
         Column::text("AddressType", "what the addresses are"),
@@ -55,7 +56,7 @@ impl Kind for EndpointSlice {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         drop_topology(object);
     }
 
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn the_topology_cannot_be_written() {
         let mut slice = json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "b"}}]});
-        EndpointSlice.prepare_for_create(&mut slice);
+        EndpointSlice.prepare_for_create(&mut slice, Time(0));
         assert_eq!(slice, json!({"endpoints": [{"addresses": ["10.0.0.1"]}]}));
     }
 }

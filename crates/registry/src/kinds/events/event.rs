@@ -1,5 +1,5 @@
 //! Event as the group `events.k8s.io` has it: a view of the core group's events, in the form of
-//! which they are stored.
+//! which they are stored and seen by the hooks here.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
-use crate::kind::{Declaration, Kind, texts};
+use crate::kind::{Declaration, Kind, StoredAs, texts};
 use crate::kinds::core::event as core_event;
 use crate::kinds::core::rules;
 use crate::view;
@@ -54,6 +54,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         "reportingController",
         "type",
     ]),
+    stored_as: Some(StoredAs { group: "".into(), version: "v1".into() }),
     ..core_event::declaration("events.k8s.io")
 });
 
@@ -63,13 +64,16 @@ impl Kind for Event {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        core_event::validate(&to_core(object), "reportingController", errors);
+        core_event::validate(object, "reportingController", errors);
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
+        validate_new(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let (new, old) = (to_core(new), to_core(old));
         if new.get("series") != old.get("series") {
-            check_series(&new, errors);
+            check_series(new, errors);
         }
         for field in IMMUTABLE {
             rules::immutable(new.get(field), old.get(field), &Path::root(field), errors);
@@ -78,18 +82,26 @@ impl Kind for Event {
         rules::immutable(new.get("eventTime"), old.get("eventTime"), &path, errors);
         let reporter = |event: &Value| event.get("reportingComponent").cloned();
         let path = Path::root("reportingController");
-        rules::immutable(reporter(&new).as_ref(), reporter(&old).as_ref(), &path, errors);
+        rules::immutable(reporter(new).as_ref(), reporter(old).as_ref(), &path, errors);
     }
 
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
         Cow::Borrowed(match field.split_once('.') {
-            Some((part, field)) => view::text(object, &[part, field]),
-            None => view::text(object, &[field]),
+            Some((part, field)) => view::text(object, &[stored_name(part), field]),
+            None => view::text(object, &[stored_name(field)]),
         })
     }
 
+    fn convert_in(&self, _version: &str, object: Value) -> Value {
+        renamed(object, "v1", |(here, core)| (here, core))
+    }
+
+    fn convert_out(&self, _version: &str, object: Value) -> Value {
+        renamed(object, "events.k8s.io/v1", |(here, core)| (core, here))
+    }
+
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        core_event::cells(&to_core(object), now)
+        core_event::cells(object, now)
     }
 
     #[cfg(any(test, feature = "samples"))]
@@ -98,15 +110,14 @@ impl Kind for Event {
     }
 }
 
-/// What is asked of a new event of this group beyond [`Kind::validate`], which must also let
-/// pass updates of events that came from the core group.
-pub fn validate_create(object: &Value, errors: &mut ErrorList) {
-    let event = to_core(object);
-    check_series(&event, errors);
+/// What is asked of a new event of this group, beyond what must also let pass updates of events
+/// that came from the core group.
+fn validate_new(event: &Value, errors: &mut ErrorList) {
+    check_series(event, errors);
     if event.get("eventTime").is_none() {
         errors.push(FieldError::required(&Path::root("eventTime"), ""));
     }
-    let event_type = view::text(&event, &["type"]);
+    let event_type = view::text(event, &["type"]);
     if event_type != "Normal" && event_type != "Warning" {
         let detail = format!("has invalid value: {event_type}");
         errors.push(FieldError::invalid(&Path::root("type"), "", detail));
@@ -116,7 +127,7 @@ pub fn validate_create(object: &Value, errors: &mut ErrorList) {
             errors.push(FieldError::invalid(&Path::root(field), "", "needs to be unset"));
         }
     }
-    let source = |field: &str| view::text(&event, &["source", field]);
+    let source = |field: &str| view::text(event, &["source", field]);
     if !source("component").is_empty() || !source("host").is_empty() {
         errors.push(FieldError::invalid(&Path::root("source"), "", "needs to be unset"));
     }
@@ -132,22 +143,16 @@ fn check_series(event: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The event in the form of the core group.
-pub fn to_core(event: &Value) -> Value {
-    renamed(event, "v1", |(here, core)| (here, core))
-}
-
-/// An event of the core group in the form of this one.
-pub fn from_core(event: &Value) -> Value {
-    renamed(event, "events.k8s.io/v1", |(here, core)| (core, here))
+/// What a field is called where it is stored.
+fn stored_name(name: &str) -> &str {
+    NAMES.iter().find(|(here, _)| *here == name).map_or(name, |(_, core)| core)
 }
 
 fn renamed(
-    event: &Value,
+    mut event: Value,
     api_version: &'static str,
     direction: fn((&'static str, &'static str)) -> (&'static str, &'static str),
 ) -> Value {
-    let mut event = event.clone();
     if let Value::Object(fields) = &mut event {
         for (from, to) in NAMES.map(direction) {
             if let Some(value) = fields.remove(from) {
@@ -215,25 +220,33 @@ mod tests {
     use super::*;
     use crate::kinds::core::event::Event as CoreEvent;
 
+    fn to_core(event: Value) -> Value {
+        Event.convert_in("v1", event)
+    }
+
+    fn from_core(event: Value) -> Value {
+        Event.convert_out("v1", event)
+    }
+
     #[test]
     fn both_forms_hold_the_same() {
         for sample in Event.samples().valid {
-            assert_eq!(from_core(&to_core(&sample)), sample);
+            assert_eq!(from_core(to_core(sample.clone())), sample);
         }
         for sample in CoreEvent.samples().valid {
-            assert_eq!(to_core(&from_core(&sample)), sample);
+            assert_eq!(to_core(from_core(sample.clone())), sample);
         }
         let core =
             json!({"apiVersion": "v1", "involvedObject": {}, "message": "m", "source": {}, "count": 1});
         let here = json!({"apiVersion": "events.k8s.io/v1", "regarding": {}, "note": "m", "deprecatedSource": {}, "deprecatedCount": 1});
-        assert_eq!(from_core(&core), here);
+        assert_eq!(from_core(core), here);
     }
 
     #[test]
     fn new_events_have_none_of_the_older_fields() {
         let check = |event: Value| {
             let mut errors = ErrorList::new();
-            validate_create(&event, &mut errors);
+            Event.validate_create(&to_core(event), &mut errors);
             errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>()
         };
         assert!(check(Event.samples().valid.remove(0)).is_empty());

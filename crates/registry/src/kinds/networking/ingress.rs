@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::ingress_class::check_local_reference;
@@ -42,7 +43,7 @@ impl Kind for Ingress {
         rules::set_load_balancer_default(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         rules::set_load_balancer_default(object);
     }
 

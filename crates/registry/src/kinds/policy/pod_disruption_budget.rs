@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
@@ -42,7 +43,7 @@ impl Kind for PodDisruptionBudget {
         &DECLARATION
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         let status =
             json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
         checks::set(object, "status", status);

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::{allocation, device_requests};
@@ -41,7 +42,7 @@ impl Kind for ResourceClaim {
         device_requests::set_defaults(object, "/spec/devices");
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         allocation::drop_deallocated(new, old);
     }
 
@@ -158,7 +159,7 @@ mod tests {
         assert!(faults(&new, &old).is_empty());
         let mut freed = claim(json!({"devices": [report]}));
         assert_eq!(faults(&freed, &old), ["status.devices[0]"]);
-        ResourceClaim.prepare_for_status_update(&mut freed, &old);
+        ResourceClaim.prepare_for_status_update(&mut freed, &old, Time(0));
         assert_eq!(freed["status"], json!({}));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
@@ -58,7 +59,7 @@ impl Kind for CsiDriver {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         drop_disabled_fields(object, None);
     }
 

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::pod_spec::validate_node_selector;
@@ -88,18 +89,21 @@ impl Kind for PersistentVolume {
         source::set_defaults(spec);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
-        object["status"] = json!({"phase": "Pending"});
+    fn prepare_for_create(&self, object: &mut Value, now: Time) {
+        object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now.to_string()});
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, now: Time) {
         let field = "lastPhaseTransitionTime";
         let phase = |object: &Value| view::text(object, &["status", "phase"]).to_owned();
-        if phase(new) == phase(old)
-            && view::at(new, &["status", field]).is_none()
-            && let Some(time) = view::at(old, &["status", field])
-        {
-            new["status"][field] = time.clone();
+        let time = |object: &Value| view::at(object, &["status", field]).cloned();
+        if phase(new) != phase(old) {
+            // Whoever changes the phase may say when that was.
+            if time(new).is_none() || time(new) == time(old) {
+                new["status"][field] = now.to_string().into();
+            }
+        } else if let (None, Some(time)) = (time(new), time(old)) {
+            new["status"][field] = time;
         }
     }
 

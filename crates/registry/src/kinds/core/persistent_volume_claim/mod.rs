@@ -9,6 +9,7 @@ mod update;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::volume_access::CLASS_ANNOTATION;
@@ -63,7 +64,7 @@ impl Kind for PersistentVolumeClaim {
         resource_list::set_defaults(object.pointer_mut("/status/allocatedResources"));
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         // The phase is there because defaults are applied whenever an object is read.
         object["status"] = json!({"phase": "Pending"});
         data_source::settle(object, None);

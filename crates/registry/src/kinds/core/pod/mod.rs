@@ -25,6 +25,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 pub use binding::{BindError, bind, validate_binding};
@@ -110,7 +111,7 @@ impl Kind for Pod {
         defaults::set(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         let mut status = json!({"phase": "Pending", "qosClass": qos_class(object)});
         if !view::items(object, &["spec", "schedulingGates"]).is_empty() {
             status["conditions"] = json!([status::gated_condition(object)]);
@@ -127,16 +128,16 @@ impl Kind for Pod {
         within(new, "spec", pod_spec::drop_disabled_fields);
     }
 
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         status::prepare(new, old);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         validate_any(object, errors);
-        // Only what is stored already has one.
-        if view::text(object, &["metadata", "resourceVersion"]).is_empty() {
-            validate_new(object, errors);
-        }
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
+        validate_new(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -145,6 +146,36 @@ impl Kind for Pod {
 
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         status::validate(new, old, errors);
+    }
+
+    fn prepare_for_part_update(&self, part: &str, new: &mut Value, old: &Value, _now: Time) {
+        match part {
+            "ephemeralcontainers" => prepare_ephemeral_containers(new, old),
+            "resize" => prepare_resize(new, old),
+            _ => {}
+        }
+    }
+
+    fn validate_part_update(&self, part: &str, new: &Value, old: &Value, errors: &mut ErrorList) {
+        match part {
+            "ephemeralcontainers" => validate_ephemeral_containers(new, old, errors),
+            "resize" => validate_resize(new, old, errors),
+            _ => {}
+        }
+    }
+
+    /// None to speak of for a pod that runs nowhere, or no longer.
+    fn deletion_grace_period_s(&self, pod: &Value, requested_s: Option<i64>) -> Option<i64> {
+        let is_bound = !view::text(pod, &["spec", "nodeName"]).is_empty();
+        if !is_bound || matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
+            return Some(0);
+        }
+        let own_s = view::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
+        Some(match requested_s.or(own_s).unwrap_or(0) {
+            // Negative was allowed once; it means as fast as can be while still telling the node.
+            ..0 => 1,
+            seconds => seconds,
+        })
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -188,20 +219,6 @@ impl Kind for Pod {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples::samples()
-    }
-}
-
-/// How long a pod may take to end when it is deleted; none if it can go at once.
-pub fn deletion_grace_period_s(pod: &Value, requested_s: Option<i64>) -> i64 {
-    let is_bound = !view::text(pod, &["spec", "nodeName"]).is_empty();
-    if !is_bound || matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
-        return 0;
-    }
-    let own_s = view::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
-    match requested_s.or(own_s).unwrap_or(0) {
-        // Negative was allowed once; it means as fast as can be while still telling the node.
-        ..0 => 1,
-        seconds => seconds,
     }
 }
 
@@ -281,7 +298,7 @@ mod tests {
             {"name": "a", "image": "b", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
         ]}});
         Pod.set_defaults(&mut pod);
-        Pod.prepare_for_create(&mut pod);
+        Pod.prepare_for_create(&mut pod, Time(0));
         assert_eq!(view::text(&pod, &["status", "phase"]), "Pending");
         assert_eq!(view::text(&pod, &["status", "qosClass"]), "Guaranteed");
         assert_eq!(view::text(&pod["status"]["conditions"][0], &["reason"]), "SchedulingGated");
@@ -310,9 +327,10 @@ mod tests {
     #[test]
     fn deletion_takes_as_long_as_the_pod_may() {
         let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
-        assert_eq!(deletion_grace_period_s(&pod, None), 30);
-        assert_eq!(deletion_grace_period_s(&pod, Some(5)), 5);
-        assert_eq!(deletion_grace_period_s(&pod, Some(-5)), 1);
-        assert_eq!(deletion_grace_period_s(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), 0);
+        assert_eq!(Pod.deletion_grace_period_s(&pod, None), Some(30));
+        assert_eq!(Pod.deletion_grace_period_s(&pod, Some(5)), Some(5));
+        assert_eq!(Pod.deletion_grace_period_s(&pod, Some(-5)), Some(1));
+        let unbound = json!({"spec": {"terminationGracePeriodSeconds": 30}});
+        assert_eq!(Pod.deletion_grace_period_s(&unbound, None), Some(0));
     }
 }

@@ -1,6 +1,7 @@
 //! Pods with something wrong at random: nothing may panic, and defaults must settle.
 
 use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::{Pod, samples, validate_ephemeral_containers, validate_resize};
@@ -57,7 +58,7 @@ fn nothing_panics_and_defaults_settle() {
         let old = {
             let mut old = valid[random.below(valid.len())].clone();
             Pod.set_defaults(&mut old);
-            Pod.prepare_for_create(&mut old);
+            Pod.prepare_for_create(&mut old, Time(0));
             old
         };
         let mut pod = old.clone();
@@ -75,7 +76,7 @@ fn nothing_panics_and_defaults_settle() {
         validate_resize(&pod, &old, &mut errors);
         validate_ephemeral_containers(&pod, &old, &mut errors);
         pod_spec::validate_template(&pod, &Path::root("template"), &mut errors);
-        Pod.prepare_for_create(&mut pod);
+        Pod.prepare_for_create(&mut pod, Time(0));
         Pod.warnings(&pod, None);
         Pod.cells(&pod, 0);
     }

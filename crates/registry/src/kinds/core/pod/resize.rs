@@ -214,7 +214,7 @@ mod tests {
     fn pod(resources: Value) -> Value {
         let mut pod = json!({"spec": {"containers": [{"name": "a", "image": "b", "resources": resources}]}});
         Pod.set_defaults(&mut pod);
-        Pod.prepare_for_create(&mut pod);
+        Pod.prepare_for_create(&mut pod, coracle_meta::time::Time(0));
         pod
     }
 

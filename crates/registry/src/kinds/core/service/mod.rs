@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::rules;
@@ -87,7 +88,7 @@ impl Kind for Service {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         rules::set_load_balancer_default(object);
         unite_cluster_ips(object);
     }

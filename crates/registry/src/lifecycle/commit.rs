@@ -1,0 +1,142 @@
+//! The one loop by which objects are written: what is there, what is to be, try, try again.
+
+use coracle_meta::object::{MetaMut, fill_system_fields};
+use coracle_store::{Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn};
+
+use crate::claim::{Claim, Record, Taken};
+use crate::cluster::Cluster;
+use crate::encode::Encoded;
+use crate::error::{Error, Result};
+use crate::kind::Declaration;
+
+/// How often a write is tried against other writers before it is given up.
+const MAX_ATTEMPTS: u32 = 100;
+
+/// What is to happen to an object.
+pub(super) enum Step {
+    /// Nothing.
+    Keep,
+    /// It is written.
+    Put(Encoded),
+    /// It goes.
+    Delete,
+}
+
+/// What is to happen to an object and to what it holds for itself alone.
+pub(super) struct Plan {
+    pub(super) step: Step,
+    pub(super) claims: Vec<Claim>,
+    pub(super) released: Vec<Claim>,
+}
+
+impl Plan {
+    /// Nothing is to happen.
+    pub(super) fn keep() -> Self {
+        Self { step: Step::Keep, claims: Vec::new(), released: Vec::new() }
+    }
+}
+
+/// What is known of an object before it is written.
+pub(super) enum Known {
+    /// Nothing: it has to be read.
+    Nothing,
+    /// There is probably none.
+    Absent,
+}
+
+/// What a write came to.
+pub(super) struct Outcome {
+    pub(super) revision: Revision,
+    pub(super) previous: Option<Entry>,
+    pub(super) changed: bool,
+}
+
+impl Cluster {
+    /// Writes what `plan` says, which sees what is there and what is taken by others, and is
+    /// asked again whenever another writer was faster.
+    pub(super) async fn transact(
+        &self,
+        declaration: &Declaration,
+        key: &str,
+        known: Known,
+        mut plan: impl FnMut(Option<&Entry>, &Taken) -> Result<Plan>,
+    ) -> Result<Outcome> {
+        let Get { entry: mut current, mut revision } = match known {
+            Known::Absent => Get { entry: None, revision: Revision::new(0) },
+            Known::Nothing => self.store.get(key).await?,
+        };
+        let mut taken = Taken::default();
+        for _ in 0..MAX_ATTEMPTS {
+            let plan = plan(current.as_ref(), &taken)?;
+            let Some(txn) = self.transaction(declaration, key, current.as_ref(), plan) else {
+                return Ok(Outcome { revision, previous: current, changed: false });
+            };
+            match self.store.commit(txn).await {
+                Ok(committed) => {
+                    return Ok(Outcome { revision: committed.revision, previous: current, changed: true });
+                }
+                Err(StoreError::Conflict(conflict)) if conflict.key == key.as_bytes() => {
+                    revision = conflict.found.as_ref().map_or(revision, Entry::mod_revision);
+                    current = conflict.found;
+                }
+                Err(StoreError::Conflict(conflict)) => {
+                    let key = String::from_utf8_lossy(&conflict.key).into_owned();
+                    if let Some(family) = taken.collide(key) {
+                        self.learn(&mut taken, family).await?;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Store(StoreError::Contention { key: key.into(), attempts: MAX_ATTEMPTS }))
+    }
+
+    fn transaction(
+        &self,
+        declaration: &Declaration,
+        key: &str,
+        current: Option<&Entry>,
+        plan: Plan,
+    ) -> Option<Txn> {
+        let expect = current.map_or(Expect::Absent, |entry| Expect::ModRevision(entry.mod_revision()));
+        let mut txn = match plan.step {
+            Step::Keep => return None,
+            Step::Put(encoded) => {
+                let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(expect);
+                Txn::new().put(match declaration.time_to_live {
+                    Some(time_to_live) => put.ttl(time_to_live),
+                    None => put,
+                })
+            }
+            Step::Delete => Txn::new().delete(Delete::new(key).expect(expect)),
+        };
+        for claim in plan.claims {
+            txn = txn.put(self.record(claim).expect(Expect::Absent));
+        }
+        for claim in plan.released {
+            txn = txn.delete(Delete::new(claim.key));
+        }
+        Some(txn)
+    }
+
+    fn record(&self, claim: Claim) -> Put {
+        match claim.record {
+            Record::Note(holder) => Put::new(claim.key, holder.to_string()),
+            Record::Object(mut object) => {
+                if let Some(mut meta) = MetaMut::of(&mut object) {
+                    fill_system_fields(&mut meta, &self.new_uid(), self.now());
+                    meta.set_generation(1);
+                }
+                let encoded = Encoded::of(&object);
+                Put::new(claim.key, encoded.bytes).stamp_at(encoded.stamp)
+            }
+        }
+    }
+
+    async fn learn(&self, taken: &mut Taken, family: String) -> Result<()> {
+        let range = self.store.range(RangeRequest::prefix(format!("{family}/"))).await?;
+        let keys = range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
+        taken.learn(family, keys);
+        Ok(())
+    }
+}
