@@ -4,9 +4,10 @@ use coracle_meta::table::translate_timestamp_since;
 use coracle_meta::time::Time;
 use serde_json::Value;
 
-/// The value at a path of field names, if it is there.
+/// The value at a path of field names, if it is there. Some fields are written although they
+/// have no value; that is the same as not being there.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, name| value.get(name))
+    path.iter().try_fold(object, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
 /// The text at a path; empty if there is none.
