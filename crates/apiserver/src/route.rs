@@ -42,7 +42,9 @@ pub(crate) struct ResourcePath {
 
 /// The cluster of a path, and where it leads there. `None` if nowhere.
 pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
-    let segments: Option<Vec<String>> = path.strip_prefix('/')?.split('/').map(decode).collect();
+    // Upstream does not mind a slash at the end, and some clients put one there.
+    let path = path.strip_prefix('/')?.trim_end_matches('/');
+    let segments: Option<Vec<String>> = path.split('/').map(decode).collect();
     let mut segments = segments?;
     let mut cluster = DEFAULT_CLUSTER.to_owned();
     if segments.len() > 2 && segments[0] == "clusters" {
@@ -140,6 +142,8 @@ mod tests {
             ),
             ("/clusters/t1/api/v1/pods", "t1||v1||pods||"),
             ("/version", "default Version"),
+            ("/version/", "default Version"),
+            ("/api/v1/pods/", "default||v1||pods||"),
             ("/apis", "default Groups"),
         ] {
             assert_eq!(shown(path), expected, "{path}");
@@ -153,7 +157,6 @@ mod tests {
             "/",
             "//api/v1/pods",
             "/api//v1",
-            "/api/v1/pods/",
             "/api/v1/../v1/pods",
             "/api/v1/%2e%2e/pods",
             "/api/v1/namespaces/a%2fb/pods",
