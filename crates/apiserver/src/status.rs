@@ -98,6 +98,9 @@ impl From<Error> for Refusal {
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }
             Error::Invalid { subject, errors } => Status::invalid(&subject.kind, &subject.name, errors),
+            Error::Forbidden { subject, message } => {
+                Status::forbidden(&subject.resource, &subject.name, message)
+            }
             Error::ApplyConflict(conflicts) => {
                 let causes = conflicts
                     .causes()

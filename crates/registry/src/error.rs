@@ -24,7 +24,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn of(declaration: &Declaration, name: &str) -> Self {
+    /// An object of a kind.
+    pub fn of(declaration: &Declaration, name: &str) -> Self {
         let group = declaration.group.clone();
         Self {
             resource: GroupResource { group: group.clone(), resource: declaration.plural.clone() },
@@ -72,6 +73,14 @@ pub enum Error {
         subject: Box<Subject>,
         /// What is wrong with it.
         errors: ErrorList,
+    },
+    /// Somebody who has a say in it does not let it pass.
+    #[error("{} {:?} is forbidden: {message}", .subject.resource, .subject.name)]
+    Forbidden {
+        /// The object.
+        subject: Box<Subject>,
+        /// Why not.
+        message: String,
     },
     /// Others own what an apply would change.
     #[error(transparent)]

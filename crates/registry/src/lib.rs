@@ -4,6 +4,7 @@
 //! Everything else follows from the declaration: routes, discovery, storage, validation,
 //! tables.
 
+pub mod admission;
 mod bootstrap;
 pub mod catalog;
 pub mod claim;

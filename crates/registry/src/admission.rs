@@ -1,0 +1,63 @@
+//! Who else has a say in writes: the seam through which admission is handed in from above.
+//!
+//! It is asked inside the read–change–write loop, so that it sees the very state that is
+//! written over, and again whenever another writer was faster. Mutation comes after defaults
+//! and before the kind's own preparation; validation after the kind's own.
+
+use std::pin::Pin;
+
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::lifecycle::Write;
+
+/// An answer that may have to wait for others.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Something comes into being.
+    Create,
+    /// Something changes.
+    Update,
+    /// Something goes.
+    Delete,
+    /// Somebody wants to talk to it.
+    Connect,
+}
+
+/// What a write is, for those who have a say in it.
+#[derive(Clone, Copy)]
+pub struct Attributes<'a> {
+    /// The cluster, for looking at other objects.
+    pub cluster: &'a Cluster,
+    /// The kind, the namespace, the part, who asks, whether it is a dry run.
+    pub write: &'a Write<'a>,
+    /// What is being done.
+    pub operation: Operation,
+    /// The name of the object.
+    pub name: &'a str,
+    /// What is there now.
+    pub old: Option<&'a Value>,
+}
+
+/// Has a say in writes.
+pub trait Admission: Send + Sync {
+    /// Changes what is to be written, or refuses it.
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Refuses what may not be written. For a deletion the object is the one that goes.
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>>;
+}
