@@ -257,3 +257,35 @@ async fn clusters_do_not_see_each_other() {
     assert_eq!(one.list(&ConfigMap, "", &ListOptions::default()).await.unwrap().entries.len(), 1);
     assert!(registry.cluster("a/b").is_err());
 }
+
+#[tokio::test]
+async fn a_write_need_not_repeat_the_namespace() {
+    let (_store, cluster) = cluster();
+    cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
+    let updated = cluster.update(&WRITE, "a", &Change::Replace(config_map("a", "2"))).await.unwrap();
+    assert_eq!(tree(&updated.object)["metadata"]["namespace"], "default");
+    let elsewhere = json!({"metadata": {"name": "a", "namespace": "other"}});
+    let refused = cluster.update(&WRITE, "a", &Change::Replace(elsewhere)).await;
+    assert!(matches!(refused, Err(Error::NamespaceMismatch(_))));
+}
+
+#[tokio::test]
+async fn an_applier_owns_what_it_says_and_nothing_else() {
+    use coracle_registry::kinds::resource::resource_claim::ResourceClaim;
+
+    let (_store, cluster) = cluster();
+    let write = Write { kind: &ResourceClaim, api_version: "resource.k8s.io/v1", ..WRITE };
+    let type_meta = |mut object: Value| {
+        object["apiVersion"] = json!("resource.k8s.io/v1");
+        object["kind"] = json!("ResourceClaim");
+        object
+    };
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c"}}]);
+    let claim = json!({"metadata": {"name": "a"}, "spec": {"devices": {"requests": requests}}});
+    cluster.create(&write, type_meta(claim)).await.unwrap();
+    let config = type_meta(json!({"metadata": {"name": "a", "labels": {"b": "c"}}}));
+    let change = Change::Apply { config: &config, force: false };
+    let applied = tree(&cluster.update(&write, "a", &change).await.unwrap().object);
+    assert_eq!(applied["metadata"]["labels"], json!({"b": "c"}));
+    assert_eq!(applied["spec"]["devices"]["requests"][0]["name"], "r");
+}

@@ -110,7 +110,10 @@ impl ResourceRequest {
                 .invalid(FieldError::required(&Path::root("fieldManager"), "is required for apply patch")));
         }
         let target = self.type_id().map_or(Target::Any, Target::Type);
-        let Decoded { object: config, problems } = yaml::decode(&self.body, target)?;
+        // The configuration itself is taken as it is: reading it as an object of the kind would
+        // add fields that are always written, which the applier does not want to own.
+        let config = yaml::decode(&self.body, Target::Any)?.object;
+        let problems = yaml::decode(&self.body, target)?.problems;
         let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
         if self.validation()? == FieldValidation::Strict && !warnings.is_empty() {
             return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));

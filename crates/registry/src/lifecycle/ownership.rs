@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use coracle_api::schema::graph;
+use coracle_api::codec::json;
+use coracle_api::schema::{graph, types};
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{ApplyError, FieldFilter, FieldManager, FieldSet, OneVersion, ResetFields, Writer};
 use coracle_meta::schema::NodeId;
@@ -32,11 +33,25 @@ pub(super) fn apply(
     let now = now.to_string();
     let applied = with_manager(write, |manager| manager.apply(live, config, &writer(write, &now), force));
     match applied {
-        Some(Ok(applied)) => Ok(applied.object),
+        Some(Ok(applied)) => conform(write, applied.object),
         Some(Err(ApplyError::Conflicts(conflicts))) => Err(Error::ApplyConflict(conflicts)),
         Some(Err(other)) => Err(Error::BadRequest(other.to_string())),
         None => Err(Error::BadRequest("this kind cannot be applied".into())),
     }
+}
+
+/// A configuration says what its applier wants and nothing else; what it was merged into is
+/// brought into the form in which objects of the kind are written.
+fn conform(write: &Write<'_>, object: Value) -> Result<Value> {
+    let (group, version) = group_version(write);
+    let Some(id) = types().kind(group, version, &write.declaration().kind) else { return Ok(object) };
+    json::conform(&object, id)
+        .map(|conformed| conformed.object)
+        .map_err(|error| Error::BadRequest(error.to_string()))
+}
+
+fn group_version<'a>(write: &Write<'a>) -> (&'a str, &'a str) {
+    write.api_version.split_once('/').unwrap_or(("", write.api_version))
 }
 
 fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
@@ -45,10 +60,7 @@ fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
 
 fn with_manager<T>(write: &Write<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
     let declaration = write.declaration();
-    let (group, version) = match write.api_version.split_once('/') {
-        Some((group, version)) => (group, version),
-        None => ("", write.api_version),
-    };
+    let (group, version) = group_version(write);
     let graph = graph();
     let node = graph.kind(group, version, &declaration.kind)?;
     let versions = OneVersion { schema: graph.schema(), node, api_version: write.api_version };

@@ -2,7 +2,7 @@
 
 use coracle_meta::apply::unchanged_but_for_times;
 use coracle_meta::field::Path;
-use coracle_meta::object::{Meta, keep_system_fields, validate_object_meta_update};
+use coracle_meta::object::{Meta, ensure_namespace, keep_system_fields, validate_object_meta_update};
 use coracle_store::Entry;
 use serde_json::Value;
 
@@ -142,6 +142,7 @@ impl Cluster {
         };
         self.check_revision(write, name, &new, entry)?;
         check_name(&new, name)?;
+        ensure_namespace(&mut meta_mut(&mut new)?, write.namespace)?;
         keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
         let mut new = if write.is_status() { with_status_of(old, new) } else { new };
         if write.subresource.is_empty() {
