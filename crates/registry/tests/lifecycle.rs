@@ -289,3 +289,16 @@ async fn an_applier_owns_what_it_says_and_nothing_else() {
     assert_eq!(applied["metadata"]["labels"], json!({"b": "c"}));
     assert_eq!(applied["spec"]["devices"]["requests"][0]["name"], "r");
 }
+
+#[tokio::test]
+async fn a_status_that_nobody_has_written_is_there_where_upstream_writes_it() {
+    use coracle_registry::kinds::apps::deployment::Deployment;
+
+    let (_store, cluster) = cluster();
+    let write = Write { kind: &Deployment, api_version: "apps/v1", ..WRITE };
+    let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}});
+    let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": {"replicas": 3}});
+    let created = tree(&cluster.create(&write, object).await.unwrap());
+    assert_eq!(created["status"], json!({}));
+}

@@ -32,6 +32,12 @@ pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) {
     }
 }
 
+/// What stands in a field of a type that nobody has written, if anything does.
+pub fn unset_field(id: TypeId, name: &str) -> Option<Value> {
+    let field = types().get(id).fields.iter().find(|field| field.name == name)?;
+    (!field.omit_empty).then(|| of_field(field))
+}
+
 /// The value of a field that is not there.
 fn of_field(field: &Field) -> Value {
     match field.shape {

@@ -1,5 +1,7 @@
 //! Creation.
 
+use coracle_api::codec::unset_field;
+use coracle_api::schema::types;
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
 use serde_json::Value;
@@ -92,9 +94,8 @@ impl Cluster {
         wipe_system_fields(&mut meta);
         fill_system_fields(&mut meta, &self.new_uid(), now);
         meta.set_generation(if declaration.generation == Generation::Untracked { 0 } else { 1 });
-        let drops_status = declaration.has_status() && !declaration.keeps_status_on_create;
-        if let (true, Value::Object(fields)) = (drops_status, &mut object) {
-            fields.remove("status");
+        if declaration.has_status() && !declaration.keeps_status_on_create {
+            drop_status(write, &mut object);
         }
         kind.set_defaults(&mut object);
         if tracking == Tracking::Update {
@@ -108,4 +109,15 @@ impl Cluster {
         write.check(Meta::of(&object).name(), errors)?;
         Ok(object)
     }
+}
+
+/// Leaves the status as it is where nobody has written any.
+fn drop_status(write: &Write<'_>, object: &mut Value) {
+    let Value::Object(fields) = object else { return };
+    let (group, version) = write.group_version();
+    let id = types().kind(group, version, &write.declaration().kind);
+    match id.and_then(|id| unset_field(id, "status")) {
+        Some(unset) => fields.insert("status".to_owned(), unset),
+        None => fields.remove("status"),
+    };
 }

@@ -52,7 +52,11 @@ pub struct Write<'a> {
     pub dry_run: bool,
 }
 
-impl Write<'_> {
+impl<'a> Write<'a> {
+    fn group_version(&self) -> (&'a str, &'a str) {
+        self.api_version.split_once('/').unwrap_or(("", self.api_version))
+    }
+
     fn declaration(&self) -> &Declaration {
         self.kind.declaration()
     }

@@ -43,15 +43,11 @@ pub(super) fn apply(
 /// A configuration says what its applier wants and nothing else; what it was merged into is
 /// brought into the form in which objects of the kind are written.
 fn conform(write: &Write<'_>, object: Value) -> Result<Value> {
-    let (group, version) = group_version(write);
+    let (group, version) = write.group_version();
     let Some(id) = types().kind(group, version, &write.declaration().kind) else { return Ok(object) };
     json::conform(&object, id)
         .map(|conformed| conformed.object)
         .map_err(|error| Error::BadRequest(error.to_string()))
-}
-
-fn group_version<'a>(write: &Write<'a>) -> (&'a str, &'a str) {
-    write.api_version.split_once('/').unwrap_or(("", write.api_version))
 }
 
 fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
@@ -60,7 +56,7 @@ fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
 
 fn with_manager<T>(write: &Write<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
     let declaration = write.declaration();
-    let (group, version) = group_version(write);
+    let (group, version) = write.group_version();
     let graph = graph();
     let node = graph.kind(group, version, &declaration.kind)?;
     let versions = OneVersion { schema: graph.schema(), node, api_version: write.api_version };

@@ -145,12 +145,10 @@ impl Cluster {
         ensure_namespace(&mut meta_mut(&mut new)?, write.namespace)?;
         keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
         let mut new = if write.is_status() { with_status_of(old, new) } else { new };
-        if write.subresource.is_empty() {
-            if write.declaration().has_status() {
-                carry_over(&mut new, old, "status");
-            }
-            write.kind.set_defaults(&mut new);
+        if write.subresource.is_empty() && write.declaration().has_status() {
+            carry_over(&mut new, old, "status");
         }
+        write.kind.set_defaults(&mut new);
         if !matches!(change, Change::Apply { .. }) {
             new = ownership::track(write, Some(old), new, now);
         }
