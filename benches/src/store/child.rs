@@ -1,17 +1,11 @@
-//! Other processes: this program in another role, and etcd.
+//! Other processes: this program in another role.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
+use coracle_benches::measure::{block_on, resident_bytes, start};
 use coracle_store::{Put, Txn, disk};
-
-use crate::measure::{block_on, resident_bytes, start};
-
-/// How long etcd may take to start.
-const START_LIMIT: Duration = Duration::from_secs(30);
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 2048;
@@ -84,54 +78,4 @@ pub(crate) fn open(dir: &Path) -> Opened {
     let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().expect("a number")).collect();
     let [millis, resident_bytes, live_bytes] = numbers[..] else { panic!("three figures, got {line:?}") };
     Opened { millis, resident_bytes, live_bytes }
-}
-
-/// An etcd server of one member, on the same disk.
-pub(crate) struct Etcd {
-    process: Child,
-    pub(crate) endpoint: String,
-}
-
-impl Etcd {
-    /// `None` if there is no etcd on this machine.
-    pub(crate) fn start(dir: &Path) -> Option<Self> {
-        let (client, peer) = (free_port(), free_port());
-        let endpoint = format!("http://127.0.0.1:{client}");
-        let peer = format!("http://127.0.0.1:{peer}");
-        let process = Command::new("etcd")
-            .arg("--data-dir")
-            .arg(dir)
-            .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let etcd = Self { process, endpoint };
-        etcd.wait(client);
-        Some(etcd)
-    }
-
-    /// Until it takes connections.
-    fn wait(&self, port: u16) {
-        let begin = start();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < START_LIMIT, "etcd does not start");
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
 }

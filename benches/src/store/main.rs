@@ -1,4 +1,4 @@
-//! Benchmarks of the store, run by hand: `cargo xtask bench`.
+//! Benchmarks of the store, run by hand: `cargo xtask bench store`.
 //!
 //! Each prints the ratio to a baseline measured in the same run, because machines are noisy
 //! and absolute figures travel badly. `BENCHMARKS.md` keeps the results.
@@ -6,7 +6,6 @@
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
 mod child;
-mod measure;
 mod opening;
 mod reading;
 mod upkeep;

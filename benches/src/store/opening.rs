@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use coracle_benches::measure::report;
+
 use crate::child;
-use crate::measure::report;
 
 const OPENINGS: usize = 3;
 

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use coracle_base::Rng;
+use coracle_benches::measure::{block_on, per_second, report, resident_bytes, start};
 use coracle_store::{At, Put, RangeRequest, Store, Txn, disk, memory};
-
-use crate::measure::{block_on, per_second, report, resident_bytes, start};
 
 const KEYS: u64 = 100_000;
 const GETS: u64 = 1_000_000;

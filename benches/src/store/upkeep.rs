@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use coracle_benches::measure::{Samples, block_on, micros, ratio, report, start};
 use coracle_store::{Put, Store, Txn, disk};
-
-use crate::measure::{Samples, block_on, micros, ratio, report, start};
 
 const LIVE_KEYS: u64 = 50_000;
 const VALUE_BYTES: usize = 2048;

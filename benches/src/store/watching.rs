@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use coracle_benches::measure::{Samples, block_on, micros, report, start};
 use coracle_store::{Put, WatchEvent, WatchRequest, disk};
 use tokio::sync::{Barrier, Mutex};
-
-use crate::measure::{Samples, block_on, micros, report, start};
 
 const WATCHERS: usize = 1000;
 const WRITES: usize = 300;

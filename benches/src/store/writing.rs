@@ -5,10 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use coracle_benches::etcd::Etcd;
+use coracle_benches::measure::{Samples, block_on, micros, per_second, ratio, report, start};
 use coracle_store::{Put, Store, disk, etcd};
-
-use crate::child;
-use crate::measure::{Samples, block_on, micros, per_second, ratio, report, start};
 
 const VALUE_BYTES: usize = 1024;
 /// What the log adds to key and value: frame header, record, padding.
@@ -38,7 +37,7 @@ pub(crate) fn run(dir: &Path) {
     let figure = format!("{own_rate:.0}/s = {:.1} × one writer's {single_rate:.0}/s", own_rate / single_rate);
     report("put 1 KiB, 64 writers", &figure, &format!("at least {aim:.0}/s"), own_rate >= aim);
 
-    let Some(server) = child::Etcd::start(&dir.join("etcd")) else {
+    let Some(server) = Etcd::start(Path::new("etcd"), &dir.join("etcd")) else {
         return report("put 1 KiB, 64 writers, against etcd", "no etcd on this machine", "2 ×", false);
     };
     let etcd_rate = block_on(async {

@@ -4,25 +4,32 @@ use std::time::{Duration, Instant};
 
 /// Starts a stopwatch.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(crate) fn start() -> Instant {
+pub fn start() -> Instant {
     Instant::now()
 }
 
 /// Durations of one kind of operation.
-#[derive(Default)]
-pub(crate) struct Samples(Vec<Duration>);
+#[derive(Debug, Default)]
+pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    pub(crate) fn push(&mut self, sample: Duration) {
+    /// Adds one.
+    pub fn push(&mut self, sample: Duration) {
         self.0.push(sample);
     }
 
-    pub(crate) fn extend(&mut self, other: Samples) {
+    /// Adds all of the other.
+    pub fn extend(&mut self, other: Samples) {
         self.0.extend(other.0);
     }
 
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value below which `percent` of all samples lie.
-    pub(crate) fn percentile(&mut self, percent: f64) -> Duration {
+    pub fn percentile(&mut self, percent: f64) -> Duration {
         assert!(!self.0.is_empty(), "something was measured");
         self.0.sort_unstable();
         let rank = (self.0.len() as f64 * percent / 100.0) as usize;
@@ -31,31 +38,35 @@ impl Samples {
 }
 
 /// Prints one result: what, the figure, and the aim it is held against.
-pub(crate) fn report(what: &str, figure: &str, aim: &str, met: bool) {
+#[expect(clippy::print_stdout, reason = "printing figures is what benchmarks are for")]
+pub fn report(what: &str, figure: &str, aim: &str, met: bool) {
     let verdict = if met { "met" } else { "MISSED" };
     println!("{what:<46} {figure:<52} aim {aim:<28} {verdict}");
 }
 
-pub(crate) fn micros(duration: Duration) -> String {
+/// In whole microseconds.
+pub fn micros(duration: Duration) -> String {
     format!("{:.0} µs", duration.as_secs_f64() * 1e6)
 }
 
-pub(crate) fn ratio(figure: Duration, baseline: Duration) -> f64 {
+/// How many times the baseline it is.
+pub fn ratio(figure: Duration, baseline: Duration) -> f64 {
     figure.as_secs_f64() / baseline.as_secs_f64()
 }
 
-pub(crate) fn per_second(count: u64, elapsed: Duration) -> f64 {
+/// Operations per second.
+pub fn per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64()
 }
 
 /// A runtime like the server's.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
 /// Resident memory of this process.
-pub(crate) fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("resident size");
     let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("in KiB");
