@@ -9,6 +9,7 @@
     reason = "a command line program talks to its user by printing"
 )]
 
+mod bench;
 mod ci;
 mod process;
 mod summary;
@@ -36,12 +37,9 @@ enum Command {
     Test(test::Options),
     /// Check the rules of the repository that no compiler checks.
     Tidy,
-    /// Run the store benchmark in release mode.
-    Bench {
-        /// Arguments of the benchmark.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        extra: Vec<String>,
-    },
+    /// Run a benchmark in release mode.
+    #[command(subcommand)]
+    Bench(bench::Benchmark),
 }
 
 fn main() -> ExitCode {
@@ -59,13 +57,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ci(options) => Ok(ci::run(&options).report()),
         Command::Test(options) => Ok(test::run(&options)?.report()),
         Command::Tidy => tidy::run().map(|()| ExitCode::SUCCESS),
-        Command::Bench { extra } => bench(&extra).map(|()| ExitCode::SUCCESS),
+        Command::Bench(benchmark) => bench::run(&benchmark).map(|()| ExitCode::SUCCESS),
     }
-}
-
-fn bench(extra: &[String]) -> Result<()> {
-    let fixed = ["run", "--release", "--package", "coracle-benches", "--bin", "store", "--"];
-    process::run(process::cargo(fixed).args(extra))
 }
 
 #[cfg(test)]
@@ -95,8 +88,9 @@ mod tests {
 
     #[test]
     fn bench_takes_flags_of_the_benchmark() {
-        let args = Args::try_parse_from(["xtask", "bench", "--ops", "10"]).unwrap();
-        let Command::Bench { extra } = args.command else { panic!("parsed as another command") };
-        assert_eq!(extra, ["--ops", "10"]);
+        let args = Args::try_parse_from(["xtask", "bench", "api", "--seconds", "10"]).unwrap();
+        let Command::Bench(bench::Benchmark::Api { extra }) = args.command else { panic!("another command") };
+        assert_eq!(extra, ["--seconds", "10"]);
+        assert!(Args::try_parse_from(["xtask", "bench"]).is_err());
     }
 }

@@ -1,0 +1,94 @@
+//! Several servers under the same loads, one after the other and never two at once.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::load;
+use crate::report::{Report, State};
+use crate::servers::{Coracle, Running, System, Upstream};
+use crate::workload::{self, Workload};
+
+/// What a server may still do after it is ready or after a load, before its memory is read.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Start Coracle, and upstream if its programs are given, and drive both with the same loads.
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// The Coracle to measure [default: the one built beside this program].
+    #[arg(long, value_name = "PROGRAM")]
+    coracle: Option<PathBuf>,
+    /// The kube-apiserver to compare with.
+    #[arg(long, value_name = "PROGRAM", requires = "etcd")]
+    kube_apiserver: Option<PathBuf>,
+    /// The etcd it gets.
+    #[arg(long, value_name = "PROGRAM")]
+    etcd: Option<PathBuf>,
+    /// Where the servers keep their data: on the disk that is to be measured.
+    #[arg(long, default_value = "target/bench")]
+    dir: PathBuf,
+    #[command(flatten)]
+    workload: workload::Options,
+}
+
+impl Compare {
+    pub(crate) fn run(&self) -> Result<Vec<Report>> {
+        std::fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
+        self.systems()?.iter().map(|system| self.measure(&**system)).collect()
+    }
+
+    fn systems(&self) -> Result<Vec<Box<dyn System>>> {
+        let program = match &self.coracle {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?.with_file_name("coracle"),
+        };
+        let mut systems: Vec<Box<dyn System>> = vec![Box::new(Coracle { program })];
+        if let (Some(kube_apiserver), Some(etcd)) = (&self.kube_apiserver, &self.etcd) {
+            systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd: etcd.clone() }));
+        }
+        Ok(systems)
+    }
+
+    /// The life of one server: empty, filled, started again, and driven hard.
+    fn measure(&self, system: &dyn System) -> Result<Report> {
+        let dir = tempfile::tempdir_in(&self.dir)?;
+        let (mut report, workload) = (Report::new(system.name()), Workload::new(&self.workload));
+        let measured = self.life(system, dir.path(), &workload, &mut report);
+        if measured.is_err() {
+            // For the log.
+            eprintln!("the files of {} stay in {}", system.name(), dir.keep().display());
+        }
+        measured.map(|()| report)
+    }
+
+    fn life(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+        let running = system.start(dir)?;
+        note(report, &running, "Start to ready, empty", State::Time(running.ready_in));
+        memory(report, &running, "Resident memory, idle")?;
+        workload.prepare(&running.target)?;
+        workload.fill(&running.target, report)?;
+        memory(report, &running, "Resident memory, 10 000 ConfigMaps")?;
+        running.stop()?;
+
+        let running = system.start(dir)?;
+        note(report, &running, "Start to ready, 10 000 ConfigMaps", State::Time(running.ready_in));
+        memory(report, &running, "Resident memory, idle after that start")?;
+        workload.run(&running.target, report)?;
+        memory(report, &running, "Resident memory, after all loads")?;
+        running.stop()
+    }
+}
+
+fn memory(report: &mut Report, running: &Running, what: &'static str) -> Result<()> {
+    load::runtime()?.block_on(async { tokio::time::sleep(SETTLE).await });
+    let bytes = running.target.processes.resident_bytes()?;
+    note(report, running, what, State::Memory(bytes));
+    Ok(())
+}
+
+fn note(report: &mut Report, running: &Running, what: &'static str, state: State) {
+    eprintln!("{}: {what}: {}", running.target.name, state.text());
+    report.states.push((what, state));
+}

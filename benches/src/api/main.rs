@@ -1,0 +1,104 @@
+//! Drives any Kubernetes API server and prints how fast it creates, reads, patches, lists and notifies.
+//!
+//! `coracle-bench --kubeconfig FILE` measures a server that runs; `coracle-bench compare`, which is
+//! what `cargo xtask bench api` calls, starts Coracle and upstream's server and measures both.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "figures go to stdout and progress to stderr; that is what this program is for"
+)]
+
+mod client;
+mod compare;
+mod kubeconfig;
+mod load;
+mod objects;
+mod report;
+mod servers;
+mod usage;
+mod watching;
+mod workload;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use crate::client::Connector;
+use crate::kubeconfig::Kubeconfig;
+use crate::load::Target;
+use crate::report::{Report, tables};
+use crate::usage::Processes;
+use crate::workload::Workload;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Benchmark of Kubernetes API servers.
+#[derive(Parser, Debug)]
+#[command(name = "coracle-bench", args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    drive: Drive,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Start servers and measure them one after the other.
+    Compare(compare::Compare),
+}
+
+/// Measure a server that runs.
+#[derive(Args, Debug)]
+struct Drive {
+    /// How to reach the server and get in.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context to use [default: the current one].
+    #[arg(long)]
+    context: Option<String>,
+    /// A process of the server, whose processor time is told; may be given more than once.
+    #[arg(long)]
+    pid: Vec<u32>,
+    #[command(flatten)]
+    workload: workload::Options,
+}
+
+impl Drive {
+    fn run(&self) -> Result<Report> {
+        let path = self.kubeconfig.as_deref().context("which server? give its --kubeconfig")?;
+        let config = Kubeconfig::read(path, self.context.as_deref())?;
+        let target = Target {
+            name: config.server.clone(),
+            connector: Connector::new(&config)?,
+            processes: Processes(self.pid.clone()),
+        };
+        let (mut report, workload) = (Report::new(&target.name), Workload::new(&self.workload));
+        workload.prepare(&target)?;
+        let measured = workload.fill(&target, &mut report).and_then(|()| workload.run(&target, &mut report));
+        let cleaned_up = workload.clean_up(&target).context("deleting what was made");
+        measured.and(cleaned_up).map(|()| report)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let reports = match &arguments.command {
+        Some(Command::Compare(compare)) => compare.run(),
+        None => arguments.drive.run().map(|report| vec![report]),
+    };
+    match reports {
+        Ok(reports) => {
+            print!("{}", tables(&reports));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

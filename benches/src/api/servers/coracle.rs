@@ -1,0 +1,31 @@
+//! `coracle server`, with files as its store.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use coracle_benches::etcd::free_port;
+use coracle_benches::measure::start;
+
+use super::{Running, Server, System};
+
+/// The program of this workspace.
+pub(crate) struct Coracle {
+    pub(crate) program: PathBuf,
+}
+
+impl System for Coracle {
+    fn name(&self) -> &str {
+        "Coracle"
+    }
+
+    fn start(&self, dir: &Path) -> Result<Running> {
+        let data = dir.join("data");
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut command = Command::new(&self.program);
+        command.args(["server", "--listen", &address, "--data-dir"]).arg(&data);
+        let begin = start();
+        let server = Server::spawn(&mut command, dir.join("coracle.log"))?;
+        Running::wait(self.name(), server, &data.join("admin.kubeconfig"), None, begin)
+    }
+}

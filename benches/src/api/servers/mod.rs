@@ -1,0 +1,137 @@
+//! Servers that the comparison starts and stops, one after the other.
+
+mod coracle;
+mod pki;
+mod upstream;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use coracle_benches::etcd::Etcd;
+use coracle_benches::measure::start;
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) use self::coracle::Coracle;
+pub(crate) use self::upstream::Upstream;
+use crate::client::Connector;
+use crate::kubeconfig::Kubeconfig;
+use crate::load::{self, Target};
+use crate::usage::Processes;
+use crate::workload;
+
+/// How long a server may take to start or to stop.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Something that serves the API when started.
+pub(crate) trait System {
+    /// What the tables call it.
+    fn name(&self) -> &str;
+    /// Starts it with its data in `dir`, whether they are there or not, and waits until it is ready.
+    fn start(&self, dir: &Path) -> Result<Running>;
+}
+
+/// A server that is ready. It is killed when dropped.
+pub(crate) struct Running {
+    pub(crate) target: Target,
+    pub(crate) ready_in: Duration,
+    server: Server,
+    etcd: Option<Etcd>,
+}
+
+impl Running {
+    /// Waits until what was started at `begin` is ready.
+    fn wait(
+        name: &str,
+        mut server: Server,
+        kubeconfig: &Path,
+        etcd: Option<Etcd>,
+        begin: Instant,
+    ) -> Result<Self> {
+        let connector = load::runtime()?.block_on(server.ready(kubeconfig, begin))?;
+        let ready_in = begin.elapsed();
+        let processes = std::iter::once(server.process.id()).chain(etcd.as_ref().map(Etcd::pid)).collect();
+        let target = Target { name: name.to_owned(), connector, processes: Processes(processes) };
+        Ok(Self { target, ready_in, server, etcd })
+    }
+
+    /// Ends it in order and waits for that.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.server.terminate()?;
+        drop(self.etcd.take());
+        Ok(())
+    }
+}
+
+/// The process that serves the API.
+struct Server {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts a program whose output goes to a file.
+    fn spawn(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let file = File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let process =
+            command.spawn().with_context(|| format!("starting {}", command.get_program().display()))?;
+        Ok(Self { process, log })
+    }
+
+    /// Asks again and again, less often the longer it takes.
+    async fn ready(&mut self, kubeconfig: &Path, begin: Instant) -> Result<Connector> {
+        loop {
+            let failure = match attempt(kubeconfig).await {
+                Ok(connector) => return Ok(connector),
+                Err(failure) => failure,
+            };
+            if let Some(status) = self.process.try_wait()? {
+                bail!("the server ended with {status}; see {}", self.log.display());
+            }
+            let waited = begin.elapsed();
+            if waited > LIMIT {
+                return Err(
+                    failure.context(format!("not ready after {waited:?}; see {}", self.log.display()))
+                );
+            }
+            tokio::time::sleep((waited / 50).clamp(Duration::from_millis(1), Duration::from_millis(20)))
+                .await;
+        }
+    }
+
+    fn terminate(&mut self) -> Result<()> {
+        let pid = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process has a number")?;
+        kill_process(pid, Signal::TERM)?;
+        let begin = start();
+        load::runtime()?.block_on(async {
+            while self.process.try_wait()?.is_none() {
+                if begin.elapsed() > LIMIT {
+                    bail!("the server does not stop; see {}", self.log.display());
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The kubeconfig may be written only while the server starts.
+async fn attempt(kubeconfig: &Path) -> Result<Connector> {
+    let connector = Connector::new(&Kubeconfig::read(kubeconfig, None)?)?;
+    workload::ready(&connector).await?;
+    Ok(connector)
+}

@@ -1,0 +1,49 @@
+//! kube-apiserver on an etcd of its own, with upstream's defaults wherever it does not insist.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use coracle_benches::etcd::{Etcd, free_port};
+use coracle_benches::measure::start;
+
+use super::{Running, Server, System, pki};
+
+/// The programs.
+pub(crate) struct Upstream {
+    pub(crate) kube_apiserver: PathBuf,
+    pub(crate) etcd: PathBuf,
+}
+
+impl System for Upstream {
+    fn name(&self) -> &str {
+        "kube-apiserver + etcd"
+    }
+
+    fn start(&self, dir: &Path) -> Result<Running> {
+        let pki = pki::write(&dir.join("pki"))?;
+        let port = free_port();
+        let kubeconfig = pki.write_kubeconfig(&format!("https://127.0.0.1:{port}"))?;
+        let begin = start();
+        let etcd = Etcd::start(&self.etcd, &dir.join("etcd"));
+        let etcd = etcd.with_context(|| format!("starting {}", self.etcd.display()))?;
+        let mut command = Command::new(&self.kube_apiserver);
+        command
+            .args(["--etcd-servers", &etcd.endpoint])
+            .args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()])
+            .args(["--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.96.0.0/16"])
+            .args(["--service-account-issuer", "https://kubernetes.default.svc"])
+            .arg("--service-account-key-file")
+            .arg(pki.path("service-account.pub"))
+            .arg("--service-account-signing-key-file")
+            .arg(pki.path("service-account.key"))
+            .arg("--client-ca-file")
+            .arg(pki.path("ca.crt"))
+            .arg("--tls-cert-file")
+            .arg(pki.path("server.crt"))
+            .arg("--tls-private-key-file")
+            .arg(pki.path("server.key"));
+        let server = Server::spawn(&mut command, dir.join("kube-apiserver.log"))?;
+        Running::wait(self.name(), server, &kubeconfig, Some(etcd), begin)
+    }
+}

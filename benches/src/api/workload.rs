@@ -1,0 +1,323 @@
+//! What is done to a server, in order.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use coracle_base::Clock;
+
+use crate::client::Connection;
+use crate::load::{self, Load, Stop, Target};
+use crate::objects::{self, JSON, Namespace, PROTOBUF, SHARDS};
+use crate::report::{Measured, Report};
+use crate::watching::{self, FanOut};
+
+/// Long lists keep a server busy with few connections.
+const LIST_CONNECTIONS: usize = 4;
+
+/// Objects that merge patches and applies take turns in changing: more than there are
+/// connections, so that two rarely meet.
+const CHANGED_OBJECTS: u64 = 1024;
+
+/// Handshakes are what takes longest where there is no load.
+const QUICK_CONNECTIONS: usize = 8;
+
+const PAGE_ITEMS: u64 = 500;
+
+/// A list has no more pages than this, or the server goes in circles.
+const MAX_PAGES: u64 = 1000;
+
+/// Time between two writes while it is the delay of single events that is measured.
+const PACE: Duration = Duration::from_millis(10);
+
+/// How hard a server is driven, and with what.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Connections of the client.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Threads of the client.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// How long each load without a fixed number of requests takes.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// In which form objects and lists are asked for.
+    #[arg(long, value_enum, default_value_t = Form::Json)]
+    content_type: Form,
+    /// Only these; objects they need are made all the same.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    /// A few hundred requests, to see that everything works; the figures mean nothing.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Create,
+    Get,
+    Patch,
+    List,
+    Watch,
+}
+
+/// How much of everything.
+struct Scale {
+    config_maps: u64,
+    pods: u64,
+    stop: Stop,
+    watchers: usize,
+    writes: u64,
+    paced_writes: u64,
+}
+
+/// The loads, in a namespace of their own.
+pub(crate) struct Workload {
+    options: Options,
+    scale: Scale,
+    accept: &'static str,
+    namespace: Namespace,
+}
+
+impl Workload {
+    pub(crate) fn new(options: &Options) -> Self {
+        let mut options = options.clone();
+        let scale = if options.quick {
+            options.connections = options.connections.min(QUICK_CONNECTIONS);
+            let stop = Stop::After(32);
+            Scale { config_maps: 64, pods: 100, stop, watchers: 4, writes: 16, paced_writes: 4 }
+        } else {
+            let stop = Stop::For(Duration::from_secs_f64(options.seconds));
+            Scale { config_maps: 10_000, pods: 5_000, stop, watchers: 100, writes: 4_000, paced_writes: 500 }
+        };
+        let accept = match options.content_type {
+            Form::Json => JSON,
+            Form::Protobuf => PROTOBUF,
+        };
+        // A name of its own in a server that is used for other things, too.
+        let namespace = Namespace::new(format!("coracle-bench-{}", Clock::system().now().as_millis()));
+        Self { options, scale, accept, namespace }
+    }
+
+    /// Makes the namespace, and in it what pods need.
+    pub(crate) fn prepare(&self, target: &Target) -> Result<()> {
+        load::runtime()?.block_on(async {
+            let mut connection = target.connector.connect().await?;
+            connection.count(self.namespace.create()).await.context("making a namespace")?;
+            // Where a controller makes it first, it is there already; if it is not there at all, pods say so.
+            let _ = connection.count(self.namespace.create_service_account()).await;
+            anyhow::Ok(())
+        })
+    }
+
+    /// Ten thousand objects to begin with.
+    pub(crate) fn fill(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let stop = Stop::After(self.scale.config_maps);
+        self.load(
+            target,
+            report,
+            "Create, ConfigMap of 1 KiB",
+            stop,
+            async |connection: &mut Connection, n| {
+                connection.count(self.namespace.create_config_map(n)).await
+            },
+        )
+    }
+
+    /// Everything else.
+    pub(crate) fn run(&self, target: &Target, report: &mut Report) -> Result<()> {
+        if self.wants(Part::Create) || self.wants(Part::List) {
+            let stop = Stop::After(self.scale.pods);
+            self.load(target, report, "Create, small pod", stop, async |connection: &mut Connection, n| {
+                connection.count(self.namespace.create_pod(n)).await
+            })?;
+        }
+        if self.wants(Part::Get) {
+            self.load(
+                target,
+                report,
+                "GET, ConfigMap",
+                self.scale.stop,
+                async |connection: &mut Connection, n| {
+                    let number = n.wrapping_mul(7919) % self.scale.config_maps;
+                    connection.count(self.namespace.get_config_map(number, self.accept)).await
+                },
+            )?;
+        }
+        if self.wants(Part::Patch) {
+            self.patches(target, report)?;
+        }
+        if self.wants(Part::List) {
+            self.lists(target, report)?;
+        }
+        if self.wants(Part::Watch) {
+            self.watches(target, report)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what was made; where nothing finishes namespaces, an empty one is left.
+    pub(crate) fn clean_up(&self, target: &Target) -> Result<()> {
+        load::runtime()?.block_on(async {
+            let mut connection = target.connector.connect().await?;
+            for resource in ["pods", "configmaps"] {
+                connection.count(self.namespace.delete_all(resource)).await?;
+            }
+            connection.count(self.namespace.delete()).await?;
+            anyhow::Ok(())
+        })
+    }
+
+    fn patches(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let objects = CHANGED_OBJECTS.min(self.scale.config_maps);
+        let stop = self.scale.stop;
+        self.load(target, report, "Merge patch, ConfigMap", stop, async |connection: &mut Connection, n| {
+            connection.count(self.namespace.merge_patch(&format!("map-{}", n % objects), n)).await
+        })?;
+        self.load(
+            target,
+            report,
+            "Server-side apply, ConfigMap",
+            stop,
+            async |connection: &mut Connection, n| {
+                connection.count(self.namespace.apply(n % objects, n)).await
+            },
+        )
+    }
+
+    fn lists(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let selector = format!("?labelSelector=shard%3D{}", SHARDS / 2);
+        self.check_list(target, "", self.scale.pods)?;
+        self.check_list(target, &selector, self.scale.pods / SHARDS)?;
+        let loads = [
+            ("LIST, 5 000 pods", ""),
+            ("LIST, 5 000 pods, resourceVersion=0", "?resourceVersion=0"),
+            ("LIST, 1 % of them by label", &selector),
+        ];
+        for (what, query) in loads {
+            self.list_load(target, report, what, async |connection: &mut Connection, _| {
+                connection.count(self.namespace.list("pods", query, self.accept)).await
+            })?;
+        }
+        self.list_load(
+            target,
+            report,
+            "LIST, 5 000 pods in pages of 500",
+            async |connection: &mut Connection, _| self.all_pages(connection).await,
+        )
+    }
+
+    /// One list, whole, page after page. Tokens are found in JSON only.
+    async fn all_pages(&self, connection: &mut Connection) -> Result<u64> {
+        let (mut bytes, mut query) = (0, format!("?limit={PAGE_ITEMS}"));
+        for _ in 0..MAX_PAGES {
+            let page = connection.fetch(self.namespace.list("pods", &query, JSON)).await?;
+            bytes += page.len() as u64;
+            match continue_token(&page) {
+                Some(token) => query = format!("?limit={PAGE_ITEMS}&continue={token}"),
+                None => return Ok(bytes),
+            }
+        }
+        anyhow::bail!("a list of more than {MAX_PAGES} pages")
+    }
+
+    /// Figures for a list that lacks items would be worth nothing.
+    fn check_list(&self, target: &Target, query: &str, expected: u64) -> Result<()> {
+        load::runtime()?.block_on(async {
+            let mut connection = target.connector.connect().await?;
+            let list = connection.fetch(self.namespace.list("pods", query, JSON)).await?;
+            let list: serde_json::Value = serde_json::from_slice(&list)?;
+            let found = list["items"].as_array().map_or(0, Vec::len) as u64;
+            ensure!(found == expected, "a list has {found} items instead of {expected}");
+            Ok(())
+        })
+    }
+
+    fn watches(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let Scale { watchers, writes, paced_writes, .. } = self.scale;
+        let fast =
+            FanOut { watchers, writers: 16, threads: self.options.threads, writes, pace: None, first: 0 };
+        let paced = FanOut { writes: paced_writes, pace: Some(PACE), first: fast.end(), ..fast };
+        for (what, fan_out) in [
+            ("Watch events delivered, 100 watchers, writes at full speed", fast),
+            ("Watch events delivered, 100 watchers, 100 writes a second", paced),
+        ] {
+            let measured = watching::run(target, &self.namespace, fan_out).context(what)?;
+            self.note(target, report, what, measured);
+        }
+        Ok(())
+    }
+
+    fn list_load(
+        &self,
+        target: &Target,
+        report: &mut Report,
+        what: &'static str,
+        operation: impl AsyncFn(&mut Connection, u64) -> Result<u64> + Sync,
+    ) -> Result<()> {
+        let load =
+            Load { connections: LIST_CONNECTIONS, threads: self.options.threads, stop: self.scale.stop };
+        let measured = load::run(target, load, operation).context(what)?;
+        self.note(target, report, what, measured);
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        target: &Target,
+        report: &mut Report,
+        what: &'static str,
+        stop: Stop,
+        operation: impl AsyncFn(&mut Connection, u64) -> Result<u64> + Sync,
+    ) -> Result<()> {
+        let load = Load { connections: self.options.connections, threads: self.options.threads, stop };
+        let measured = load::run(target, load, operation).context(what)?;
+        self.note(target, report, what, measured);
+        Ok(())
+    }
+
+    fn note(&self, target: &Target, report: &mut Report, what: &'static str, measured: Measured) {
+        eprintln!("{}: {what}: {}", target.name, measured.summary());
+        report.loads.push((what, measured));
+    }
+
+    fn wants(&self, part: Part) -> bool {
+        self.options.only.is_empty() || self.options.only.contains(&part)
+    }
+}
+
+/// Where the next page begins, as the metadata of a list say, which precede its items. Tokens are
+/// made of letters that need no escape, neither in JSON nor in a query.
+fn continue_token(page: &[u8]) -> Option<&str> {
+    const KEY: &[u8] = b"\"continue\":\"";
+    let items = page.windows(9).position(|window| window == b"\"items\":[").unwrap_or(page.len());
+    let at = page[..items].windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let token = page[at..].split(|byte| *byte == b'"').next()?;
+    std::str::from_utf8(token).ok().filter(|token| !token.is_empty())
+}
+
+/// Succeeds when the server says that it is ready.
+pub(crate) async fn ready(target: &crate::client::Connector) -> Result<()> {
+    target.connect().await?.count(objects::get("/readyz")).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_that_of_the_list() {
+        let page = br#"{"metadata":{"resourceVersion":"7","continue":"abc"},"items":[{"continue":"no"}]}"#;
+        assert_eq!(continue_token(page), Some("abc"));
+        let last = br#"{"metadata":{"resourceVersion":"7"},"items":[{"continue":"no"}]}"#;
+        assert_eq!(continue_token(last), None);
+        assert_eq!(continue_token(br#"{"metadata":{"continue":""},"items":[]}"#), None);
+    }
+}
