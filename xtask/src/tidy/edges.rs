@@ -54,6 +54,7 @@ const TABLE: &[(&str, Uses)] = &[
     // It starts a real server per test, which is what `coracle` assembles.
     (TESTKIT, Only(&["coracle", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-benches", Anything),
+    ("coracle-fuzz", Only(&["coracle-api", "coracle-meta"])),
     ("xtask", Only(&[])),
 ];
 
