@@ -101,6 +101,7 @@ impl From<Error> for Refusal {
             Error::Forbidden { subject, message } => {
                 Status::forbidden(&subject.resource, &subject.name, message)
             }
+            Error::Exhausted(message) => Status::internal_error(message),
             Error::ApplyConflict(conflicts) => {
                 let causes = conflicts
                     .causes()

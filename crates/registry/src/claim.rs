@@ -6,31 +6,38 @@
 //! turns out to be taken is remembered, and another is made.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 
 use coracle_base::Rng;
+use coracle_meta::field::{ErrorList, FieldError};
 use serde_json::Value;
 
 use crate::keys;
 use crate::kind::Kind;
+use crate::network::ServiceNetwork;
 
 /// How many free places are guessed at before a choice is given up: the store then tells all
 /// that are taken.
 const GUESSES: usize = 16;
 
-/// From where services get their addresses and ports.
-#[derive(Clone, Debug)]
-pub struct ServiceNetwork {
-    /// The ranges of addresses, at most one for each family; the first is the default one.
-    pub cidrs: Vec<String>,
-    /// The ports that are opened on every node.
-    pub node_ports: RangeInclusive<u16>,
+/// Why an object does not get what it must have for itself alone.
+#[derive(Debug)]
+pub enum Unallocated {
+    /// The client asks for what it cannot have.
+    Invalid(ErrorList),
+    /// There is nothing left to choose from, or upstream says so in the same way: no fault of
+    /// the client's. In words for the client.
+    Exhausted(String),
 }
 
-impl Default for ServiceNetwork {
-    fn default() -> Self {
-        // The range of kubeadm, and the ports of upstream.
-        Self { cidrs: vec!["10.96.0.0/12".to_owned()], node_ports: 30_000..=32_767 }
+impl From<ErrorList> for Unallocated {
+    fn from(errors: ErrorList) -> Self {
+        Self::Invalid(errors)
+    }
+}
+
+impl From<FieldError> for Unallocated {
+    fn from(error: FieldError) -> Self {
+        Self::Invalid(ErrorList::from_iter([error]))
     }
 }
 
@@ -72,8 +79,6 @@ impl PartialEq for Claim {
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     keys: HashSet<String>,
-    /// Families of which all that is held is known.
-    complete: HashSet<String>,
     collisions: usize,
 }
 
@@ -88,9 +93,8 @@ impl Taken {
     }
 
     /// Notes all that is taken of a family.
-    pub(crate) fn learn(&mut self, family: String, keys: impl IntoIterator<Item = String>) {
+    pub(crate) fn learn(&mut self, keys: impl IntoIterator<Item = String>) {
         self.keys.extend(keys);
-        self.complete.insert(family);
     }
 }
 
@@ -127,11 +131,18 @@ impl<'a> Pool<'a> {
         if count == 0 {
             return None;
         }
-        let guess = self.rng.below(count);
-        let known = self.taken.complete.contains(family(&claim_of(guess).key));
-        // Nothing is known for sure before a collision, and then almost everything is free.
-        let tries = if known { count } else { count.min(GUESSES as u64) };
-        (0..tries).map(|offset| (guess + offset) % count).find(|index| self.take(&claim_of(*index)))
+        let first = u128::from(self.rng.below(count));
+        // Among one more than are known to be taken there is one that is not.
+        let tries =
+            (self.taken.keys.len() + self.chosen.len() + 1).min(usize::try_from(count).unwrap_or(usize::MAX));
+        let places = (0..tries as u128).map(|offset| ((first + offset) % u128::from(count)) as u64);
+        places.into_iter().find(|index| self.take(&claim_of(*index)))
+    }
+
+    /// Takes one of `count` places, and one of the first `lower` only if the others are taken.
+    pub fn pick_banded(&mut self, count: u64, lower: u64, claim_of: impl Fn(u64) -> Claim) -> Option<u64> {
+        let upper = self.pick(count - lower, |index| claim_of(lower + index)).map(|index| lower + index);
+        upper.or_else(|| self.pick(lower, claim_of))
     }
 }
 
@@ -149,7 +160,7 @@ mod tests {
     fn what_is_taken_is_not_picked() {
         let network = ServiceNetwork::default();
         let mut taken = Taken::default();
-        taken.learn("claims/port".into(), (0..7).map(|index| claim(index).key));
+        taken.learn((0..7).map(|index| claim(index).key));
         for seed in 0..50 {
             let mut rng = Rng::seeded(seed);
             let mut pool = Pool::new(&network, &taken, &mut rng);

@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coracle_base::{Clock, Rng};
-use coracle_meta::field::ErrorList;
 use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH};
+use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
 use coracle_store::Store;
 use serde_json::Value;
 
-use crate::claim::{Pool, ServiceNetwork, Taken};
-use crate::error::Result;
-use crate::kind::Kind;
+use crate::claim::{Pool, Taken, Unallocated};
+use crate::error::{Error, Result, Subject};
+use crate::lifecycle::Write;
+use crate::network::ServiceNetwork;
 
 /// The part of the store that clusters live in.
 const CLUSTERS: &str = "clusters";
@@ -73,13 +74,20 @@ impl Cluster {
     /// Lets a kind choose what an object is to hold for itself alone.
     pub(crate) fn allocate(
         &self,
-        kind: &dyn Kind,
+        write: &Write<'_>,
         new: &mut Value,
         old: Option<&Value>,
         taken: &Taken,
-    ) -> ErrorList {
+    ) -> Result<()> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        kind.allocate(new, old, &mut Pool::new(&self.network, taken, &mut rng))
+        let chosen = write.kind.allocate(new, old, &mut Pool::new(&self.network, taken, &mut rng));
+        chosen.map_err(|refused| match refused {
+            Unallocated::Invalid(errors) => {
+                let subject = Box::new(Subject::of(write.kind.declaration(), Meta::of(new).name()));
+                Error::Invalid { subject, errors }
+            }
+            Unallocated::Exhausted(message) => Error::Exhausted(message),
+        })
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -82,6 +82,9 @@ pub enum Error {
         /// Why not.
         message: String,
     },
+    /// The object needs something of which there is nothing left.
+    #[error("{0}")]
+    Exhausted(String),
     /// Others own what an apply would change.
     #[error(transparent)]
     ApplyConflict(#[from] Conflicts),

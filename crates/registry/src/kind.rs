@@ -10,7 +10,7 @@ use coracle_meta::field::ErrorList;
 use coracle_meta::time::Time;
 use serde_json::Value;
 
-use crate::claim::{Claim, Pool};
+use crate::claim::{Claim, Pool, Unallocated};
 
 #[cfg(any(test, feature = "samples"))]
 use crate::samples::Samples;
@@ -55,9 +55,9 @@ pub trait Kind: Send + Sync {
     /// Takes what an object must have for itself alone, such as a service's address, and writes
     /// it into the object. Asked after preparation, and again with another pool whenever
     /// somebody else was faster; see [`crate::claim`].
-    fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> ErrorList {
+    fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
         let _ = (new, old, pool);
-        ErrorList::new()
+        Ok(())
     }
 
     /// What an object holds for itself alone, to be set free when it goes.

@@ -15,14 +15,15 @@ mod keys;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;
+pub mod network;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod view;
 
 pub use coracle_store::{Entry, Revision};
 
-pub use claim::ServiceNetwork;
 pub use cluster::{Cluster, Registry};
 pub use encode::type_prefix;
 pub use error::{Error, Result, Subject};
 pub use kind::{Column, Declaration, Generation, Kind, Scope, StoredAs, Subresource, Verbs};
+pub use network::ServiceNetwork;

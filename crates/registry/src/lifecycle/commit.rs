@@ -2,6 +2,7 @@
 
 use coracle_meta::object::{MetaMut, fill_system_fields};
 use coracle_store::{Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn};
+use serde_json::Value;
 
 use crate::claim::{Claim, Record, Taken};
 use crate::cluster::Cluster;
@@ -99,20 +100,26 @@ impl Cluster {
         plan: Plan,
     ) -> Option<Txn> {
         let expect = current.map_or(Expect::Absent, |entry| Expect::ModRevision(entry.mod_revision()));
-        let mut txn = match plan.step {
-            Step::Keep => return None,
+        if matches!(plan.step, Step::Keep) {
+            return None;
+        }
+        // Claims come first: upstream complains of what is taken before it complains of the
+        // object itself.
+        let mut txn = Txn::new();
+        for claim in plan.claims {
+            txn = txn.put(self.record(claim).expect(Expect::Absent));
+        }
+        txn = match plan.step {
+            Step::Keep => txn,
             Step::Put(encoded) => {
                 let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(expect);
-                Txn::new().put(match declaration.time_to_live {
+                txn.put(match declaration.time_to_live {
                     Some(time_to_live) => put.ttl(time_to_live),
                     None => put,
                 })
             }
-            Step::Delete => Txn::new().delete(Delete::new(key).expect(expect)),
+            Step::Delete => txn.delete(Delete::new(key).expect(expect)),
         };
-        for claim in plan.claims {
-            txn = txn.put(self.record(claim).expect(Expect::Absent));
-        }
         for claim in plan.released {
             txn = txn.delete(Delete::new(claim.key));
         }
@@ -123,9 +130,12 @@ impl Cluster {
         match claim.record {
             Record::Note(holder) => Put::new(claim.key, holder.to_string()),
             Record::Object(mut object) => {
+                let now = self.now();
                 if let Some(mut meta) = MetaMut::of(&mut object) {
-                    fill_system_fields(&mut meta, &self.new_uid(), self.now());
-                    meta.set_generation(1);
+                    fill_system_fields(&mut meta, &self.new_uid(), now);
+                }
+                if let Some(Value::Array(managed)) = object.pointer_mut("/metadata/managedFields") {
+                    managed.iter_mut().for_each(|fields| fields["time"] = now.to_string().into());
                 }
                 let encoded = Encoded::of(&object);
                 Put::new(claim.key, encoded.bytes).stamp_at(encoded.stamp)
@@ -136,7 +146,7 @@ impl Cluster {
     async fn learn(&self, taken: &mut Taken, family: String) -> Result<()> {
         let range = self.store.range(RangeRequest::prefix(format!("{family}/"))).await?;
         let keys = range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
-        taken.learn(family, keys);
+        taken.learn(keys);
         Ok(())
     }
 }

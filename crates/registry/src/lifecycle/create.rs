@@ -102,8 +102,8 @@ impl Cluster {
             object = ownership::track(write, None, object, now);
         }
         kind.prepare_for_create(&mut object, now);
+        self.allocate(write, &mut object, None, taken)?;
         let mut errors = metadata_errors(declaration, &object);
-        errors.extend(self.allocate(kind, &mut object, None, taken));
         kind.validate(&object, &mut errors);
         kind.validate_create(&object, &mut errors);
         write.check(Meta::of(&object).name(), errors)?;

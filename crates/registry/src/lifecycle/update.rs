@@ -178,11 +178,13 @@ impl Cluster {
         }
         let revision = entry.mod_revision().to_string();
         meta_mut(&mut new)?.set_resource_version(&revision);
+        if write.subresource.is_empty() {
+            self.allocate(write, &mut new, Some(old), taken)?;
+        }
         let mut errors = metadata_errors(declaration, &new);
         errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &Path::root("metadata")));
         match write.subresource {
             "" => {
-                errors.extend(self.allocate(write.kind, &mut new, Some(old), taken));
                 write.kind.validate(&new, &mut errors);
                 write.kind.validate_update(&new, old, &mut errors);
             }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, texts};
 use crate::kinds::core::rules;
@@ -60,6 +60,41 @@ impl Kind for IpAddress {
     }
 }
 
+/// What the allocator of services calls itself.
+const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// The object that says that a service has an address. The fields it has are the server's, as
+/// of the time when it is written.
+pub(crate) fn of_service(ip: &str, namespace: &str, name: &str) -> Value {
+    let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "IPAddress",
+        "metadata": {
+            "name": ip,
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": family,
+                "ipaddress.kubernetes.io/managed-by": ALLOCATOR,
+            },
+            "managedFields": [{
+                "apiVersion": "networking.k8s.io/v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {
+                    "f:metadata": {"f:labels": {
+                        ".": {},
+                        "f:ipaddress.kubernetes.io/ip-family": {},
+                        "f:ipaddress.kubernetes.io/managed-by": {},
+                    }},
+                    "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+                },
+                "manager": "kube-apiserver",
+                "operation": "Update",
+            }],
+        },
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
+    })
+}
+
 fn shown_parent(parent: &Value) -> String {
     let field = |name: &str| view::text(parent, &[name]);
     let mut shown = field("resource").to_lowercase();
@@ -74,8 +109,6 @@ fn shown_parent(parent: &Value) -> String {
 
 #[cfg(any(test, feature = "samples"))]
 fn samples() -> crate::samples::Samples {
-    use serde_json::json;
-
     use crate::samples::{Refused, Samples};
 
     let with = |spec: Value| json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"}, "spec": spec});
@@ -105,8 +138,6 @@ fn samples() -> crate::samples::Samples {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

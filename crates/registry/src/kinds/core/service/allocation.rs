@@ -1,48 +1,37 @@
 //! What a write to a service needs from the pools of addresses and node ports.
 //!
 //! These functions only say what is wanted and put in what was found; the pools are elsewhere.
-//! On create the order is [`unite_cluster_ips`](super::unite_cluster_ips),
-//! [`init_ip_families`](super::init_ip_families), then these; on update
-//! [`keep_allocated`](super::keep_allocated) comes first. All of it comes before
-//! preparation and validation, as clients may rely on the order of complaints.
+//! They rely on preparation, which makes the singular and the plural of addresses agree and
+//! carries over what was allocated, and on families having been decided.
 
 use serde_json::Value;
 
 use super::{families, spec};
 use crate::view;
 
-/// What to take from a pool and what to give back once the write has succeeded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted<Allocation, Given> {
-    /// What to take.
-    pub allocate: Vec<Allocation>,
-    /// What to give back.
-    pub release: Vec<Given>,
-}
-
 /// An address that a service needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedClusterIp {
+pub(super) struct WantedClusterIp {
     /// Where in `clusterIPs` it goes.
-    pub index: usize,
+    pub(super) index: usize,
     /// `IPv4` or `IPv6`.
-    pub family: String,
+    pub(super) family: String,
     /// The one that the client asks for; else any.
-    pub requested: Option<String>,
+    pub(super) requested: Option<String>,
 }
 
 /// A node port that a service needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedNodePort {
+pub(super) struct WantedNodePort {
     /// Where it goes.
-    pub place: PortPlace,
+    pub(super) place: PortPlace,
     /// The one that the client asks for; else any.
-    pub requested: Option<i64>,
+    pub(super) requested: Option<i64>,
 }
 
 /// Where a node port goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PortPlace {
+pub(super) enum PortPlace {
     /// To these of the service's ports; several if they differ only in the protocol.
     Ports(Vec<usize>),
     /// To the health check.
@@ -50,30 +39,20 @@ pub enum PortPlace {
 }
 
 /// The addresses that a service needs to become what it is to become.
-pub fn wanted_cluster_ips(service: &Value, old: Option<&Value>) -> Wanted<WantedClusterIp, String> {
-    let mut wanted = Wanted { allocate: Vec::new(), release: Vec::new() };
-    let needs = |service: &Value| !spec::is_external_name(service) && !spec::is_headless(service);
-    let before = old.filter(|old| !spec::is_external_name(old));
-    let Some(old) = before else {
-        if needs(service) {
-            wanted.allocate = missing_from(service, 0);
-        }
-        return wanted;
+pub(super) fn wanted_cluster_ips(service: &Value, old: Option<&Value>) -> Vec<WantedClusterIp> {
+    if spec::is_external_name(service) || spec::is_headless(service) {
+        return Vec::new();
+    }
+    let Some(old) = old.filter(|old| !spec::is_external_name(old)) else {
+        return missing_from(service, 0);
     };
     if spec::is_headless(old) || families::keeps_dual_stack(service, old) {
-        return wanted;
-    }
-    let held = spec::texts(old, "clusterIPs");
-    if spec::is_external_name(service) {
-        wanted.release = held.into_iter().map(str::to_owned).collect();
-        return wanted;
+        return Vec::new();
     }
     match (spec::texts(old, "ipFamilies").len(), spec::texts(service, "ipFamilies").len()) {
-        (1, 2) => wanted.allocate = missing_from(service, 1),
-        (2, 1) => wanted.release = held.into_iter().skip(1).map(str::to_owned).collect(),
-        _ => {}
+        (1, 2) => missing_from(service, 1),
+        _ => Vec::new(),
     }
-    wanted
 }
 
 fn missing_from(service: &Value, start: usize) -> Vec<WantedClusterIp> {
@@ -89,7 +68,7 @@ fn missing_from(service: &Value, start: usize) -> Vec<WantedClusterIp> {
 }
 
 /// Puts an address into its place; places are to be filled in order.
-pub fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
+pub(super) fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
     let mut ips: Vec<String> = spec::texts(service, "clusterIPs").into_iter().map(str::to_owned).collect();
     match ips.get_mut(index) {
         Some(place) => ip.clone_into(place),
@@ -102,19 +81,16 @@ pub fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
 }
 
 /// The node ports that a service needs to become what it is to become.
-pub fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Wanted<WantedNodePort, i64> {
-    let held = old.map(spec::node_ports).unwrap_or_default();
-    let uses = spec::uses_node_ports(service);
-    let allocate = match old {
-        _ if !uses => Vec::new(),
+pub(super) fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Vec<WantedNodePort> {
+    let mut wanted = match old {
+        _ if !spec::uses_node_ports(service) => Vec::new(),
         None => for_new_ports(service),
-        Some(_) => for_changed_ports(service, &held),
+        Some(old) => for_changed_ports(service, &spec::node_ports(old)),
     };
-    let kept = if uses { spec::node_ports(service) } else { Vec::new() };
-    let held_by_type = old.is_some_and(spec::uses_node_ports);
-    let release = held.into_iter().filter(|port| held_by_type && !kept.contains(port)).collect();
-    let mut wanted = Wanted { allocate, release };
-    add_health_check(service, old, &mut wanted);
+    if spec::needs_health_check(service) && !old.is_some_and(spec::needs_health_check) {
+        let requested = Some(spec::health_check_port(service)).filter(|port| *port != 0);
+        wanted.push(WantedNodePort { place: PortPlace::HealthCheck, requested });
+    }
     wanted
 }
 
@@ -162,19 +138,8 @@ fn for_changed_ports(service: &Value, held: &[i64]) -> Vec<WantedNodePort> {
     wanted
 }
 
-fn add_health_check(service: &Value, old: Option<&Value>, wanted: &mut Wanted<WantedNodePort, i64>) {
-    match (old.filter(|old| spec::needs_health_check(old)), spec::needs_health_check(service)) {
-        (None, true) => {
-            let requested = Some(spec::health_check_port(service)).filter(|port| *port != 0);
-            wanted.allocate.push(WantedNodePort { place: PortPlace::HealthCheck, requested });
-        }
-        (Some(old), false) => wanted.release.push(spec::health_check_port(old)),
-        _ => {}
-    }
-}
-
 /// Puts a node port into its place.
-pub fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i64) {
+pub(super) fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i64) {
     match place {
         PortPlace::HealthCheck => spec::set(service, "healthCheckNodePort", node_port),
         PortPlace::Ports(indexes) => {
@@ -188,7 +153,7 @@ pub fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i64) {
 }
 
 /// The addresses that a service holds, to be given back when it is gone.
-pub fn held_cluster_ips(service: &Value) -> Vec<String> {
+pub(super) fn held_cluster_ips(service: &Value) -> Vec<String> {
     if spec::is_external_name(service) || spec::is_headless(service) {
         return Vec::new();
     }
@@ -196,7 +161,7 @@ pub fn held_cluster_ips(service: &Value) -> Vec<String> {
 }
 
 /// The node ports that a service holds, to be given back when it is gone.
-pub fn held_node_ports(service: &Value) -> Vec<i64> {
+pub(super) fn held_node_ports(service: &Value) -> Vec<i64> {
     let mut held = spec::node_ports(service);
     if spec::needs_health_check(service) {
         held.extend(Some(spec::health_check_port(service)).filter(|port| *port > 0));
@@ -226,7 +191,7 @@ mod tests {
     fn a_new_service_gets_an_address_of_each_family() {
         let mut new = service(json!({"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": ["10.0.0.1"]}));
         let wanted = wanted_cluster_ips(&new, None);
-        let found: Vec<_> = wanted.allocate.iter().map(|wanted| wanted.requested.as_deref()).collect();
+        let found: Vec<_> = wanted.iter().map(|wanted| wanted.requested.as_deref()).collect();
         assert_eq!(found, [Some("10.0.0.1"), None]);
         set_cluster_ip(&mut new, 0, "10.0.0.1");
         set_cluster_ip(&mut new, 1, "fd00::1");
@@ -234,7 +199,7 @@ mod tests {
         assert_eq!(new["spec"]["clusterIPs"], json!(["10.0.0.1", "fd00::1"]));
         for none in [json!({"type": "ExternalName"}), json!({"clusterIPs": ["None"], "ipFamilies": ["IPv4"]})]
         {
-            assert!(wanted_cluster_ips(&service(none), None).allocate.is_empty());
+            assert!(wanted_cluster_ips(&service(none), None).is_empty());
         }
     }
 
@@ -243,11 +208,11 @@ mod tests {
         let one = service(json!({"clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"]}));
         let two = service(json!({"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"]}));
         let external = service(json!({"type": "ExternalName"}));
-        assert_eq!(wanted_cluster_ips(&two, Some(&one)).allocate[0].index, 1);
-        assert_eq!(wanted_cluster_ips(&one, Some(&two)).release, ["fd00::1"]);
-        assert_eq!(wanted_cluster_ips(&external, Some(&two)).release, ["10.0.0.1", "fd00::1"]);
-        assert_eq!(wanted_cluster_ips(&one, Some(&external)).allocate.len(), 1);
-        assert_eq!(wanted_cluster_ips(&one, Some(&one)), Wanted { allocate: vec![], release: vec![] });
+        assert_eq!(wanted_cluster_ips(&two, Some(&one))[0].index, 1);
+        assert_eq!(wanted_cluster_ips(&one, Some(&two)), []);
+        assert_eq!(wanted_cluster_ips(&external, Some(&two)), []);
+        assert_eq!(wanted_cluster_ips(&one, Some(&external)).len(), 1);
+        assert_eq!(wanted_cluster_ips(&one, Some(&one)), []);
     }
 
     #[test]
@@ -255,8 +220,8 @@ mod tests {
         let ports = json!([{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}, {"port": 80, "nodePort": 30080}]);
         let mut new = service(json!({"type": "NodePort", "ports": ports}));
         let wanted = wanted_node_ports(&new, None);
-        assert_eq!(wanted.allocate, [any(&[0, 1]), asked(2, 30080)]);
-        set_node_port(&mut new, &wanted.allocate[0].place, 30053);
+        assert_eq!(wanted, [any(&[0, 1]), asked(2, 30080)]);
+        set_node_port(&mut new, &wanted[0].place, 30053);
         assert_eq!(spec::node_ports(&new), [30053, 30053, 30080]);
     }
 
@@ -269,10 +234,9 @@ mod tests {
             json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}, {"port": 3}, {"port": 4, "nodePort": 30004}]}),
         );
         let wanted = wanted_node_ports(&new, Some(&old));
-        assert_eq!(wanted.allocate, [any(&[1]), asked(2, 30004)]);
-        assert_eq!(wanted.release, [30002]);
+        assert_eq!(wanted, [any(&[1]), asked(2, 30004)]);
         let plain = service(json!({"type": "ClusterIP", "ports": [{"port": 1}]}));
-        assert_eq!(wanted_node_ports(&plain, Some(&old)).release, [30001, 30002]);
+        assert_eq!(wanted_node_ports(&plain, Some(&old)), []);
     }
 
     #[test]
@@ -282,8 +246,8 @@ mod tests {
         );
         let cluster = service(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Cluster"}));
         let health_check = WantedNodePort { place: PortPlace::HealthCheck, requested: Some(30009) };
-        assert_eq!(wanted_node_ports(&local, None).allocate, [health_check]);
-        assert_eq!(wanted_node_ports(&cluster, Some(&local)).release, [30009]);
+        assert_eq!(wanted_node_ports(&local, None), [health_check]);
+        assert_eq!(wanted_node_ports(&cluster, Some(&local)), []);
         assert_eq!(held_node_ports(&local), [30009]);
         assert!(held_node_ports(&cluster).is_empty());
     }

@@ -12,7 +12,7 @@ const PREFER_DUAL: &str = "PreferDualStack";
 /// Completes `ipFamilyPolicy` and `ipFamilies`, given the families that the cluster has, the
 /// usual one first. To be called before addresses are allocated; whatever it finds wrong
 /// refuses the write.
-pub fn init_ip_families(service: &mut Value, old: Option<&Value>, configured: &[&str]) -> ErrorList {
+pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configured: &[&str]) -> ErrorList {
     if spec::is_external_name(service) || old.is_some_and(|old| keeps_dual_stack(service, old)) {
         return ErrorList::new();
     }

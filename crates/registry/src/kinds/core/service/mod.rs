@@ -1,11 +1,12 @@
 //! Service: one name and address for some pods.
 //!
 //! A service's fields hang together: its type decides which others apply, and addresses and
-//! node ports come from pools. The pools are elsewhere; what is wanted of them is said in
-//! [`wanted_cluster_ips`] and [`wanted_node_ports`].
+//! node ports come from pools. What is wanted of them is said in `allocation`, and taken in
+//! `claims`.
 
 mod addresses;
 mod allocation;
+mod claims;
 mod families;
 #[cfg(any(test, feature = "samples"))]
 mod samples;
@@ -21,15 +22,12 @@ use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::rules;
+use crate::claim::{Claim, Pool, Unallocated};
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::view;
 
-pub use allocation::{
-    PortPlace, Wanted, WantedClusterIp, WantedNodePort, held_cluster_ips, held_node_ports, set_cluster_ip,
-    set_node_port, wanted_cluster_ips, wanted_node_ports,
-};
-pub use families::init_ip_families;
-pub use transition::{keep_allocated, unite_cluster_ips};
+use families::init_ip_families;
+use transition::{keep_allocated, unite_cluster_ips};
 
 /// How long a client stays with an endpoint unless the service says otherwise.
 const AFFINITY_SECONDS: i64 = 10_800;
@@ -96,6 +94,14 @@ impl Kind for Service {
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
         keep_allocated(new, old);
         transition::drop_what_no_longer_applies(new, old);
+    }
+
+    fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
+        claims::allocate(new, old, pool)
+    }
+
+    fn claims(&self, object: &Value) -> Vec<Claim> {
+        claims::claims(object)
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

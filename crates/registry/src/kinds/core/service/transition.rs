@@ -12,7 +12,7 @@ use crate::kinds::core::rules::same;
 use crate::view;
 
 /// Makes the singular and the plural of a new service's addresses agree.
-pub fn unite_cluster_ips(service: &mut Value) {
+pub(super) fn unite_cluster_ips(service: &mut Value) {
     let ip = spec::text(service, "clusterIP").to_owned();
     if !ip.is_empty() && spec::texts(service, "clusterIPs").is_empty() {
         spec::set(service, "clusterIPs", json!([ip]));
@@ -21,7 +21,7 @@ pub fn unite_cluster_ips(service: &mut Value) {
 
 /// Carries over what the server once chose for a service and the client did not repeat, so
 /// that the same manifest can be sent twice.
-pub fn keep_allocated(new: &mut Value, old: &Value) {
+pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     if !spec::is_external_name(old) && !spec::is_external_name(new) {
         keep_if_absent(new, old, "clusterIP");
         keep_if_absent(new, old, "clusterIPs");

@@ -1,0 +1,126 @@
+//! What a service holds for itself alone: its addresses, which are IPAddress objects, and its
+//! node ports, which nobody sees.
+
+use std::collections::BTreeSet;
+
+use coracle_meta::field::{BadValue, FieldError, Path};
+use coracle_meta::name;
+use serde_json::{Value, json};
+
+use super::allocation::{
+    PortPlace, WantedClusterIp, WantedNodePort, held_cluster_ips, held_node_ports, set_cluster_ip,
+    set_node_port, wanted_cluster_ips, wanted_node_ports,
+};
+use super::{init_ip_families, spec};
+use crate::claim::{Claim, Pool, Unallocated};
+use crate::kinds::networking::ip_address;
+use crate::view;
+
+/// Among which claims node ports are.
+const NODE_PORTS: &str = "nodeports";
+
+const ADDRESS_TAKEN: &str = "provided IP is already allocated";
+const ADDRESS_ELSEWHERE: &str = "the provided network does not match the current range";
+const PORT_TAKEN: &str = "provided port is already allocated";
+const FULL: &str = "range is full";
+
+/// Chooses families, addresses and node ports, as far as the service has none yet.
+pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
+    let errors = init_ip_families(new, old, &pool.network().families());
+    if !errors.is_empty() {
+        return Err(errors.into());
+    }
+    let asked: Vec<String> = spec::texts(new, "clusterIPs").into_iter().map(str::to_owned).collect();
+    for wanted in wanted_cluster_ips(new, old) {
+        let ip = cluster_ip(new, &wanted, &asked, pool)?;
+        set_cluster_ip(new, wanted.index, &ip);
+    }
+    for wanted in wanted_node_ports(new, old) {
+        let port = node_port(&wanted, pool)?;
+        set_node_port(new, &wanted.place, port);
+    }
+    Ok(())
+}
+
+/// What a service holds.
+pub(super) fn claims(service: &Value) -> Vec<Claim> {
+    let addresses = held_cluster_ips(service);
+    let addresses = addresses.iter().map(|ip| address_claim(service, &canonical(ip)));
+    // One number may serve several protocols.
+    let ports: BTreeSet<i64> = held_node_ports(service).into_iter().collect();
+    addresses.chain(ports.into_iter().map(port_claim)).collect()
+}
+
+fn cluster_ip(
+    service: &Value,
+    wanted: &WantedClusterIp,
+    asked: &[String],
+    pool: &mut Pool<'_>,
+) -> Result<String, Unallocated> {
+    let full = || {
+        let name = view::name(service);
+        Unallocated::Exhausted(format!("failed to allocate a serviceIP for Service {name:?}: {FULL}"))
+    };
+    let range = *pool.network().range_of(&wanted.family).ok_or_else(full)?;
+    let Some(ip) = &wanted.requested else {
+        let claim_of = |index| address_claim(service, &range.address(index).to_string());
+        let index = pool.pick_banded(range.len(), range.lower_band(), claim_of).ok_or_else(full)?;
+        return Ok(range.address(index).to_string());
+    };
+    let refused = |reason: &str| {
+        let detail = format!("failed to allocate IP {ip}: {reason}");
+        FieldError::invalid(&Path::root("spec.clusterIPs"), BadValue::json(&asked.into()), detail)
+    };
+    if !name::parse_ip_sloppy(ip).is_some_and(|address| range.contains(address)) {
+        return Err(refused(ADDRESS_ELSEWHERE).into());
+    }
+    if !pool.take(&address_claim(service, &canonical(ip))) {
+        return Err(refused(ADDRESS_TAKEN).into());
+    }
+    Ok(ip.clone())
+}
+
+fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallocated> {
+    let ports = pool.network().node_ports();
+    let Some(port) = wanted.requested else {
+        let picked = pool.pick_banded(ports.len(), ports.lower_band(), |index| port_claim(ports.port(index)));
+        return picked.map(|index| ports.port(index)).ok_or_else(|| no_port_left(&wanted.place));
+    };
+    let reason = if !ports.contains(port) {
+        format!("provided port is not in the valid range. The range of valid ports is {ports}")
+    } else if !pool.take(&port_claim(port)) {
+        PORT_TAKEN.to_owned()
+    } else {
+        return Ok(port);
+    };
+    Err(match &wanted.place {
+        PortPlace::HealthCheck => Unallocated::Exhausted(format!(
+            "failed to allocate requested HealthCheck NodePort {port}: {reason}"
+        )),
+        PortPlace::Ports(indexes) => {
+            let path = Path::root("spec.ports");
+            let path = path.index(indexes.first().copied().unwrap_or(0));
+            FieldError::invalid(&path.child("nodePort"), port, reason).into()
+        }
+    })
+}
+
+fn no_port_left(place: &PortPlace) -> Unallocated {
+    Unallocated::Exhausted(match place {
+        PortPlace::HealthCheck => format!("failed to allocate a HealthCheck NodePort 0: {FULL}"),
+        PortPlace::Ports(_) => format!("failed to allocate a nodePort: {FULL}"),
+    })
+}
+
+fn canonical(ip: &str) -> String {
+    name::parse_ip_sloppy(ip).map_or_else(|| ip.to_owned(), |address| address.to_string())
+}
+
+fn address_claim(service: &Value, ip: &str) -> Claim {
+    let namespace = view::text(service, &["metadata", "namespace"]);
+    Claim::object(&ip_address::IpAddress, ip, ip_address::of_service(ip, namespace, view::name(service)))
+}
+
+fn port_claim(port: i64) -> Claim {
+    Claim::note(NODE_PORTS, &port.to_string(), json!({}))
+}
