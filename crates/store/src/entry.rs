@@ -167,7 +167,7 @@ impl Entry {
     }
 
     pub(crate) fn in_scope(mut self, scope_len: usize) -> Self {
-        self.scope_len = scope_len;
+        self.scope_len += scope_len;
         self
     }
 

@@ -9,7 +9,8 @@
 //!   the revision of the one snapshot it was taken from;
 //! - watches: history first, then live, in order, without gap or duplicate;
 //! - compaction of old revisions, expiry of keys;
-//! - scopes: a [`Store`] narrowed to a key prefix it cannot leave ([`Store::scope`]).
+//! - scopes: a [`Store`] narrowed to a key prefix it cannot leave ([`Store::scope`]), with
+//!   entries beneath it that many scopes share ([`Store::over`]).
 //!
 //! Three engines stand behind the [`Engine`] trait: [`memory`], [`disk`] and `etcd` (with
 //! the feature of that name). All of them pass the suite in `contract`.
@@ -52,6 +53,7 @@ pub mod contract;
 pub use compact::CompactionPolicy;
 #[cfg(feature = "etcd")]
 pub use engine::etcd;
+pub use engine::layered::Base;
 pub use engine::{BoxFuture, Engine, Stats, disk, memory};
 pub use entry::{Entry, EntryParts};
 pub use error::{Conflict, Error, Result};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::engine::layered::{Base, Layered};
 use crate::engine::{Engine, Stats};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -78,6 +79,13 @@ impl Store {
         Ok(Store { engine: self.engine.clone(), scope: scope.into() })
     }
 
+    /// This scope, in which the entries of `base` are there without having been written; see
+    /// [`Base`].
+    #[must_use]
+    pub fn over(&self, base: Arc<dyn Base>) -> Store {
+        Store::new(Arc::new(Layered::new(self.clone(), base)))
+    }
+
     /// Deletes every key of this store's scope at one revision, and says how many.
     pub async fn drop_scope(&self) -> Result<u64> {
         let committed = self.commit(Txn::new().delete_prefix([])).await?;
@@ -129,6 +137,11 @@ impl Store {
     /// at all.
     pub async fn commit(&self, txn: Txn) -> Result<Committed> {
         txn.validate()?;
+        self.commit_valid(txn).await
+    }
+
+    /// Carries out a transaction that has been validated.
+    pub(crate) async fn commit_valid(&self, txn: Txn) -> Result<Committed> {
         let txn = self.full_txn(txn)?;
         let mut committed = self.engine.commit(txn).await.map_err(|error| self.shown_error(error))?;
         if !self.scope.is_empty() {

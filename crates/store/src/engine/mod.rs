@@ -14,6 +14,7 @@ use crate::watch::{Watch, WatchRequest};
 pub mod disk;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub(crate) mod layered;
 pub(crate) mod local;
 pub mod memory;
 

@@ -1,0 +1,152 @@
+//! Writing over a base: what is expected of its keys is put into terms of the scope's own.
+
+use std::collections::HashMap;
+
+use super::{Layered, Own};
+use crate::entry::Entry;
+use crate::error::{Conflict, Error, Result};
+use crate::revision::Revision;
+use crate::txn::{Committed, Expect, Op, Put, Txn};
+
+/// How often a write is tried whose conditions hold although what they were translated to does
+/// not, because somebody else wrote in between.
+const MAX_ATTEMPTS: u32 = 256;
+
+/// No write makes this revision.
+const NEVER: Revision = Revision::new(0);
+
+/// A transaction in terms of the scope's own keys.
+struct Translated {
+    txn: Txn,
+    /// Which of the single keys are left out, for they are deleted and already are.
+    left_out: Vec<usize>,
+}
+
+impl Layered {
+    pub(super) async fn write(&self, txn: Txn) -> Result<Committed> {
+        let keys: Vec<Vec<u8>> =
+            touched(&txn).filter(|key| self.base.contains(key)).map(<[u8]>::to_vec).collect();
+        if keys.is_empty() {
+            return self.own.commit_valid(txn).await;
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let own = self.own_states(&keys).await?;
+            let Translated { txn: translated, left_out } = self.translate(&txn, &own);
+            match self.own.commit_valid(translated).await {
+                Ok(committed) => return Ok(self.shown(&txn, committed, &left_out)),
+                Err(Error::Conflict(conflict)) => {
+                    if let Some(conflict) = self.shown_conflict(&txn, *conflict) {
+                        return Err(Error::Conflict(Box::new(conflict)));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let key = keys.into_iter().next().unwrap_or_default();
+        Err(Error::Contention { key, attempts: MAX_ATTEMPTS })
+    }
+
+    async fn own_states(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Own>> {
+        let mut states = HashMap::with_capacity(keys.len());
+        for key in keys {
+            states.insert(key.clone(), Own::of(self.own.get(key).await?.entry));
+        }
+        Ok(states)
+    }
+
+    fn translate(&self, txn: &Txn, own: &HashMap<Vec<u8>, Own>) -> Translated {
+        let mut translated = Txn::default();
+        for (key, expect) in &txn.checks {
+            translated.checks.push((key.clone(), self.translate_expect(*expect, own.get(key))));
+        }
+        let mut left_out = Vec::new();
+        let mut place = 0;
+        for op in &txn.ops {
+            match op {
+                Op::Put(put) => {
+                    let expect = self.translate_expect(put.expect, own.get(&put.key));
+                    translated.ops.push(Op::Put(Put { expect, ..put.clone() }));
+                }
+                Op::Delete(delete) => {
+                    let state = own.get(&delete.key);
+                    let expect = self.translate_expect(delete.expect, state);
+                    match state {
+                        None => translated.ops.push(op.clone()),
+                        Some(Own::Whiteout(_)) if expect != Expect::ModRevision(NEVER) => {
+                            left_out.push(place);
+                            translated.checks.push((delete.key.clone(), expect));
+                        }
+                        Some(_) => {
+                            let whiteout = Put::new(delete.key.clone(), "").expect(expect);
+                            translated.ops.push(Op::Put(whiteout));
+                        }
+                    }
+                }
+                Op::DeletePrefix(_) => {
+                    translated.ops.push(op.clone());
+                    continue;
+                }
+            }
+            place += 1;
+        }
+        Translated { txn: translated, left_out }
+    }
+
+    /// What is to be expected of the scope's own key. What does not hold becomes what never
+    /// does: the engine is to find it, after those conditions that come before it.
+    fn translate_expect(&self, expect: Expect, own: Option<&Own>) -> Expect {
+        match (own, expect) {
+            (Some(Own::Nothing), Expect::ModRevision(revision)) if revision == self.base.revision() => {
+                Expect::Absent
+            }
+            (Some(Own::Nothing), Expect::Absent | Expect::ModRevision(_))
+            | (Some(Own::Whiteout(_)), Expect::ModRevision(_)) => Expect::ModRevision(NEVER),
+            (Some(Own::Whiteout(at)), Expect::Absent) => Expect::ModRevision(*at),
+            (_, expect) => expect,
+        }
+    }
+
+    /// The answer in terms of what the caller sees.
+    fn shown(&self, txn: &Txn, mut committed: Committed, left_out: &[usize]) -> Committed {
+        for place in left_out {
+            committed.previous.insert(*place, None);
+        }
+        let single = txn.ops.iter().filter_map(|op| match op {
+            Op::Put(put) => Some(&put.key),
+            Op::Delete(delete) => Some(&delete.key),
+            Op::DeletePrefix(_) => None,
+        });
+        for (place, key) in single.enumerate() {
+            if !self.base.contains(key) || left_out.contains(&place) {
+                continue;
+            }
+            if let Some(previous) = committed.previous.get_mut(place) {
+                *previous = self.visible(key, Own::of(previous.take()));
+            }
+        }
+        committed
+    }
+
+    /// The conflict as the caller sees it; none if what the caller expects does hold.
+    fn shown_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
+        if !self.base.contains(&conflict.key) {
+            return Some(conflict);
+        }
+        let Conflict { key, found, .. } = conflict;
+        let found = self.visible(&key, Own::of(found));
+        let revision: Option<Revision> = found.as_ref().map(Entry::mod_revision);
+        let mut conditions = txn.conditions().filter(|(of, _)| *of == key.as_slice());
+        let (_, expected) = conditions.find(|(_, expect)| !expect.is_met_by(revision))?;
+        Some(Conflict { expected, found, key })
+    }
+}
+
+/// All single keys of a transaction.
+fn touched(txn: &Txn) -> impl Iterator<Item = &[u8]> {
+    let written = txn.ops.iter().filter_map(|op| match op {
+        Op::Put(put) => Some(put.key.as_slice()),
+        Op::Delete(delete) => Some(delete.key.as_slice()),
+        Op::DeletePrefix(_) => None,
+    });
+    txn.checks.iter().map(|(key, _)| key.as_slice()).chain(written)
+}

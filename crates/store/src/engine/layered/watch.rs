@@ -1,0 +1,76 @@
+//! Watching keys of which some are the base's: the first write of one is a change, and its
+//! whiteout is a deletion.
+
+use std::sync::Arc;
+
+use super::{Base, Layered, is_whiteout};
+use crate::engine::BoxFuture;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::watch::{Watch, WatchEvent, WatchRequest, WatchSource};
+
+impl Layered {
+    pub(super) async fn start_watch(&self, request: WatchRequest) -> Result<Watch> {
+        if self.base.keys(&request.prefix).is_empty() {
+            return self.own.watch(request).await;
+        }
+        // Whoever has not seen the base would never hear of it.
+        if let Some(requested) = request.from.filter(|from| *from <= self.base.revision()) {
+            return Err(Error::Compacted { requested, oldest: self.base.revision().next() });
+        }
+        let watch = self.own.watch(request).await?;
+        let progress = watch.progress_handle();
+        Ok(Watch::new(Box::new(Source { watch, base: self.base.clone() }), progress))
+    }
+}
+
+struct Source {
+    watch: Watch,
+    base: Arc<dyn Base>,
+}
+
+impl WatchSource for Source {
+    fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>> {
+        // Safe to drop: nothing is taken from the watch without being returned or without
+        // meaning nothing.
+        Box::pin(async {
+            loop {
+                let event = self.watch.next().await?;
+                if let Some(event) = self.shown(event) {
+                    return Ok(event);
+                }
+            }
+        })
+    }
+}
+
+impl Source {
+    fn shown(&self, event: WatchEvent) -> Option<WatchEvent> {
+        match event {
+            WatchEvent::Put { entry, previous } if self.base.contains(entry.key()) => {
+                let previous = self.previous(&entry, previous);
+                if !is_whiteout(&entry) {
+                    return Some(WatchEvent::Put { entry, previous });
+                }
+                // A whiteout over a whiteout changes nothing.
+                previous.as_ref()?;
+                let (key, revision) = (entry.key().to_vec().into(), entry.mod_revision());
+                Some(WatchEvent::Delete { key, revision, previous })
+            }
+            WatchEvent::Delete { key, revision, previous } if self.base.contains(&key) => {
+                let previous = previous.filter(|entry| !is_whiteout(entry));
+                previous.is_some().then_some(WatchEvent::Delete { key, revision, previous })
+            }
+            other => Some(other),
+        }
+    }
+
+    fn previous(&self, entry: &Entry, previous: Option<Entry>) -> Option<Entry> {
+        match previous {
+            Some(previous) => Some(previous).filter(|previous| !is_whiteout(previous)),
+            // Only of the first version of a key it is certain that none came before.
+            None if entry.version() == 1 => self.base.get(entry.key()),
+            None => None,
+        }
+    }
+}
