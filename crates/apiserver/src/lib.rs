@@ -24,4 +24,5 @@ pub use listen::{Accept, Limits, Server};
 pub use service::{ApiServer, BootstrapError};
 
 /// The objects a server serves, for whoever assembles one.
-pub use coracle_registry::Registry;
+pub use coracle_registry::network;
+pub use coracle_registry::{Endpoint, Registry, Site};

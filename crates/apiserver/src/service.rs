@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::Clock;
-use coracle_registry::{Registry, catalog};
+use coracle_registry::{Registry, Site, catalog};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -56,9 +56,10 @@ impl ApiServer {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn bootstrap(&self) -> Result<(), BootstrapError> {
+    pub async fn bootstrap(&self, site: &Site) -> Result<(), BootstrapError> {
+        self.registry.bootstrap(site).await.map_err(BootstrapError)?;
         let cluster = self.registry.cluster(route::DEFAULT_CLUSTER).map_err(BootstrapError)?;
-        cluster.bootstrap().await.map_err(BootstrapError)
+        cluster.mend().await.map_err(BootstrapError)
     }
 
     async fn answer<B>(&self, request: Request<B>) -> Result<Response<ResponseBody>, Refusal>

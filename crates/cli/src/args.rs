@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use coracle::config::{ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, SubjectName};
+use coracle::config::{
+    AddressRange, ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, PortRange, ServiceNetwork, SubjectName,
+};
 use coracle::{Config, ConfigError, StoreConfig};
 
 use crate::cmd::store::StoreCommand;
@@ -64,6 +66,16 @@ pub(crate) struct ServerArgs {
     /// A further name or address the server's certificate is for; may be given more than once.
     #[arg(long, value_name = "NAME|IP")]
     tls_san: Vec<SubjectName>,
+    /// Give services addresses of this range; with a comma, one of IPv4 and one of IPv6.
+    #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',', default_values_t = ranges())]
+    service_cidr: Vec<AddressRange>,
+    /// Give services node ports of this range.
+    #[arg(long, value_name = "FIRST-LAST", default_value_t = ServiceNetwork::default().node_ports())]
+    service_node_port_range: PortRange,
+}
+
+fn ranges() -> Vec<AddressRange> {
+    ServiceNetwork::default().ranges().to_vec()
 }
 
 impl ServerArgs {
@@ -72,6 +84,8 @@ impl ServerArgs {
             listen: self.listen.clone(),
             advertise_address: self.advertise_address,
             tls_sans: self.tls_san.clone(),
+            service_network: ServiceNetwork::new(self.service_cidr.clone(), self.service_node_port_range)
+                .map_err(ConfigError::from)?,
             ..self.location.config()?
         })
     }
@@ -186,6 +200,18 @@ mod tests {
         assert_eq!(config.advertise_address, Some("::1".parse().unwrap()));
         assert_eq!(config.tls_sans, ["a.example".parse().unwrap(), "192.0.2.1".parse().unwrap()]);
         assert!(self::config("coracle up --data-dir /d --tls-san a_b").is_err());
+    }
+
+    #[test]
+    fn ranges_reach_the_config() {
+        let line =
+            "coracle up --data-dir /d --service-cidr 10.0.0.0/16,fd00::/108 --service-node-port-range 1-9";
+        let network = config(line).unwrap().service_network;
+        assert_eq!(network.families(), ["IPv4", "IPv6"]);
+        assert_eq!(network.node_ports().to_string(), "1-9");
+        let twice = config("coracle up --data-dir /d --service-cidr 10.0.0.0/16,10.1.0.0/16").unwrap_err();
+        assert!(twice.to_string().starts_with("invalid --service-cidr: "), "{twice}");
+        assert!(config("coracle up --data-dir /d --service-cidr 10.0.0.0/31").is_err());
     }
 
     #[test]

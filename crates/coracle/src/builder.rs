@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
-use coracle_apiserver::{ApiServer, HealthChecks, Limits, Registry, Server};
+use coracle_apiserver::{ApiServer, Endpoint, HealthChecks, Limits, Registry, Server, Site};
 use coracle_base::{Clock, Rng, Task};
 use coracle_store::Store;
 use tokio::net::TcpListener;
@@ -53,6 +53,7 @@ impl Coracle {
         let store = storage::open(&config).await?;
         // After the store is opened, which nobody else can do at the same time: a second
         // cluster must not touch the certificates of the first.
+        let network = config.service_network.clone();
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
             Err(error) => {
@@ -63,9 +64,10 @@ impl Coracle {
 
         let stopping = CancellationToken::new();
         let closing = CancellationToken::new();
-        let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy());
+        let registry =
+            Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
         let service = ApiServer::new(health(&store, &stopping), registry, clock.clone());
-        if let Err(error) = service.bootstrap().await {
+        if let Err(error) = service.bootstrap(&secured.site).await {
             store.close().await;
             return Err(error.into());
         }
@@ -84,6 +86,8 @@ struct Secured {
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
     kubeconfig: Option<PathBuf>,
+    /// What objects of the cluster say of this server.
+    site: Site,
 }
 
 impl Secured {
@@ -97,12 +101,15 @@ impl Secured {
         if listeners.is_empty() {
             return Ok(Self::default());
         }
+        let port = addresses.first().map(SocketAddr::port);
         let (addresses, now) = (addresses.to_vec(), clock.now());
         let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
         let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
         let tls = Tls::new(prepared.ca.as_bytes(), ServerCertificate::from_pem(chain, key)?)?;
         let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
-        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig) })
+        let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
+        let site = Site { endpoint, client_ca: Some(prepared.ca) };
+        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig), site })
     }
 }
 

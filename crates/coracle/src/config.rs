@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
+
 use crate::error::ConfigError;
 pub use crate::subject_name::SubjectName;
 
@@ -24,6 +26,9 @@ pub struct Config {
     pub tls_sans: Vec<SubjectName>,
     /// What holds the objects.
     pub store: StoreConfig,
+    /// From where services get their addresses and node ports. Those that they have are kept
+    /// when it changes.
+    pub service_network: ServiceNetwork,
 }
 
 impl Config {
@@ -35,6 +40,7 @@ impl Config {
             advertise_address: None,
             tls_sans: Vec::new(),
             store: StoreConfig::Disk,
+            service_network: ServiceNetwork::default(),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use coracle_apiserver::network::NetworkError;
+
 pub use crate::pki::PkiError;
 
 /// Settings that make no sense. Named as on the command line, where most of them come from.
@@ -29,6 +31,9 @@ pub enum ConfigError {
         /// What was given.
         text: String,
     },
+    /// Ranges that services cannot have.
+    #[error("invalid --service-cidr: {0}")]
+    ServiceNetwork(#[from] NetworkError),
     /// Credentials for etcd, and no etcd.
     #[error("{option} needs --store etcd=URL")]
     NeedsEtcd {

@@ -1,14 +1,15 @@
 //! The objects of one cluster, and who is asked for them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use coracle_base::{Clock, Rng};
+use coracle_base::{Clock, ManualClock, Rng, Timestamp};
 use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH};
 use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
 use coracle_store::Store;
 use serde_json::Value;
 
+use crate::bootstrap::{ClusterBase, Shared};
 use crate::claim::{Pool, Taken, Unallocated};
 use crate::error::{Error, Result, Subject};
 use crate::lifecycle::Write;
@@ -17,19 +18,22 @@ use crate::network::ServiceNetwork;
 /// The part of the store that clusters live in.
 const CLUSTERS: &str = "clusters";
 
-/// All clusters of a store.
+/// All clusters of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct Registry {
     store: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
     network: Arc<ServiceNetwork>,
+    /// What all clusters share, once it is made.
+    base: Arc<OnceLock<Arc<Shared>>>,
 }
 
 impl Registry {
     /// The clusters of this store.
     pub fn new(store: Store, clock: Clock, rng: Rng) -> Self {
-        Self { store, clock, rng: Arc::new(Mutex::new(rng)), network: Arc::default() }
+        let rng = Arc::new(Mutex::new(rng));
+        Self { store, clock, rng, network: Arc::default(), base: Arc::default() }
     }
 
     /// With services in another network than the usual.
@@ -46,13 +50,41 @@ impl Registry {
         Self::new(store, Clock::system(), Rng::from_entropy())
     }
 
-    /// One cluster. It need not exist: it begins with its first object.
+    /// One cluster. It need not exist: what every cluster has is there, and nothing else.
     ///
     /// # Errors
     /// If the id cannot be one.
     pub fn cluster(&self, id: &str) -> Result<Cluster> {
-        let store = self.store.scope(CLUSTERS)?.scope(id)?;
-        Ok(Cluster { store, clock: self.clock.clone(), rng: self.rng.clone(), network: self.network.clone() })
+        let own = self.store.scope(CLUSTERS)?.scope(id)?;
+        let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
+        let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
+        let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
+        Ok(Cluster { store, clock, rng, network, base })
+    }
+
+    /// A cluster for which time stands still, to make objects in that are not written there.
+    pub(crate) fn workshop(&self, at: Time) -> Result<Cluster> {
+        let at = Timestamp::from_millis(u64::try_from(at.0).unwrap_or(0) * 1000);
+        let standing =
+            Self { clock: ManualClock::starting_at(at).clock(), base: Arc::default(), ..self.clone() };
+        standing.cluster("workshop")
+    }
+
+    pub(crate) fn set_base(&self, shared: Arc<Shared>) {
+        // Whoever calls twice has the same objects twice.
+        let _ = self.base.set(shared);
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        now(&self.clock)
+    }
+
+    pub(crate) fn new_uid(&self) -> String {
+        random_uid(&self.rng)
     }
 }
 
@@ -63,6 +95,7 @@ pub struct Cluster {
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
     network: Arc<ServiceNetwork>,
+    base: Option<Arc<ClusterBase>>,
 }
 
 impl Cluster {
@@ -90,28 +123,44 @@ impl Cluster {
         })
     }
 
-    pub(crate) fn now(&self) -> Time {
-        Time(i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX))
+    /// What lies beneath the cluster's own objects.
+    pub(crate) fn base(&self) -> Option<&ClusterBase> {
+        self.base.as_deref()
     }
 
-    /// A random identity, version 4 of RFC 9562.
+    pub(crate) fn now(&self) -> Time {
+        now(&self.clock)
+    }
+
     pub(crate) fn new_uid(&self) -> String {
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let (high, low) = (rng.u64(), rng.u64());
-        let high = high & !0xf000 | 0x4000;
-        let low = low & !(0b11 << 62) | 0b10 << 62;
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            high >> 16 & 0xffff,
-            high & 0xffff,
-            low >> 48,
-            low & 0xffff_ffff_ffff
-        )
+        random_uid(&self.rng)
     }
 
     pub(crate) fn name_digits(&self) -> [u8; GENERATED_SUFFIX_LENGTH] {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         std::array::from_fn(|_| rng.below(ALPHABET.len() as u64) as u8)
     }
+}
+
+fn now(clock: &Clock) -> Time {
+    Time(i64::try_from(clock.now().as_millis() / 1000).unwrap_or(i64::MAX))
+}
+
+fn random_uid(rng: &Mutex<Rng>) -> String {
+    let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner);
+    uid(rng.u64(), rng.u64())
+}
+
+/// These bits as an identity, version 4 of RFC 9562.
+pub(crate) fn uid(high: u64, low: u64) -> String {
+    let high = high & !0xf000 | 0x4000;
+    let low = low & !(0b11 << 62) | 0b10 << 62;
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
 }

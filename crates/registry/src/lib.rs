@@ -22,6 +22,7 @@ pub mod view;
 
 pub use coracle_store::{Entry, Revision};
 
+pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
 pub use encode::type_prefix;
 pub use error::{Error, Result, Subject};

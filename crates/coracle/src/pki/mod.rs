@@ -13,7 +13,7 @@ mod private_key;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use coracle_base::Timestamp;
@@ -37,6 +37,8 @@ pub(crate) struct Credentials {
     pub(crate) server_key: PrivateKey,
     /// The file an administrator uses.
     pub(crate) kubeconfig: PathBuf,
+    /// The address by which others reach this machine.
+    pub(crate) advertised: IpAddr,
     /// Where clients find the server, in the order of the config.
     pub(crate) urls: Vec<String>,
 }
@@ -76,6 +78,7 @@ pub(crate) fn prepare(
         server_certificate: server.certificate,
         server_key: server.key,
         kubeconfig,
+        advertised,
         urls,
     })
 }

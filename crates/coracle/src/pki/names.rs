@@ -14,10 +14,6 @@ const WELL_KNOWN: &[&str] = &[
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// The service `kubernetes` has the first address of the services' network, which by default is
-/// 10.96.0.0/12, as with kubeadm.
-const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
-
 /// Where the system keeps the name of this machine.
 const HOSTNAME_FILE: &str = "/etc/hostname";
 
@@ -26,7 +22,9 @@ pub(super) fn of_server(config: &Config, advertised: IpAddr) -> BTreeSet<Subject
     let mut names: BTreeSet<_> = WELL_KNOWN.iter().map(|name| SubjectName::Dns((*name).to_owned())).collect();
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let listening = config.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
-    let ips = loopback.into_iter().chain([SERVICE, advertised]).chain(listening);
+    // The service `kubernetes` has the first address of the services' network.
+    let services = config.service_network.ranges().iter().map(|range| range.address(0));
+    let ips = loopback.into_iter().chain(services).chain([advertised]).chain(listening);
     names.extend(ips.map(SubjectName::Ip));
     names.extend(host_name());
     names.extend(config.tls_sans.iter().cloned());

@@ -129,18 +129,23 @@ impl Cluster {
     fn record(&self, claim: Claim) -> Put {
         match claim.record {
             Record::Note(holder) => Put::new(claim.key, holder.to_string()),
-            Record::Object(mut object) => {
-                let now = self.now();
-                if let Some(mut meta) = MetaMut::of(&mut object) {
-                    fill_system_fields(&mut meta, &self.new_uid(), now);
-                }
-                if let Some(Value::Array(managed)) = object.pointer_mut("/metadata/managedFields") {
-                    managed.iter_mut().for_each(|fields| fields["time"] = now.to_string().into());
-                }
-                let encoded = Encoded::of(&object);
+            Record::Object(object) => {
+                let encoded = Encoded::of(&self.complete(object));
                 Put::new(claim.key, encoded.bytes).stamp_at(encoded.stamp)
             }
         }
+    }
+
+    /// Adds what an object that is a claim has only when it is written.
+    pub(crate) fn complete(&self, mut object: Value) -> Value {
+        let now = self.now();
+        if let Some(mut meta) = MetaMut::of(&mut object) {
+            fill_system_fields(&mut meta, &self.new_uid(), now);
+        }
+        if let Some(Value::Array(managed)) = object.pointer_mut("/metadata/managedFields") {
+            managed.iter_mut().for_each(|fields| fields["time"] = now.to_string().into());
+        }
+        object
     }
 
     async fn learn(&self, taken: &mut Taken, family: String) -> Result<()> {

@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod list;
 mod ownership;
+mod prepared;
 mod read;
 mod update;
 mod watch;

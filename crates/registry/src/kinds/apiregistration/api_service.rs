@@ -56,13 +56,14 @@ impl Kind for ApiService {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
+    fn prepare_for_create(&self, object: &mut Value, now: Time) {
         if view::at(object, &["spec", "service"]).is_none()
             && let Value::Object(fields) = object
         {
             let condition = json!({
                 "type": "Available",
                 "status": "True",
+                "lastTransitionTime": now.to_string(),
                 "reason": "Local",
                 "message": "Local APIServices are always available",
             });

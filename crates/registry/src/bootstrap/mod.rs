@@ -1,0 +1,89 @@
+//! What every cluster has from its beginning, and how all clusters share it.
+//!
+//! These objects are not written. They are made when the program starts, the same for all
+//! clusters, and lie beneath what each cluster has written itself ([`base`]). So a new cluster
+//! costs nothing, and a new version of the program brings its own objects along. What a
+//! cluster changes or deletes of them is its own from then on.
+//!
+//! One record in the store says since when they are there and as of which revision: it is
+//! written on the first start, and again whenever the objects are not what they were.
+
+mod api_services;
+mod authentication;
+mod base;
+mod endpoint;
+mod flow_control;
+mod objects;
+mod record;
+
+use std::sync::Arc;
+
+use coracle_store::{Base, Expect, Put};
+
+pub use endpoint::Endpoint;
+
+use crate::cluster::{Cluster, Registry};
+use crate::error::Result;
+use base::Objects;
+pub(crate) use base::{ClusterBase, Shared};
+
+/// What the objects say of the server.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// Where clients reach it, if they can.
+    pub endpoint: Option<Endpoint>,
+    /// The authorities that sign certificates of clients, in PEM.
+    pub client_ca: Option<String>,
+}
+
+impl Registry {
+    /// Makes what every cluster has; to be called once, before the first request.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn bootstrap(&self, site: &Site) -> Result<()> {
+        let shared = self.shared(site).await?;
+        self.set_base(Arc::new(shared));
+        Ok(())
+    }
+
+    async fn shared(&self, site: &Site) -> Result<Shared> {
+        loop {
+            let (record, revision) = self.origin().await?;
+            let objects = Objects::make(&self.workshop(record.since())?, site)?;
+            let digest = objects.digest();
+            let unchanged = revision.filter(|_| record.digest() == digest);
+            let noted = match unchanged {
+                Some(revision) => Some(revision),
+                None => self.note(&record.clone().with_digest(digest), revision).await?,
+            };
+            // If another server was faster, what it wrote counts.
+            if let Some(revision) = noted {
+                return Ok(Shared::new(objects, revision, record.seed()));
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// Brings back what was deleted of what every cluster has, as upstream does when it
+    /// starts.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn mend(&self) -> Result<()> {
+        let Some(base) = self.base() else { return Ok(()) };
+        for key in base.keys(b"") {
+            let Some(encoded) = base.encoded(&key) else { continue };
+            if self.store.get(&key).await?.entry.is_none() {
+                let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(Expect::Absent);
+                match self.store.put(put).await {
+                    // Another server mends too.
+                    Ok(_) | Err(coracle_store::Error::Conflict(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}

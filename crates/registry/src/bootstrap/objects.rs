@@ -1,0 +1,116 @@
+//! The objects that every cluster has, as those who make them send them.
+
+use coracle_meta::time::Time;
+use serde_json::{Value, json};
+
+use super::{Site, api_services, authentication, endpoint, flow_control};
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::kind::Kind;
+use crate::kinds::core::namespace::Namespace;
+use crate::kinds::scheduling::priority_class::PriorityClass;
+use crate::lifecycle::Write;
+
+/// The namespaces that are always there.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The namespace of the system itself.
+pub(super) const SYSTEM: &str = "kube-system";
+
+/// Who owns the fields of most of them.
+const SERVER: &str = "kube-apiserver";
+
+/// An object to be made.
+pub(super) struct Seed {
+    pub(super) kind: &'static dyn Kind,
+    pub(super) namespace: &'static str,
+    pub(super) object: Value,
+    /// Who sends it.
+    pub(super) manager: &'static str,
+    /// Who applies a status to it, and which.
+    pub(super) status: Option<(&'static str, Value)>,
+    /// What is added in the end, without anybody owning it.
+    finish: fn(&mut Value),
+}
+
+impl Seed {
+    /// One that the server sends; its `apiVersion` and `kind` are those of the kind.
+    pub(super) fn new(kind: &'static dyn Kind, namespace: &'static str, mut object: Value) -> Self {
+        let declaration = kind.declaration();
+        object["apiVersion"] = declaration.storage_api_version().into();
+        object["kind"] = declaration.kind.as_ref().into();
+        Self { kind, namespace, object, manager: SERVER, status: None, finish: |_| {} }
+    }
+
+    pub(super) fn sent_by(self, manager: &'static str) -> Self {
+        Self { manager, ..self }
+    }
+
+    pub(super) fn with_status(self, manager: &'static str, status: Value) -> Self {
+        Self { status: Some((manager, status)), ..self }
+    }
+
+    pub(super) fn finished_by(self, finish: fn(&mut Value)) -> Self {
+        Self { finish, ..self }
+    }
+
+    /// The object as it is stored.
+    pub(super) fn grow(&self, workshop: &Cluster) -> Result<Value> {
+        let api_version = self.kind.declaration().storage_api_version();
+        let write = Write {
+            kind: self.kind,
+            api_version: &api_version,
+            namespace: self.namespace,
+            subresource: "",
+            manager: self.manager,
+            dry_run: false,
+        };
+        let mut object = workshop.prepared(&write, self.object.clone())?;
+        if let Some((manager, status)) = &self.status {
+            let write = Write { subresource: "status", manager, ..write };
+            object = workshop.with_applied_status(&write, object, status)?;
+        }
+        (self.finish)(&mut object);
+        Ok(object)
+    }
+}
+
+/// All of them.
+pub(super) fn all(workshop: &Cluster, site: &Site) -> Vec<Seed> {
+    let mut seeds = namespaces();
+    seeds.extend(priority_classes());
+    seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
+    seeds.extend(flow_control::seeds(workshop.now()));
+    seeds.extend(api_services::seeds());
+    seeds.extend(authentication::seeds(workshop.now(), site.client_ca.as_deref()));
+    seeds
+}
+
+/// A condition that has been there from the beginning.
+pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Value {
+    json!({"type": kind, "status": status, "lastTransitionTime": now.to_string(), "reason": reason, "message": message})
+}
+
+fn namespaces() -> Vec<Seed> {
+    let seed = |name: &str| Seed::new(&Namespace, "", json!({"metadata": {"name": name}}));
+    NAMESPACES.into_iter().map(seed).collect()
+}
+
+fn priority_classes() -> [Seed; 2] {
+    let seed = |name: &str, value: i64, description: &str| {
+        let object = json!({"metadata": {"name": name}, "value": value, "description": description});
+        Seed::new(&PriorityClass, "", object)
+    };
+    [
+        seed(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        seed(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ]
+}

@@ -1,0 +1,65 @@
+//! Since when clusters are there, and what their objects looked like last.
+
+use coracle_meta::time::Time;
+use coracle_store::{Error as StoreError, Expect, Put, Revision};
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Registry;
+use crate::error::{Error, Result};
+
+/// Where the record lies. No object lies there, for all keys of objects have a slash.
+const KEY: &str = "bootstrap";
+
+/// What is kept of the objects that are not.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Seconds since 1970: how old the objects are.
+    since: i64,
+    /// Makes identities that no other installation has.
+    seed: String,
+    /// Of all the objects.
+    digest: String,
+}
+
+impl Record {
+    pub(super) fn since(&self) -> Time {
+        Time(self.since)
+    }
+
+    pub(super) fn seed(&self) -> &str {
+        &self.seed
+    }
+
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    pub(super) fn with_digest(self, digest: String) -> Self {
+        Self { digest, ..self }
+    }
+}
+
+impl Registry {
+    /// The record, and the revision of its last write.
+    pub(super) async fn origin(&self) -> Result<(Record, Option<Revision>)> {
+        let Some(entry) = self.store().get(KEY).await?.entry else {
+            let first = Record { since: self.now().0, seed: self.new_uid(), digest: String::new() };
+            return Ok((first, None));
+        };
+        let record = serde_json::from_slice(entry.value_bytes())
+            .map_err(|error| Error::Corrupt { key: KEY.into(), reason: error.to_string() })?;
+        Ok((record, Some(entry.mod_revision())))
+    }
+
+    /// Writes the record, and says as of which revision. None if somebody else has written it
+    /// since `revision`.
+    pub(super) async fn note(&self, record: &Record, revision: Option<Revision>) -> Result<Option<Revision>> {
+        let expect = revision.map_or(Expect::Absent, Expect::ModRevision);
+        let json = serde_json::to_vec(record).expect("a record has a JSON");
+        match self.store().put(Put::new(KEY, json).expect(expect)).await {
+            Ok(committed) => Ok(Some(committed.revision)),
+            Err(StoreError::Conflict(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Objects in the form in which they would be stored, without being.
+
+use serde_json::{Value, json};
+
+use super::create::Tracking;
+use super::{Write, ownership};
+use crate::claim::Taken;
+use crate::cluster::Cluster;
+use crate::error::Result;
+
+impl Cluster {
+    /// What creating this object would store.
+    pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
+        self.prepare_new(write, object, Tracking::Update, &Taken::default())
+    }
+
+    /// What applying this status to an object would store.
+    pub(crate) fn with_applied_status(
+        &self,
+        write: &Write<'_>,
+        object: Value,
+        status: &Value,
+    ) -> Result<Value> {
+        let config = json!({
+            "apiVersion": write.api_version,
+            "kind": write.kind.declaration().kind,
+            "metadata": {"name": object["metadata"]["name"]},
+            "status": status,
+        });
+        ownership::apply(write, Some(&object), &config, false, self.now())
+    }
+}
