@@ -24,8 +24,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// None if it is an address that means another machine, or none, on every machine: objects
-    /// may not carry those.
+    /// None for addresses that mean something else on every machine, such as the loopback:
+    /// objects may not carry those.
     pub fn new(address: SocketAddr) -> Option<Self> {
         let link_local = match address.ip() {
             IpAddr::V4(ip) => ip.is_link_local(),
