@@ -4,11 +4,13 @@
 //! cargo run -p coracle-api --example generate-schema -- PATH/TO/kubernetes crates/api/data
 //! ```
 //!
-//! Two sources are joined. The published OpenAPI v3 documents say what each kind looks like
+//! Three sources are joined. The published OpenAPI v3 documents say what each kind looks like
 //! and how its lists merge; the tags of the Go types say what the documents do not: protobuf
-//! field numbers, and which empty fields are written. Run it when the release we follow changes,
-//! and review the difference it makes.
+//! field numbers, and which empty fields are written; the tables made for servers say which
+//! values text may have. Run it when the release we follow changes, and review the difference it
+//! makes.
 
+mod enums;
 mod go;
 mod openapi;
 mod types;
@@ -17,6 +19,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+use crate::enums::Enums;
 use crate::go::Packages;
 use crate::openapi::Definitions;
 
@@ -29,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut definitions = Definitions::load(&source.join("api/openapi-spec/v3"))?;
     definitions.add_types_without_path();
     let mut packages = Packages::new(source.join("staging/src/k8s.io"));
-    fs::write(target.join("schema.txt"), types::write(&definitions, &mut packages)?)?;
+    let enums = Enums::load(source)?;
+    fs::write(target.join("schema.txt"), types::write(&definitions, &mut packages, &enums)?)?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::enums::Enums;
 use crate::go::{GoField, Packages};
 use crate::openapi::{Definitions, reference, split};
 
@@ -30,7 +31,11 @@ const IN_EVERY_VERSION: &[&str] = &["DeleteOptions", "WatchEvent"];
 /// through protobuf, which cannot tell an empty list from none.
 const STORED_AS_JSON: &[&str] = &["io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."];
 
-pub(crate) fn write(definitions: &Definitions, packages: &mut Packages) -> Result<String, Box<dyn Error>> {
+pub(crate) fn write(
+    definitions: &Definitions,
+    packages: &mut Packages,
+    enums: &Enums,
+) -> Result<String, Box<dyn Error>> {
     let mut out = String::from(
         "# The types of the Kubernetes API. Written by examples/generate-schema; see src/schema/data.rs.\n",
     );
@@ -45,9 +50,11 @@ pub(crate) fn write(definitions: &Definitions, packages: &mut Packages) -> Resul
             writeln!(out, "single {short} {letter}")?;
             continue;
         }
-        writeln!(out, "type {short}{}", type_attributes(short, definition))?;
         let go = packages.fields(package, short)?;
-        write_fields(&mut out, package, definition, &go).map_err(|e| format!("{name}: {e}"))?;
+        let order = required_order(definition, &go);
+        writeln!(out, "type {short}{}{order}", type_attributes(short, definition))?;
+        let values = |field: &str| enums.of(name, field);
+        write_fields(&mut out, package, definition, &go, &values).map_err(|e| format!("{name}: {e}"))?;
     }
     Ok(out)
 }
@@ -72,11 +79,24 @@ fn type_attributes(short: &str, definition: &Value) -> String {
     out
 }
 
-fn write_fields(
+/// The required fields in their order, where it is not that of their numbers.
+fn required_order(definition: &Value, go: &[GoField]) -> String {
+    let required = definition["required"].as_array().into_iter().flatten();
+    let names: Vec<&str> = required.filter_map(Value::as_str).collect();
+    let numbers = |name: &str| {
+        let field = go.iter().find(|field| field.json_name == name);
+        field.map(|field| field.numbers.clone()).unwrap_or_default()
+    };
+    let by_number = |name: &&str| (numbers(name).is_empty(), numbers(name), (*name).to_owned());
+    if names.is_sorted_by_key(by_number) { String::new() } else { format!(" required={}", names.join(",")) }
+}
+
+fn write_fields<'a>(
     out: &mut String,
     package: &str,
     definition: &Value,
     go: &[GoField],
+    values: &dyn Fn(&str) -> Option<&'a [String]>,
 ) -> Result<(), Box<dyn Error>> {
     let Some(properties) = definition.get("properties").and_then(Value::as_object) else { return Ok(()) };
     for (name, property) in properties {
@@ -90,7 +110,12 @@ fn write_fields(
         let numbers = if numbers.is_empty() { "-".to_owned() } else { numbers.join(".") };
         let flags = flags(package, &type_text, facts, property, required);
         write!(out, "{name} {type_text} {numbers} {flags}")?;
-        writeln!(out, "{}", field_attributes(package, &type_text, facts, property))?;
+        write!(out, "{}", field_attributes(package, &type_text, facts, property))?;
+        if let Some(values) = values(name) {
+            // Words end at blanks.
+            write!(out, " enum={}", values.join(",").replace(' ', "~"))?;
+        }
+        writeln!(out)?;
     }
     if let Some(lost) = go.iter().find(|field| !properties.contains_key(&field.json_name)) {
         return Err(format!("field {} of Go is not in OpenAPI", lost.json_name).into());

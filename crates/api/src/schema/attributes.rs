@@ -45,6 +45,16 @@ impl Attributes {
         self.get("by")
     }
 
+    /// The values that text may have, where these are all.
+    pub fn enum_values(self) -> Option<impl Iterator<Item = String>> {
+        Some(self.get("enum")?.split(',').map(|value| value.replace('~', " ")))
+    }
+
+    /// The required fields of a type in their order, where it is not that of their numbers.
+    pub fn required_order(self) -> Option<impl Iterator<Item = &'static str>> {
+        Some(self.get("required")?.split(','))
+    }
+
     /// `x-kubernetes-unions` as JSON text.
     pub fn unions_json(self) -> Option<&'static str> {
         self.get("unions")
