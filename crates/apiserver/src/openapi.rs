@@ -1,114 +1,262 @@
-//! OpenAPI v3: one document for each group and version, and the list of them.
+//! OpenAPI: version 3, one document for each group and version and the list of them, and
+//! version 2, one document for everything.
 //!
 //! Documents are made when they are asked for and not kept: clients keep them, by a hash that
-//! changes only with what is served.
+//! changes only with what is served and with the program. So kinds may come and go, a 304 costs
+//! nothing, and an idle server holds no document.
 
-use std::hash::{DefaultHasher, Hasher};
-
-use coracle_api::openapi::{Describe, GroupVersion, Resource, Subresource, document};
+use coracle_api::openapi::{self, GroupVersion, REVISION, Resource, Subject, Subresource, V2};
+use coracle_base::tasks::Task;
 use coracle_registry::{Declaration, Scope};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use serde_json::{Map, Value, json};
+use ring::digest;
+use serde_json::{Map, json};
+use tokio::sync::Semaphore;
 
 use crate::body::{ResponseBody, full};
 use crate::discovery;
 use crate::negotiate::{respond, to_json};
+use crate::options::Query;
+use crate::route::Route;
 use crate::status::Refusal;
 
 /// How long a document may be kept by a client that asked for it by its hash.
 const LONG_LIVED: &str = "public, max-age=31536000, immutable";
 
-/// The types come without words so far; names and types are told all the same.
-struct Wordless;
+/// How many documents are made at a time; others wait. The largest takes some tens of megabytes
+/// while it is made, and a crowd of clients may ask at once.
+const CONCURRENT_DOCUMENTS: usize = 1;
 
-impl Describe for Wordless {
-    fn of_type(&self, _type_name: &str) -> Option<String> {
-        None
-    }
+static MAKING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
 
-    fn of_field(&self, _type_name: &str, _field: &str) -> Option<String> {
-        None
-    }
+/// The form that documents of both versions have.
+const JSON: Form = Form { subtypes: &["json"], media_type: "application/json" };
+
+/// The form that only version 2 has; clients ask for it by its older name.
+const PROTOBUF: Form = Form {
+    subtypes: &[
+        "com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        "com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    ],
+    media_type: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+};
+
+/// A form of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    /// What clients call it, all below `application/`.
+    subtypes: &'static [&'static str],
+    media_type: &'static str,
 }
 
-fn path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-/// Changes whenever the document does: with what is served, and with the program.
-fn hash(group: &str, version: &str) -> Option<String> {
-    let served = discovery::resource_list(group, version)?;
-    let mut halves = [DefaultHasher::new(), DefaultHasher::new()];
-    for (salt, half) in halves.iter_mut().enumerate() {
-        half.write_usize(salt);
-        half.write(env!("CARGO_PKG_VERSION").as_bytes());
-        half.write(&to_json(&served));
+/// Answers below `/openapi`.
+pub(crate) async fn answer(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal> {
+    match route {
+        Route::OpenApiIndex => Ok(index(&parts.headers)),
+        Route::OpenApiV2 => answer_v2(&parts.headers).await,
+        Route::OpenApi(path) => {
+            let query = Query::parse(parts.uri.query().unwrap_or_default());
+            answer_v3(path, query.text("hash"), &parts.headers).await
+        }
+        _ => Err(Refusal::not_found()),
     }
-    Some(halves.map(|half| format!("{:016X}", half.finish())).concat())
 }
 
 /// `/openapi/v3`.
-pub(crate) fn index() -> Value {
+fn index(headers: &HeaderMap) -> Response<ResponseBody> {
     let mut paths = Map::new();
-    for (group, version) in discovery::group_versions() {
-        let path = path(group, version);
-        if let Some(hash) = hash(group, version) {
-            let url = format!("/openapi/v3/{path}?hash={hash}");
-            paths.insert(path, json!({"serverRelativeURL": url}));
-        }
+    for topic in Topic::all() {
+        let path = topic.path();
+        let url = format!("/openapi/v3/{path}?hash={}", topic.hash());
+        paths.insert(path, json!({"serverRelativeURL": url}));
     }
-    json!({"paths": paths})
+    let body = to_json(&json!({"paths": paths}));
+    let hash = hexadecimal(digest::digest(&digest::SHA512, &body));
+    let mut response = if is_known(headers, &hash) { not_modified() } else { respond(body, JSON.media_type) };
+    set_tag(&mut response, &hash);
+    response
 }
 
 /// `/openapi/v3/api/v1` and the like.
-pub(crate) fn answer(
-    group: &str,
-    version: &str,
+async fn answer_v3(
+    path: &str,
     asked_hash: &str,
     headers: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let hash = hash(group, version).ok_or_else(Refusal::not_found)?;
-    if !asked_hash.is_empty() && asked_hash != hash {
-        return Ok(moved(&format!("/openapi/v3/{}?hash={hash}", path(group, version))));
+    let topic = Topic::all().find(|topic| topic.path() == path).ok_or_else(Refusal::not_found)?;
+    if negotiate(headers, &[JSON]).is_none() {
+        return Ok(not_acceptable());
     }
-    let tag = format!("\"{hash}\"");
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let mut response = if known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
-        let mut response = Response::new(full(""));
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        respond(to_json(&make(group, version)), "application/json")
-    };
-    let headers = response.headers_mut();
-    headers.insert(header::ETAG, HeaderValue::from_str(&tag).expect("hexadecimal digits in quotes"));
-    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    let hash = topic.hash();
+    if !asked_hash.is_empty() && asked_hash != hash {
+        return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
+    }
+    let make = move || to_json(&topic.told(openapi::v3));
+    let mut response = made(headers, &hash, JSON, make).await?;
     if !asked_hash.is_empty() {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
     }
     Ok(response)
 }
 
-fn moved(to: &str) -> Response<ResponseBody> {
+/// `/openapi/v2`.
+async fn answer_v2(headers: &HeaderMap) -> Result<Response<ResponseBody>, Refusal> {
+    let Some(form) = negotiate(headers, &[JSON, PROTOBUF]) else { return Ok(not_acceptable()) };
+    let mut all = digest::Context::new(&digest::SHA512);
+    Topic::all().for_each(|topic| all.update(topic.hash().as_bytes()));
+    let hash = hexadecimal(all.finish());
+    let make = move || {
+        let mut document = V2::new();
+        Topic::all().for_each(|topic| topic.told(|subject| document.add(subject)));
+        let document = document.finish();
+        if form == PROTOBUF { openapi::encode_v2(&document) } else { to_json(&document) }
+    };
+    made(headers, &hash, form, make).await
+}
+
+/// A document that is made only if the client does not know it.
+async fn made(
+    headers: &HeaderMap,
+    hash: &str,
+    form: Form,
+    make: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let mut response = if is_known(headers, hash) {
+        not_modified()
+    } else {
+        // Nothing closes it; were it closed, a document would be made beside others.
+        let _permit = MAKING.acquire().await.ok();
+        let bytes = Task::spawn_blocking("openapi", make).await?;
+        respond(bytes, form.media_type)
+    };
+    set_tag(&mut response, hash);
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
+}
+
+/// The first form the client takes, its best wishes first.
+fn negotiate(headers: &HeaderMap, offered: &[Form]) -> Option<Form> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accept = if accept.is_empty() { "*/*" } else { accept };
+    let mut wishes: Vec<(&str, u16)> = accept.split(',').filter_map(wish).collect();
+    wishes.sort_by_key(|(media, weight)| (std::cmp::Reverse(*weight), media.contains('*')));
+    wishes.into_iter().find_map(|(media, _)| {
+        let (kind, subtype) = media.split_once('/')?;
+        let fits = |form: &&Form| subtype == "*" || form.subtypes.contains(&subtype);
+        offered.iter().filter(|_| matches!(kind, "*" | "application")).find(fits).copied()
+    })
+}
+
+/// A media type and its weight in thousandths.
+fn wish(text: &str) -> Option<(&str, u16)> {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().filter(|media| !media.is_empty())?;
+    let weight = parts.find_map(|part| part.strip_prefix("q=")).and_then(|text| text.parse::<f32>().ok());
+    // Weights have three digits, so nothing is lost.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+    Some((media, (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1000.0).round() as u16))
+}
+
+fn is_known(headers: &HeaderMap, hash: &str) -> bool {
+    let tags = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let fits = |tag: &str| {
+        let tag = tag.trim();
+        tag == "*" || tag.trim_start_matches("W/").trim_matches('"') == hash
+    };
+    tags.is_some_and(|tags| tags.split(',').any(fits))
+}
+
+fn set_tag(response: &mut Response<ResponseBody>, hash: &str) {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+}
+
+fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(full(""));
-    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    *response.status_mut() = status;
+    response
+}
+
+fn not_modified() -> Response<ResponseBody> {
+    empty(StatusCode::NOT_MODIFIED)
+}
+
+/// Without a `Status`: whoever asks here may not know Kubernetes.
+fn not_acceptable() -> Response<ResponseBody> {
+    let mut response = empty(StatusCode::NOT_ACCEPTABLE);
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+fn moved(to: &str) -> Response<ResponseBody> {
+    let mut response = empty(StatusCode::MOVED_PERMANENTLY);
     if let Ok(location) = HeaderValue::from_str(to) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
 }
 
-/// What the document needs to know of a kind, owned.
-struct Served<'a> {
-    declaration: &'a Declaration,
-    verbs: Vec<&'static str>,
-    /// Name, group, version, kind and verbs of each.
-    subresources: Vec<Part<'a>>,
+fn hexadecimal(digest: digest::Digest) -> String {
+    digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-type Part<'a> = (&'a str, &'a str, &'a str, &'a str, Vec<&'static str>);
+/// What one document is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Topic {
+    CoreVersions,
+    Groups,
+    Group(String),
+    Version,
+    Resources { group: String, version: String },
+}
 
-fn make(group: &str, version: &str) -> Value {
+impl Topic {
+    /// Everything that is served now, the core group first.
+    fn all() -> impl Iterator<Item = Self> {
+        let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
+        for (group, version) in discovery::group_versions() {
+            let about_group = Self::Group(group.to_owned());
+            if !group.is_empty() && !all.contains(&about_group) {
+                all.push(about_group);
+            }
+            all.push(Self::Resources { group: group.to_owned(), version: version.to_owned() });
+        }
+        all.into_iter()
+    }
+
+    /// Where the document is below `/openapi/v3`.
+    fn path(&self) -> String {
+        match self {
+            Self::CoreVersions => "api".into(),
+            Self::Groups => "apis".into(),
+            Self::Group(group) => format!("apis/{group}"),
+            Self::Version => "version".into(),
+            Self::Resources { group, version } if group.is_empty() => format!("api/{version}"),
+            Self::Resources { group, version } => format!("apis/{group}/{version}"),
+        }
+    }
+
+    /// Changes whenever the document does: with what is served, and with the program.
+    fn hash(&self) -> String {
+        let facts = self.told(|subject| format!("{REVISION} {subject:?}"));
+        hexadecimal(digest::digest(&digest::SHA512, facts.as_bytes()))
+    }
+
+    /// Hands over all there is to tell.
+    fn told<T>(&self, tell: impl FnOnce(Subject<'_>) -> T) -> T {
+        match self {
+            Self::CoreVersions => tell(Subject::CoreVersions),
+            Self::Groups => tell(Subject::Groups),
+            Self::Group(group) => tell(Subject::Group(group)),
+            Self::Version => tell(Subject::Version),
+            Self::Resources { group, version } => tell_resources(group, version, tell),
+        }
+    }
+}
+
+fn tell_resources<T>(group: &str, version: &str, tell: impl FnOnce(Subject<'_>) -> T) -> T {
     let served: Vec<Served<'_>> =
         discovery::served(group, version).map(|one| Served::of(one, version)).collect();
     let subresources: Vec<Vec<Subresource<'_>>> = served.iter().map(Served::subresources).collect();
@@ -120,12 +268,24 @@ fn make(group: &str, version: &str) -> Value {
             kind: &one.declaration.kind,
             namespaced: one.declaration.scope == Scope::Namespaced,
             verbs: &one.verbs,
-            delete_returns_object: one.declaration.deletion_returns_object,
+            // Of namespaces upstream tells a Status, and answers with the object all the same.
+            delete_returns_object: one.declaration.deletion_returns_object
+                && one.declaration.kind != "Namespace",
             subresources,
         })
         .collect();
-    document(GroupVersion { group, version }, &resources, &Wordless)
+    tell(Subject::Resources(GroupVersion { group, version }, &resources))
 }
+
+/// What the document needs to know of a kind, owned.
+struct Served<'a> {
+    declaration: &'a Declaration,
+    verbs: Vec<&'static str>,
+    /// Name, group, version, kind and verbs of each.
+    subresources: Vec<Part<'a>>,
+}
+
+type Part<'a> = (&'a str, &'a str, &'a str, &'a str, Vec<&'static str>);
 
 impl<'a> Served<'a> {
     fn of(declaration: &'a Declaration, version: &'a str) -> Self {
@@ -144,5 +304,44 @@ impl<'a> Served<'a> {
             .iter()
             .map(|(name, group, version, kind, verbs)| Subresource { name, group, version, kind, verbs })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &str) -> Option<Form> {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
+        negotiate(&headers, &[JSON, PROTOBUF])
+    }
+
+    #[test]
+    fn the_form_is_what_the_client_likes_best() {
+        assert_eq!(negotiate(&HeaderMap::new(), &[JSON, PROTOBUF]), Some(JSON));
+        for (accept, expected) in [
+            ("application/json", Some(JSON)),
+            ("*/*", Some(JSON)),
+            ("application/*", Some(JSON)),
+            ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", Some(PROTOBUF)),
+            ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF)),
+            ("*/*, application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF)),
+            (
+                "application/com.github.proto-openapi.spec.v2@v1.0+protobuf;q=0.3, application/json;q=0.7",
+                Some(JSON),
+            ),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("text/html", None),
+        ] {
+            assert_eq!(form(accept), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn hashes_differ_by_topic_and_stay() {
+        let hashes: std::collections::BTreeSet<String> = Topic::all().map(|topic| topic.hash()).collect();
+        assert_eq!(hashes.len(), Topic::all().count());
+        let again: std::collections::BTreeSet<String> = Topic::all().map(|topic| topic.hash()).collect();
+        assert_eq!(hashes, again);
     }
 }

@@ -18,10 +18,12 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
     Resources { group: String, version: String },
+    /// `/openapi/v2`: everything in one document.
+    OpenApiV2,
     /// `/openapi/v3`: the documents there are.
     OpenApiIndex,
-    /// One of them.
-    OpenApi { group: String, version: String },
+    /// One of them, by its path, such as `api/v1`.
+    OpenApi(String),
     /// A collection, an object, or a part of one.
     Resource(ResourcePath),
 }
@@ -55,12 +57,8 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     let route = match segments.as_slice() {
         ["version"] => Route::Version,
         ["openapi", "v3"] => Route::OpenApiIndex,
-        ["openapi", "v3", "api", version] => {
-            Route::OpenApi { group: String::new(), version: (*version).to_owned() }
-        }
-        ["openapi", "v3", "apis", group, version] => {
-            Route::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() }
-        }
+        ["openapi", "v3", path @ ..] => Route::OpenApi(path.join("/")),
+        ["openapi", "v2"] => Route::OpenApiV2,
         ["api"] => Route::CoreVersions,
         ["apis"] => Route::Groups,
         ["apis", group] => Route::Group((*group).to_owned()),

@@ -84,6 +84,10 @@ impl ApiServer {
             Route::Resource(path) => {
                 self.answer_resource(&cluster, path, parts, body::read(body).await?).await
             }
+            Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
+                check_reads(&parts)?;
+                openapi::answer(&route, &parts).await
+            }
             other => {
                 check_reads(&parts)?;
                 tell(&other, &parts)
@@ -159,12 +163,9 @@ fn tell(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal>
         Route::Groups => plain(Some(discovery::group_list())),
         Route::Group(group) => plain(discovery::group(group)),
         Route::Resources { group, version } => plain(discovery::resource_list(group, version)),
-        Route::OpenApiIndex => plain(Some(openapi::index())),
-        Route::OpenApi { group, version } => {
-            let query = Query::parse(parts.uri.query().unwrap_or_default());
-            openapi::answer(group, version, query.text("hash"), &parts.headers)
+        Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) | Route::Resource(_) => {
+            Err(Refusal::not_found())
         }
-        Route::Resource(_) => Err(Refusal::not_found()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use coracle_api::codec::DecodeError;
+use coracle_base::tasks::TaskError;
 use coracle_meta::patch::{ErrorClass, PatchError};
 use coracle_meta::status::{Cause, Precondition, Reason, Status};
 use coracle_registry::Error;
@@ -138,6 +139,12 @@ impl From<PatchError> for Refusal {
 impl From<DecodeError> for Refusal {
     fn from(error: DecodeError) -> Self {
         Self::bad_request(error.to_string())
+    }
+}
+
+impl From<TaskError> for Refusal {
+    fn from(error: TaskError) -> Self {
+        internal(&error).into()
     }
 }
 

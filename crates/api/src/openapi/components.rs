@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Describe, GroupVersion, object, reference};
-use crate::schema::{Attributes, Field, Item, Shape, Single, Type, types};
-
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+use super::descriptions::Descriptions;
+use super::operation::META;
+use super::{GroupVersion, object, reference};
+use crate::schema::{Attributes, Entry, Field, Item, Shape, Single, Slot, Type, types};
 
 /// Single values that are definitions of their own, by their full name.
 const DEFINED: [(Single, &str); 11] = [
@@ -34,7 +34,7 @@ const DEFINED: [(Single, &str); 11] = [
 pub(super) fn reachable(
     paths: &Value,
     group_version: GroupVersion<'_>,
-    descriptions: &dyn Describe,
+    descriptions: &Descriptions,
 ) -> Map<String, Value> {
     let mut open = BTreeSet::new();
     collect(paths, &mut open);
@@ -66,15 +66,25 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-fn definition(name: &str, group_version: GroupVersion<'_>, descriptions: &dyn Describe) -> Option<Value> {
+fn definition(name: &str, group_version: GroupVersion<'_>, descriptions: &Descriptions) -> Option<Value> {
     let mut schema = match DEFINED.iter().find(|(_, defined)| *defined == name) {
         Some((single, _)) => single_definition(*single),
         None => struct_definition(types().get(types().named(name)?), group_version, descriptions),
     };
-    if let Some(text) = descriptions.of_type(name) {
-        schema.insert("description".into(), text.into());
-    }
+    let description = match listed(name) {
+        Some(kind) => Some(format!("{kind}List is a list of objects of kind {kind}.")),
+        None => descriptions.of_type(name).map(str::to_owned),
+    };
+    schema.extend(description.map(|text| ("description".to_owned(), text.into())));
     Some(Value::Object(schema))
+}
+
+/// The kind that a type is the list of.
+fn listed(name: &str) -> Option<&str> {
+    let kind = name.strip_suffix("List")?;
+    let _is_type = types().named(kind)?;
+    let list = types().get(types().named(name)?);
+    list.field("items").map(|_| kind.rsplit('.').next().unwrap_or(kind))
 }
 
 fn single_definition(single: Single) -> Map<String, Value> {
@@ -94,19 +104,22 @@ fn single_definition(single: Single) -> Map<String, Value> {
 fn struct_definition(
     one: &Type,
     group_version: GroupVersion<'_>,
-    descriptions: &dyn Describe,
+    descriptions: &Descriptions,
 ) -> Map<String, Value> {
     let name = format!("{}.{}", one.package, one.name);
+    let is_list = listed(&name).is_some();
     let properties: Map<String, Value> = one
         .fields
         .iter()
         .map(|field| {
-            let description = descriptions.of_field(&name, field.name).map(Value::from);
-            (field.name.to_owned(), property(field, description))
+            let text = match is_list {
+                true => descriptions.of_list_field(field.name),
+                false => descriptions.of_field(&name, field.name),
+            };
+            (field.name.to_owned(), property(field, text))
         })
         .collect();
-    let required: Vec<&str> =
-        one.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let required = required(one);
     let unions = one.attributes.unions_json().and_then(|text| serde_json::from_str(text).ok());
     object([
         ("type", Some("object".into())),
@@ -116,6 +129,27 @@ fn struct_definition(
         ("x-kubernetes-map-type", one.attributes.map_type().map(Value::from)),
         ("x-kubernetes-unions", unions),
     ])
+}
+
+/// The fields that must be there, in the order in which Go has them, which mostly is that of
+/// their numbers.
+fn required(one: &Type) -> Vec<&'static str> {
+    if let Some(told) = one.attributes.required_order() {
+        return told.collect();
+    }
+    fn walk(entries: &[Entry], order: &mut Vec<usize>) {
+        for entry in entries {
+            match &entry.slot {
+                Slot::Field(index) => order.push(usize::from(*index)),
+                Slot::Embedded(inner) => walk(inner, order),
+            }
+        }
+    }
+    let mut order = Vec::new();
+    walk(&one.message, &mut order);
+    let unnumbered: Vec<usize> = (0..one.fields.len()).filter(|index| !order.contains(index)).collect();
+    let all = order.into_iter().chain(unnumbered).map(|index| &one.fields[index]);
+    all.filter(|field| field.required).map(|field| field.name).collect()
 }
 
 /// The kinds of a type. Those that are part of every version are named for the core group and
@@ -131,21 +165,43 @@ fn kinds(one: &Type, group_version: GroupVersion<'_>) -> Option<Value> {
     (!kinds.is_empty()).then(|| kinds.into())
 }
 
-fn property(field: &Field, description: Option<Value>) -> Value {
+fn property(field: &Field, text: Option<&str>) -> Value {
     let default = field.attributes.default_json().and_then(|text| serde_json::from_str(text).ok());
+    let values: Option<Vec<String>> = field.attributes.enum_values().map(Iterator::collect);
+    let description = match field.shape {
+        Shape::One(_) => description(text, values.as_deref()),
+        _ => text.map(str::to_owned),
+    };
     let mut schema = match field.shape {
         Shape::One(item) => {
             let default = default.or_else(|| field.zero_default.then(|| zero(item)));
-            value(item, default, description.is_some())
+            with_values(value(item, default, description.is_some()), values)
         }
-        Shape::List(item) => object([("type", Some("array".into())), ("items", Some(element(item)))]),
+        Shape::List(item) => {
+            let items = with_values(element(item), values).into();
+            object([("type", Some("array".into())), ("items", Some(items))])
+        }
         Shape::Map(item) => {
-            object([("type", Some("object".into())), ("additionalProperties", Some(element(item)))])
+            let values = with_values(element(item), values).into();
+            object([("type", Some("object".into())), ("additionalProperties", Some(values))])
         }
     };
-    schema.extend(description.map(|text| ("description".to_owned(), text)));
+    schema.extend(description.map(|text| ("description".to_owned(), text.into())));
     schema.extend(merge_facts(field.attributes));
     Value::Object(schema)
+}
+
+fn with_values(mut schema: Map<String, Value>, values: Option<Vec<String>>) -> Map<String, Value> {
+    schema.extend(values.map(|values| ("enum".to_owned(), values.into())));
+    schema
+}
+
+/// The text, and after it the values.
+fn description(text: Option<&str>, values: Option<&[String]>) -> Option<String> {
+    let Some(values) = values else { return text.map(str::to_owned) };
+    let values: String = values.iter().map(|value| format!("\n - `{value:?}`")).collect();
+    let gap = if text.is_some() { "\n\n" } else { "" };
+    Some(format!("{}{gap}Possible enum values:{values}", text.unwrap_or_default()))
 }
 
 fn merge_facts(attributes: Attributes) -> Map<String, Value> {
@@ -160,7 +216,7 @@ fn merge_facts(attributes: Attributes) -> Map<String, Value> {
 }
 
 /// What is in a list or map. It has the empty value as its default wherever JSON can tell one.
-fn element(item: Item) -> Value {
+fn element(item: Item) -> Map<String, Value> {
     let has_default = match item {
         Item::Struct(_) => true,
         Item::Single(single) => {
@@ -176,7 +232,7 @@ fn element(item: Item) -> Value {
         }
     };
     let default = has_default.then(|| zero(item));
-    Value::Object(value(item, default, false))
+    value(item, default, false)
 }
 
 /// One value. A reference can have nothing beside it, so it is wrapped if something must be.
@@ -212,7 +268,7 @@ fn plain(item: Item) -> Map<String, Value> {
         Item::Single(Single::Strings) => ("array", None),
         _ => ("string", None),
     };
-    let items = (kind == "array").then(|| element(Item::Single(Single::String)));
+    let items = (kind == "array").then(|| element(Item::Single(Single::String)).into());
     object([("type", Some(kind.into())), ("format", format.map(Value::from)), ("items", items)])
 }
 

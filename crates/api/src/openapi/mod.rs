@@ -1,27 +1,34 @@
-//! OpenAPI v3 documents, one for each group and version, from the types and a list of what is
-//! served.
+//! OpenAPI documents from the types and a list of what is served: one of version 3 for each
+//! group and version, and one of version 2 for everything.
 //!
 //! `kubectl explain` reads the components, client-side apply their merge keys, and validation
 //! looks for the `fieldValidation` parameter of PATCH. Documents are made when they are asked
-//! for; whoever serves them keeps the bytes and their hash.
+//! for; whoever serves them keeps the bytes or not. Nothing here knows which kinds there are, so
+//! kinds may come and go.
 
 mod components;
+mod descriptions;
+mod gnostic;
+mod operation;
 mod parameters;
 mod paths;
+mod swagger;
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Map, Value, json};
 
-/// What types and fields mean, in words. The types themselves carry none: whoever serves
-/// documents says where the words come from.
-pub trait Describe {
-    /// What a type is, by its full name such as `io.k8s.api.core.v1.Pod`.
-    fn of_type(&self, type_name: &str) -> Option<String>;
+use descriptions::Descriptions;
+use operation::{ANSWERS, META, content, plain_get};
 
-    /// What a field of a type is.
-    fn of_field(&self, type_name: &str, field: &str) -> Option<String>;
-}
+pub use gnostic::encode as encode_v2;
+
+/// Differs between programs that make different documents of the same subjects; made of the
+/// texts and of this module's source when it is built.
+pub const REVISION: &str = env!("OPENAPI_REVISION");
+
+/// The version documents have: that of the release we follow.
+const RELEASE: &str = "1.36";
 
 /// A resource that is served.
 #[derive(Clone, Copy, Debug)]
@@ -64,28 +71,103 @@ pub struct GroupVersion<'a> {
     pub version: &'a str,
 }
 
-/// The document of a group and version.
-pub fn document(
-    group_version: GroupVersion<'_>,
-    resources: &[Resource<'_>],
-    descriptions: &dyn Describe,
-) -> Value {
-    let paths = paths::all(group_version, resources);
+/// What a document of version 3 is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// `/api`: the versions of the core group.
+    CoreVersions,
+    /// `/apis`: the groups.
+    Groups,
+    /// `/apis/GROUP`: the versions of a group.
+    Group(&'a str),
+    /// `/version`.
+    Version,
+    /// A group and version and what is served of it.
+    Resources(GroupVersion<'a>, &'a [Resource<'a>]),
+}
+
+/// The document of version 3 about a subject.
+pub fn v3(subject: Subject<'_>) -> Value {
+    document(subject, &Descriptions::load())
+}
+
+/// The document of version 2, which is about everything, as it grows.
+pub struct V2 {
+    descriptions: Descriptions,
+    merged: swagger::Merged,
+}
+
+impl V2 {
+    /// A document about nothing.
+    #[expect(clippy::new_without_default, reason = "expanding all descriptions is not what a default does")]
+    pub fn new() -> Self {
+        Self { descriptions: Descriptions::load(), merged: swagger::Merged::default() }
+    }
+
+    /// Adds a subject. Earlier ones come first where their order is told.
+    pub fn add(&mut self, subject: Subject<'_>) {
+        self.merged.add(document(subject, &self.descriptions));
+    }
+
+    /// The document.
+    pub fn finish(self) -> Value {
+        self.merged.finish()
+    }
+}
+
+fn document(subject: Subject<'_>, descriptions: &Descriptions) -> Value {
+    let paths = paths_of(subject);
+    let group_version = match subject {
+        Subject::Resources(group_version, _) => group_version,
+        _ => GroupVersion { group: "", version: "v1" },
+    };
     let components = components::reachable(&paths, group_version, descriptions);
     json!({
         "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": "unversioned" },
+        "info": { "title": "Kubernetes", "version": RELEASE },
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": { "BearerToken": {
-                "description": "Bearer Token authentication",
-                "type": "apiKey",
-                "name": "authorization",
-                "in": "header",
-            } },
+            "securitySchemes": { "BearerToken": bearer_token() },
         },
     })
+}
+
+fn bearer_token() -> Value {
+    json!({
+        "description": "Bearer Token authentication",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    })
+}
+
+fn paths_of(subject: Subject<'_>) -> Value {
+    let answer = |media: &[&str], name: &str| content(media, &reference(name));
+    let meta = |name: &str| answer(ANSWERS, &format!("{META}.{name}"));
+    let (path, operation) = match subject {
+        Subject::Resources(group_version, resources) => return paths::all(group_version, resources),
+        Subject::CoreVersions => (
+            "/api/".to_owned(),
+            plain_get("get available API versions", "getCoreAPIVersions", "core", &meta("APIVersions")),
+        ),
+        Subject::Groups => (
+            "/apis/".to_owned(),
+            plain_get("get available API versions", "getAPIVersions", "apis", &meta("APIGroupList")),
+        ),
+        Subject::Group(group) => {
+            let name = paths::group_name(group);
+            let id = format!("get{}APIGroup", paths::capital(&name));
+            let description = "get information of a group";
+            (format!("/apis/{group}/"), plain_get(description, &id, &name, &meta("APIGroup")))
+        }
+        Subject::Version => {
+            let info = answer(&["application/json"], "io.k8s.apimachinery.pkg.version.Info");
+            let description = "get the version of this server";
+            ("/version/".to_owned(), plain_get(description, "getCodeVersion", "version", &info))
+        }
+    };
+    Value::Object(Map::from_iter([(path, operation)]))
 }
 
 /// A schema that is another one, by its full name.

@@ -31,6 +31,11 @@ const RESOURCE_VERSION_MATCH: Parameter = Parameter(
 );
 const SEND_INITIAL_EVENTS: Parameter =
     Parameter("sendInitialEvents", "boolean", "Whether a watch begins with the objects there are.");
+const SHARD_SELECTOR: Parameter = Parameter(
+    "shardSelector",
+    "string",
+    "Only objects whose hash is in a range; an early feature that servers may leave out.",
+);
 const TIMEOUT_SECONDS: Parameter = Parameter("timeoutSeconds", "integer", "How long the request may take.");
 const BOOKMARKS: Parameter =
     Parameter("allowWatchBookmarks", "boolean", "Whether a watch may have bookmarks in it.");
@@ -64,6 +69,7 @@ pub(super) const LIST: &[Parameter] = &[
     RESOURCE_VERSION,
     RESOURCE_VERSION_MATCH,
     SEND_INITIAL_EVENTS,
+    SHARD_SELECTOR,
     TIMEOUT_SECONDS,
     WATCH,
 ];
@@ -80,6 +86,7 @@ pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     RESOURCE_VERSION,
     RESOURCE_VERSION_MATCH,
     SEND_INITIAL_EVENTS,
+    SHARD_SELECTOR,
     TIMEOUT_SECONDS,
 ];
 const CONTAINER: Parameter =
@@ -129,7 +136,7 @@ pub(super) fn connect(subresource: &str) -> &'static [Parameter] {
 
 pub(super) const COMMON: &[Parameter] = &[PRETTY];
 
-/// Parameters of the query, ascending by name as they are declared.
+/// Parameters of the query.
 pub(super) fn query(parameters: &[Parameter]) -> Vec<Value> {
     let one = |Parameter(name, kind, description): &Parameter| {
         let schema = json!({ "type": kind, "uniqueItems": true });

@@ -2,14 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::parameters::{self, Parameter};
-use super::{GroupVersion, Resource, Subresource, object, reference};
-use crate::schema::types;
+use super::operation::{
+    ANSWERS, FullKind, META, Operation, STREAMS, body, content, name_of, path_item, plain_get, schema,
+};
+use super::parameters;
+use super::{GroupVersion, Resource, Subresource, reference};
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const ANSWERS: &[&str] = &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
-const STREAMS: &[&str] =
-    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -35,30 +33,12 @@ struct Paths<'a> {
     all: Map<String, Value>,
 }
 
-/// What one request does.
-struct Operation<'a> {
-    method: &'static str,
-    action: &'static str,
-    description: String,
-    id: String,
-    kind: (GroupVersion<'a>, &'a str),
-    parameters: &'static [Parameter],
-    body: Option<Value>,
-    answers: &'static [&'static str],
-    /// The content of the answers, by media type.
-    content: Value,
-}
-
 impl<'a> Paths<'a> {
     fn discovery(&mut self) {
         let list = reference(&format!("{META}.APIResourceList"));
-        let operation = json!({
-            "description": "get available resources",
-            "operationId": format!("get{}APIResources", self.camel()),
-            "tags": [self.tag()],
-            "responses": responses(&["200"], &content(ANSWERS, &list)),
-        });
-        self.all.insert(format!("{}/", self.root), json!({ "get": operation }));
+        let id = format!("get{}APIResources", self.camel());
+        let operation = plain_get("get available resources", &id, &self.tag(), &content(ANSWERS, &list));
+        self.all.insert(format!("{}/", self.root), operation);
     }
 
     fn resource(&mut self, resource: &Resource<'a>) {
@@ -169,16 +149,11 @@ impl<'a> Paths<'a> {
         }
     }
 
-    fn read(
-        &self,
-        resource: &Resource<'a>,
-        suffix: &str,
-        kind: (GroupVersion<'a>, &'a str),
-    ) -> Operation<'a> {
+    fn read(&self, resource: &Resource<'a>, suffix: &str, kind: FullKind<'a>) -> Operation<'a> {
         // The log of a pod is text, whatever its kind says.
         let is_log = suffix == "Log";
         let answer = if is_log { json!({ "type": "string" }) } else { schema(kind) };
-        let media: &[&str] = if is_log { &["text/plain"] } else { ANSWERS };
+        let text: &[&str] = if is_log { &["text/plain"] } else { &[] };
         Operation {
             method: "get",
             action: "get",
@@ -188,16 +163,11 @@ impl<'a> Paths<'a> {
             parameters: if is_log { parameters::LOG } else { &[] },
             body: None,
             answers: &["200"],
-            content: content(media, &answer),
+            content: content(&[text, ANSWERS].concat(), &answer),
         }
     }
 
-    fn replace(
-        &self,
-        resource: &Resource<'a>,
-        suffix: &str,
-        kind: (GroupVersion<'a>, &'a str),
-    ) -> Operation<'a> {
+    fn replace(&self, resource: &Resource<'a>, suffix: &str, kind: FullKind<'a>) -> Operation<'a> {
         Operation {
             method: "put",
             action: "put",
@@ -211,12 +181,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    fn patch(
-        &self,
-        resource: &Resource<'a>,
-        suffix: &str,
-        kind: (GroupVersion<'a>, &'a str),
-    ) -> Operation<'a> {
+    fn patch(&self, resource: &Resource<'a>, suffix: &str, kind: FullKind<'a>) -> Operation<'a> {
         Operation {
             method: "patch",
             action: "patch",
@@ -306,7 +271,12 @@ impl<'a> Paths<'a> {
             let operation = |(_, method, name): &(&'static str, &'static str, &'static str)| Operation {
                 method,
                 action: "connect",
-                description: format!("connect {name} requests to {} of {}", subresource.name, resource.kind),
+                description: format!(
+                    "connect {} requests to {} of {}",
+                    name.to_uppercase(),
+                    subresource.name,
+                    resource.kind
+                ),
                 id: format!("connect{}{name}{scope}{}{suffix}{with_path}", self.camel(), resource.kind),
                 kind: (self.group_version, subresource.kind),
                 parameters: parameters::connect(subresource.name),
@@ -324,41 +294,13 @@ impl<'a> Paths<'a> {
     }
 
     fn insert(&mut self, path: &str, kind: &str, operations: Vec<Operation<'a>>) {
-        if operations.is_empty() {
-            return;
+        if !operations.is_empty() {
+            let item = path_item(path, kind, &self.tag(), operations);
+            self.all.insert(path.to_owned(), item);
         }
-        let is_connect = operations.iter().any(|operation| operation.action == "connect");
-        let mut item: Map<String, Value> = operations
-            .into_iter()
-            .map(|operation| (operation.method.to_owned(), self.write(operation)))
-            .collect();
-        let mut shared = parameters::of_path(path, kind);
-        if !is_connect {
-            shared.extend(parameters::query(parameters::COMMON));
-        }
-        item.insert("parameters".into(), shared.into());
-        self.all.insert(path.to_owned(), Value::Object(item));
     }
 
-    fn write(&self, operation: Operation<'_>) -> Value {
-        let (GroupVersion { group, version }, kind) = operation.kind;
-        let parameters = parameters::query(operation.parameters);
-        Value::Object(object([
-            ("description", Some(operation.description.into())),
-            ("operationId", Some(operation.id.into())),
-            ("tags", Some(json!([self.tag()]))),
-            ("parameters", (!parameters.is_empty()).then(|| parameters.into())),
-            ("requestBody", operation.body),
-            ("responses", Some(responses(operation.answers, &operation.content))),
-            ("x-kubernetes-action", Some(operation.action.into())),
-            (
-                "x-kubernetes-group-version-kind",
-                Some(json!({ "group": group, "version": version, "kind": kind })),
-            ),
-        ]))
-    }
-
-    fn own(&self, resource: &Resource<'a>) -> (GroupVersion<'a>, &'a str) {
+    fn own(&self, resource: &Resource<'a>) -> FullKind<'a> {
         (self.group_version, resource.kind)
     }
 
@@ -370,26 +312,25 @@ impl<'a> Paths<'a> {
 
     /// The group and version in names of operations, such as `AppsV1`.
     fn camel(&self) -> String {
-        format!("{}{}", capital(&self.group_name()), capital(self.group_version.version))
+        format!("{}{}", capital(&group_name(self.group_version.group)), capital(self.group_version.version))
     }
 
     fn tag(&self) -> String {
-        format!("{}_{}", self.group_name(), self.group_version.version)
-    }
-
-    /// The group without dots and without what all groups of Kubernetes end in.
-    fn group_name(&self) -> String {
-        let group = self.group_version.group;
-        if group.is_empty() {
-            return "core".into();
-        }
-        let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |name, part| name + &capital(part))
+        format!("{}_{}", group_name(self.group_version.group), self.group_version.version)
     }
 }
 
-fn capital(text: &str) -> String {
+/// A group in names: without dots and without what all groups of Kubernetes end in.
+pub(super) fn group_name(group: &str) -> String {
+    if group.is_empty() {
+        return "core".into();
+    }
+    let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |name, part| name + &capital(part))
+}
+
+pub(super) fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters
         .next()
@@ -407,38 +348,4 @@ fn part(suffix: &str) -> String {
     } else {
         format!("{} of the specified", suffix.to_ascii_lowercase())
     }
-}
-
-/// The full name of a kind.
-fn name_of((GroupVersion { group, version }, kind): (GroupVersion<'_>, &str)) -> String {
-    match types().kind(group, version, kind) {
-        Some(id) => format!("{}.{}", types().get(id).package, types().get(id).name),
-        None => format!("{group}.{version}.{kind}"),
-    }
-}
-
-fn schema(kind: (GroupVersion<'_>, &str)) -> Value {
-    reference(&name_of(kind))
-}
-
-fn content(media: &[&str], schema: &Value) -> Value {
-    media.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema }))).collect::<Map<_, _>>().into()
-}
-
-fn body(media: &[&str], schema: &Value, required: bool) -> Value {
-    let required = required.then_some(Value::Bool(true));
-    Value::Object(object([("content", Some(content(media, schema))), ("required", required)]))
-}
-
-fn responses(codes: &[&str], content: &Value) -> Value {
-    let name = |code: &str| match code {
-        "201" => "Created",
-        "202" => "Accepted",
-        _ => "OK",
-    };
-    let good = codes
-        .iter()
-        .map(|code| ((*code).to_owned(), json!({ "description": name(code), "content": content })));
-    let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
-    good.chain([refused]).collect::<Map<_, _>>().into()
 }

@@ -18,27 +18,18 @@ const DEPLOYMENTS: Resource<'_> = Resource {
     delete_returns_object: false,
     subresources: BELOW,
 };
+const APPS: Subject<'_> = Subject::Resources(GroupVersion { group: "apps", version: "v1" }, &[DEPLOYMENTS]);
+const ONE: &str = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
 
-/// Describes everything by its name.
-struct Named;
-
-impl Describe for Named {
-    fn of_type(&self, type_name: &str) -> Option<String> {
-        Some(format!("the type {type_name}"))
-    }
-
-    fn of_field(&self, _type_name: &str, field: &str) -> Option<String> {
-        Some(format!("the field {field}"))
-    }
-}
-
-fn apps() -> Value {
-    document(GroupVersion { group: "apps", version: "v1" }, &[DEPLOYMENTS], &Named)
+fn swagger() -> Value {
+    let mut document = V2::new();
+    [Subject::CoreVersions, Subject::Version, APPS].into_iter().for_each(|subject| document.add(subject));
+    document.finish()
 }
 
 #[test]
 fn paths_are_those_of_the_resource() {
-    let document = apps();
+    let document = v3(APPS);
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     let expected = [
         "/apis/apps/v1/",
@@ -56,8 +47,8 @@ fn paths_are_those_of_the_resource() {
 
 #[test]
 fn kubectl_finds_that_the_server_validates() {
-    let document = apps();
-    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    let document = v3(APPS);
+    let patch = &document["paths"][ONE]["patch"];
     let kind = json!({ "group": "apps", "version": "v1", "kind": "Deployment" });
     assert_eq!(patch["x-kubernetes-group-version-kind"], kind);
     assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
@@ -67,8 +58,27 @@ fn kubectl_finds_that_the_server_validates() {
 }
 
 #[test]
+fn what_all_requests_of_a_path_take_is_told_once() {
+    let document = v3(APPS);
+    let names = |parameters: &Value| -> Vec<String> {
+        let all = parameters.as_array().into_iter().flatten();
+        all.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let item = &document["paths"][ONE];
+    assert_eq!(names(&item["parameters"]), ["name", "namespace", "pretty"]);
+    assert_eq!(names(&item["put"]["parameters"]), ["dryRun", "fieldManager", "fieldValidation"]);
+    assert!(item["get"].get("parameters").is_none());
+    let everywhere = &document["paths"]["/apis/apps/v1/deployments"];
+    assert!(
+        names(&everywhere["parameters"]).contains(&"labelSelector".to_owned()),
+        "there is only one request"
+    );
+    assert!(everywhere["get"].get("parameters").is_none());
+}
+
+#[test]
 fn components_have_types_texts_and_merge_keys() {
-    let document = apps();
+    let document = v3(APPS);
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let containers = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
     assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
@@ -76,23 +86,61 @@ fn components_have_types_texts_and_merge_keys() {
     let item =
         json!({ "allOf": [{ "$ref": "#/components/schemas/io.k8s.api.core.v1.Container" }], "default": {} });
     assert_eq!(containers["items"], item);
-    assert_eq!(containers["description"], "the field containers");
+    let text = containers["description"].as_str().unwrap();
+    assert!(text.starts_with("List of containers belonging to the pod."), "{text}");
     let scale = &schemas["io.k8s.api.autoscaling.v1.Scale"]["x-kubernetes-group-version-kind"];
     assert_eq!(*scale, json!([{ "group": "autoscaling", "version": "v1", "kind": "Scale" }]));
     let options =
         &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"];
     assert_eq!(options[1], json!({ "group": "apps", "version": "v1", "kind": "DeleteOptions" }));
+    let list = &schemas["io.k8s.api.apps.v1.DeploymentList"];
+    assert_eq!(list["description"], "DeploymentList is a list of objects of kind Deployment.");
+    assert!(list["properties"]["apiVersion"]["description"].as_str().unwrap().starts_with("APIVersion"));
     assert!(!schemas.contains_key("io.k8s.api.core.v1.Node"), "only what is reachable");
 }
 
 #[test]
+fn values_are_told_where_these_are_all() {
+    let document = v3(APPS);
+    let properties = |name: &str| &document["components"]["schemas"][name]["properties"];
+    let policy = &properties("io.k8s.api.core.v1.Container")["imagePullPolicy"];
+    assert_eq!(policy["enum"], json!(["Always", "IfNotPresent", "Never"]));
+    let text = policy["description"].as_str().unwrap();
+    assert!(text.starts_with("Image pull policy."), "{text}");
+    let values = "\n\nPossible enum values:\n - `\"Always\"`\n - `\"IfNotPresent\"`\n - `\"Never\"`";
+    assert!(text.ends_with(values), "{text}");
+    let modes = &properties("io.k8s.api.core.v1.PersistentVolumeClaimSpec")["accessModes"];
+    assert_eq!(modes["items"]["enum"][0], "ReadOnlyMany");
+    assert_eq!(modes.get("enum"), None, "the items have values, not the list");
+}
+
+#[test]
+fn required_fields_are_in_the_order_of_go() {
+    let document = v3(APPS);
+    let required = |name: &str| &document["components"]["schemas"][name]["required"];
+    let owner = json!(["apiVersion", "kind", "name", "uid"]);
+    assert_eq!(*required("io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"), owner);
+    assert_eq!(*required("io.k8s.api.apps.v1.DeploymentSpec"), json!(["selector", "template"]));
+    assert_eq!(*required("io.k8s.api.core.v1.VolumeMount"), json!(["name", "mountPath"]));
+}
+
+#[test]
 fn nothing_refers_to_what_is_not_there() {
-    let document = apps();
+    let document = v3(APPS);
     let text = document.to_string();
     let schemas = document["components"]["schemas"].as_object().unwrap();
     for reference in text.split("#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();
         assert!(schemas.contains_key(name), "{name}");
+    }
+    let document = swagger();
+    let text = document.to_string();
+    assert!(!text.contains("#/components"));
+    for section in ["definitions", "parameters"] {
+        for reference in text.split(&format!("\"$ref\":\"#/{section}/")).skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(document[section].get(name).is_some(), "{name}");
+        }
     }
 }
 
@@ -106,9 +154,76 @@ fn names_of_operations_follow_the_group() {
         subresources: &[],
         ..DEPLOYMENTS
     };
-    let document = document(group_version, &[roles], &Named);
+    let document = v3(Subject::Resources(group_version, &[roles]));
     let read = &document["paths"]["/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"]["get"];
     assert_eq!(read["operationId"], "readRbacAuthorizationV1ClusterRole");
     assert_eq!(read["tags"], json!(["rbacAuthorization_v1"]));
     assert!(document["paths"]["/apis/rbac.authorization.k8s.io/v1/watch/clusterroles"].is_object());
+    let group = v3(Subject::Group("rbac.authorization.k8s.io"));
+    let get = &group["paths"]["/apis/rbac.authorization.k8s.io/"]["get"];
+    assert_eq!(get["operationId"], "getRbacAuthorizationAPIGroup");
+}
+
+#[test]
+fn version_2_has_everything_in_one_document() {
+    let document = swagger();
+    assert_eq!(document["swagger"], "2.0");
+    assert_eq!(document["security"], json!([{ "BearerToken": [] }]));
+    assert!(document["paths"]["/version/"].is_object() && document["paths"]["/api/"].is_object());
+    let patch = &document["paths"][ONE]["patch"];
+    assert_eq!(patch["consumes"][0], "application/json-patch+json");
+    assert_eq!(patch["produces"][0], "application/json");
+    assert_eq!(patch["schemes"], json!(["https"]));
+    assert_eq!(patch["x-kubernetes-action"], "patch");
+    let answer = &patch["responses"]["200"]["schema"]["$ref"];
+    assert_eq!(*answer, "#/definitions/io.k8s.api.apps.v1.Deployment");
+    let parameters = patch["parameters"].as_array().unwrap();
+    let own = parameters.iter().find(|one| one["name"] == "fieldValidation").unwrap();
+    assert_eq!((&own["type"], &own["in"]), (&json!("string"), &json!("query")));
+    let shared = parameters[0]["$ref"].as_str().unwrap().strip_prefix("#/parameters/").unwrap();
+    assert!(shared.starts_with("body-"));
+    let body = &document["parameters"][shared]["schema"]["$ref"];
+    assert_eq!(*body, "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch");
+}
+
+#[test]
+fn version_2_tells_types_more_plainly() {
+    let document = swagger();
+    let definitions = &document["definitions"];
+    let template = &definitions["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["template"];
+    assert_eq!(template["$ref"], "#/definitions/io.k8s.api.core.v1.PodTemplateSpec");
+    assert!(template["description"].is_string() && template.get("default").is_none());
+    let amount = &definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"];
+    assert_eq!((&amount["type"], amount.get("oneOf")), (&json!("string"), None));
+    let port = &definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"];
+    assert_eq!((&port["type"], &port["format"]), (&json!("string"), &json!("int-or-string")));
+    let kinds =
+        &definitions["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"];
+    assert_eq!(kinds.as_array().unwrap().len(), 2, "one for each version");
+    let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+    assert_eq!(containers["x-kubernetes-list-type"], "map");
+}
+
+#[test]
+fn version_2_in_protobuf_byte_by_byte() {
+    let document = json!({
+        "swagger": "2.0",
+        "info": { "title": "K", "version": "1" },
+        "definitions": { "A": {
+            "type": "object",
+            "required": ["b"],
+            "properties": { "b": { "$ref": "#/definitions/B" } },
+            "x-y": [1],
+        } },
+    });
+    let expected = [
+        &b"\x0a\x032.0"[..],
+        b"\x12\x06\x0a\x01K\x12\x011",
+        b"\x4a\x40\x0a\x3e\x0a\x01A\x12\x39",
+        b"\x9a\x01\x01b",
+        b"\xb2\x01\x08\x0a\x06object",
+        b"\xca\x01\x18\x0a\x16\x0a\x01b\x12\x11\x0a\x0f#/definitions/B",
+        b"\xfa\x01\x0c\x0a\x03x-y\x12\x05\x12\x03[1]",
+    ];
+    assert_eq!(encode_v2(&document), expected.concat());
 }

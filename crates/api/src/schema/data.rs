@@ -27,7 +27,7 @@ pub(super) fn expand() -> Types {
 }
 
 /// What the build compressed.
-pub(super) fn inflate(compressed: &[u8]) -> String {
+pub(crate) fn inflate(compressed: &[u8]) -> String {
     let bytes =
         miniz_oxide::inflate::decompress_to_vec(compressed).expect("the build compressed it, in this binary");
     String::from_utf8(bytes).expect("the build compressed text")

@@ -11,5 +11,6 @@ mod graph;
 mod types;
 
 pub use attributes::Attributes;
+pub(crate) use data::inflate;
 pub use graph::{Graph, graph};
 pub use types::{Entry, Field, Item, Shape, Single, Slot, Type, TypeId, Types, types};

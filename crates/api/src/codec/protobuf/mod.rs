@@ -8,7 +8,7 @@ mod read;
 mod special;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 use serde_json::Value;

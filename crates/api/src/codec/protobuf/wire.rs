@@ -153,24 +153,24 @@ pub(super) fn write_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-pub(super) fn write_number(out: &mut Vec<u8>, field: u32, number: u64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, field: u32, number: u64) {
     write_varint(out, u64::from(field) << 3);
     write_varint(out, number);
 }
 
-pub(super) fn write_double(out: &mut Vec<u8>, field: u32, number: f64) {
+pub(crate) fn write_double(out: &mut Vec<u8>, field: u32, number: f64) {
     write_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-pub(super) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     write_varint(out, u64::from(field) << 3 | 2);
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Writes a message, whose length is only known after it was written.
-pub(super) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     write_varint(out, u64::from(field) << 3 | 2);
     let start = out.len();
     write(out);

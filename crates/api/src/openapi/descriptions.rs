@@ -1,0 +1,96 @@
+//! What types and fields mean, in words.
+//!
+//! The build took them from the crate that publishes them (`build/descriptions.rs` says in which
+//! form). They are expanded for as long as a document is made: they are larger than all that is
+//! kept of the types, and clients ask once.
+
+use std::ops::Range;
+
+use crate::schema::inflate;
+
+static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.deflate"));
+
+const TYPE: char = '\x1d';
+const FIELD: char = '\x1e';
+const NAME_END: char = '\x1f';
+
+/// A kind whose `apiVersion` and `kind` are described as those of all kinds are.
+const ANY_KIND: &str = "io.k8s.api.core.v1.Pod";
+
+/// The descriptions of all types and fields that have one.
+pub(super) struct Descriptions {
+    text: String,
+    /// Where each type is in the text, ascending by name.
+    types: Vec<Range<usize>>,
+}
+
+impl Descriptions {
+    /// Expands them.
+    pub(super) fn load() -> Self {
+        let text = inflate(COMPRESSED);
+        let starts: Vec<usize> = text.match_indices(TYPE).map(|(at, _)| at + 1).collect();
+        let ends = starts.iter().skip(1).map(|start| start - 1).chain([text.len()]);
+        let types = starts.iter().zip(ends).map(|(start, end)| *start..end).collect();
+        Self { text, types }
+    }
+
+    /// What a type is, by its full name such as `io.k8s.api.core.v1.Pod`.
+    pub(super) fn of_type(&self, type_name: &str) -> Option<&str> {
+        let (_, text) = self.entries(type_name)?.next()?;
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// What a field of a type is.
+    pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<&str> {
+        let (_, text) = self.entries(type_name)?.skip(1).find(|(name, _)| *name == field)?;
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// What a field of a list is: the crate has one type for the lists of all kinds.
+    pub(super) fn of_list_field(&self, field: &str) -> Option<&str> {
+        match field {
+            "items" => Some("The objects that were found."),
+            "metadata" => Some("What the list has as a whole: its version, and how to read on."),
+            _ => self.of_field(ANY_KIND, field),
+        }
+    }
+
+    /// A type and its fields, each with what it is.
+    fn entries(&self, type_name: &str) -> Option<impl Iterator<Item = (&str, &str)>> {
+        let entry = |text| -> (&str, &str) { str::split_once(text, NAME_END).unwrap_or((text, "")) };
+        let name = |range: &Range<usize>| entry(&self.text[range.clone()]).0;
+        let at = self.types.binary_search_by(|range| name(range).cmp(type_name)).ok()?;
+        Some(self.text[self.types[at].clone()].split(FIELD).map(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::types;
+
+    #[test]
+    fn types_and_fields_are_found() {
+        let descriptions = Descriptions::load();
+        let pod = descriptions.of_type("io.k8s.api.core.v1.Pod").unwrap();
+        assert!(pod.starts_with("Pod is a collection of containers"), "{pod}");
+        let image = descriptions.of_field("io.k8s.api.core.v1.Container", "image").unwrap();
+        assert!(image.starts_with("Container image name."), "{image}");
+        assert_eq!(descriptions.of_type("io.k8s.api.core.v1.Nothing"), None);
+        assert_eq!(descriptions.of_field("io.k8s.api.core.v1.Container", "nothing"), None);
+    }
+
+    #[test]
+    fn only_lists_are_without_words() {
+        let descriptions = Descriptions::load();
+        let silent = |name: &String| descriptions.of_type(name).is_none() && !name.ends_with("List");
+        let names = types().iter().map(|(_, one)| format!("{}.{}", one.package, one.name));
+        let silent: Vec<String> = names.filter(silent).collect();
+        let expected = [
+            // Described in no document.
+            "io.k8s.api.admissionregistration.v1alpha1.MatchCondition",
+            "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
+        ];
+        assert_eq!(silent, expected);
+    }
+}
