@@ -45,20 +45,26 @@ pub(crate) fn core_versions() -> Value {
 
 /// `/apis` as older clients want it.
 pub(crate) fn group_list() -> Value {
-    let groups: Vec<Value> = groups().into_iter().filter_map(group).collect();
+    let groups: Vec<Value> = groups().into_iter().filter_map(bare_group).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/GROUP`; `None` if there is no such group.
 pub(crate) fn group(name: &str) -> Option<Value> {
+    let mut group = bare_group(name)?;
+    group["kind"] = json!("APIGroup");
+    group["apiVersion"] = json!("v1");
+    Some(group)
+}
+
+/// A group as an item of a list.
+fn bare_group(name: &str) -> Option<Value> {
     let versions: Vec<Value> = versions(name)
         .into_iter()
         .map(|version| json!({"groupVersion": group_version(name, version), "version": version}))
         .collect();
     let preferred = versions.first()?.clone();
-    Some(
-        json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": versions, "preferredVersion": preferred}),
-    )
+    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
 /// `/apis/GROUP/VERSION`; `None` if there is no such version.
@@ -85,10 +91,16 @@ pub(crate) fn resource_list(group: &str, version: &str) -> Option<Value> {
         return None;
     }
     resources.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
-    let group_version = group_version(group, version);
-    Some(
-        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}),
-    )
+    let mut list = json!({
+        "kind": "APIResourceList",
+        "groupVersion": group_version(group, version),
+        "resources": resources,
+    });
+    // Upstream leaves it out for the core group, which is older than it.
+    if !group.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    Some(list)
 }
 
 /// All groups and versions, the core group first.
@@ -137,8 +149,7 @@ fn aggregated_group(group: &str) -> Value {
     let versions: Vec<Value> = versions(group)
         .into_iter()
         .map(|version| {
-            let mut resources: Vec<Value> =
-                served(group, version).map(|declaration| aggregated_resource(declaration, version)).collect();
+            let mut resources: Vec<Value> = served(group, version).map(aggregated_resource).collect();
             resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
@@ -147,12 +158,13 @@ fn aggregated_group(group: &str) -> Value {
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn aggregated_resource(declaration: &Declaration, version: &str) -> Value {
+fn aggregated_resource(declaration: &Declaration) -> Value {
     let kind =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut entry = json!({
         "resource": declaration.plural,
-        "responseKind": kind(&declaration.group, version, &declaration.kind),
+        // Group and version are told only of kinds that are from elsewhere.
+        "responseKind": kind("", "", &declaration.kind),
         "scope": if declaration.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": declaration.singular,
         "verbs": declaration.verbs.names().collect::<Vec<_>>(),
@@ -165,8 +177,7 @@ fn aggregated_resource(declaration: &Declaration, version: &str) -> Value {
         .subresources
         .iter()
         .map(|subresource| {
-            let own = (declaration.group.clone(), version.to_owned().into());
-            let (group, version) = subresource.group_version.clone().unwrap_or(own);
+            let (group, version) = subresource.group_version.clone().unwrap_or_default();
             json!({
                 "subresource": subresource.name,
                 "responseKind": kind(&group, &version, &subresource.kind),

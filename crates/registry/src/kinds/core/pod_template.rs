@@ -15,6 +15,7 @@ pub struct PodTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Content,
+    deletion_returns_object: true,
     columns: vec![
         Column::name(),
         Column::text("Containers", "the names of the template's containers"),
