@@ -1,0 +1,166 @@
+//! What the status of a namespace says about its deletion, in upstream's words: people and programs
+//! search for them (`status_condition_utils.go` in `pkg/controller/namespace/deletion`).
+
+use std::collections::BTreeMap;
+
+use coracle_base::Timestamp;
+use k8s_openapi::api::core::v1::NamespaceCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff;
+
+use super::content::Report;
+
+/// One condition, without the time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+fn condition(
+    kind: &'static str,
+    good: (&'static str, &str),
+    bad: Option<(&'static str, String)>,
+) -> Condition {
+    match bad {
+        None => Condition { kind, status: "False", reason: good.0, message: good.1.to_owned() },
+        Some((reason, message)) => Condition { kind, status: "True", reason, message },
+    }
+}
+
+/// All five, whether good or bad.
+pub(super) fn of(report: &Report) -> [Condition; 5] {
+    let failed = report.discovery_failure.clone().map(|message| ("DiscoveryFailed", message));
+    let undeleted = (!report.failures.is_empty()).then(|| {
+        let (count, list) = (report.failures.len(), report.failures.join(", "));
+        let message = format!("Failed to delete all resource types, {count} remaining: {list}");
+        ("ContentDeletionFailed", message)
+    });
+    let remaining = listed(&report.remaining, " has ")
+        .map(|list| ("SomeResourcesRemain", format!("Some resources are remaining: {list}")));
+    let held = listed(&report.finalizers, " in ").map(|list| {
+        let message = format!("Some content in the namespace has finalizers remaining: {list}");
+        ("SomeFinalizersRemain", message)
+    });
+    [
+        condition(
+            "NamespaceDeletionDiscoveryFailure",
+            ("ResourcesDiscovered", "All resources successfully discovered"),
+            failed,
+        ),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+            None,
+        ),
+        condition(
+            "NamespaceDeletionContentFailure",
+            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+            undeleted,
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            ("ContentRemoved", "All content successfully removed"),
+            remaining,
+        ),
+        condition(
+            "NamespaceFinalizersRemaining",
+            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            held,
+        ),
+    ]
+}
+
+fn listed(counts: &BTreeMap<String, usize>, verb: &str) -> Option<String> {
+    let parts = counts.iter().map(|(name, count)| format!("{name}{verb}{count} resource instances"));
+    (!counts.is_empty()).then(|| parts.collect::<Vec<_>>().join(", "))
+}
+
+/// Brings the conditions up to date; whether anything changed. A time says when a status last changed, not
+/// when it was last looked at.
+pub(super) fn update(known: &mut Vec<NamespaceCondition>, new: &[Condition], now: Timestamp) -> bool {
+    let mut changed = false;
+    for new in new {
+        match known.iter_mut().find(|known| known.type_ == new.kind) {
+            None => known.push(stamped(new, time(now))),
+            Some(known) if is_same(known, new) => continue,
+            Some(known) => {
+                let since = if known.status == new.status { known.last_transition_time.take() } else { None };
+                *known = stamped(new, since.or_else(|| time(now)));
+            }
+        }
+        changed = true;
+    }
+    changed
+}
+
+fn is_same(known: &NamespaceCondition, new: &Condition) -> bool {
+    known.status == new.status
+        && known.reason.as_deref() == Some(new.reason)
+        && known.message.as_deref() == Some(&new.message)
+}
+
+fn stamped(condition: &Condition, since: Option<Time>) -> NamespaceCondition {
+    NamespaceCondition {
+        type_: condition.kind.to_owned(),
+        status: condition.status.to_owned(),
+        reason: Some(condition.reason.to_owned()),
+        message: Some(condition.message.clone()),
+        last_transition_time: since,
+    }
+}
+
+/// None only for times no clock shows.
+fn time(now: Timestamp) -> Option<Time> {
+    let millis = i64::try_from(now.as_millis()).ok()?;
+    jiff::Timestamp::from_millisecond(millis).ok().map(Time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::default();
+        report.note("pods.", 3, ["example.org/hold", "example.org/hold"].into_iter());
+        report
+    }
+
+    #[test]
+    fn what_holds_a_namespace_is_said_as_upstream_says_it() {
+        let conditions = of(&report());
+        let bad: Vec<_> = conditions.iter().filter(|condition| condition.status == "True").collect();
+        assert_eq!(bad.len(), 2);
+        assert_eq!(bad[0].message, "Some resources are remaining: pods. has 3 resource instances");
+        let held = "Some content in the namespace has finalizers remaining: \
+                    example.org/hold in 2 resource instances";
+        assert_eq!(bad[1].message, held);
+    }
+
+    #[test]
+    fn failures_are_said() {
+        let report = Report { failures: vec!["a".into(), "b".into()], ..Report::default() };
+        let message = "Failed to delete all resource types, 2 remaining: a, b";
+        assert!(of(&report).iter().any(|condition| condition.message == message));
+    }
+
+    #[test]
+    fn the_same_again_is_no_news_and_times_tell_when_a_status_changed() {
+        let (early, late) = (Timestamp::from_millis(1_000), Timestamp::from_millis(9_000));
+        let mut known = Vec::new();
+        assert!(update(&mut known, &of(&report()), early));
+        assert_eq!(known.len(), 5);
+        assert!(!update(&mut known, &of(&report()), late));
+        let mut fewer = Report::default();
+        fewer.note("pods.", 1, [].into_iter());
+        assert!(update(&mut known, &of(&fewer), late));
+        let since = |kind: &str| {
+            let found = known.iter().find(|condition| condition.type_ == kind).unwrap();
+            found.last_transition_time.clone().unwrap()
+        };
+        assert_eq!(since("NamespaceContentRemaining"), time(early).unwrap(), "still some");
+        assert_eq!(since("NamespaceFinalizersRemaining"), time(late).unwrap(), "no more");
+    }
+}

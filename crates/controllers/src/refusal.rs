@@ -1,0 +1,44 @@
+//! Refusals of the server that need no second attempt.
+
+/// What upstream's admission calls the reason why nothing may be created in a namespace that is being
+/// deleted (`NamespaceTerminatingCause` in k8s.io/api/core/v1).
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
+/// Whether what was to be created is there after all, by another hand.
+pub(crate) fn exists_already(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
+}
+
+/// Whether there is nowhere to put it any more.
+pub(crate) fn namespace_is_going(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let terminating = |details: &kube::core::response::StatusDetails| {
+        details.causes.iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
+    };
+    status.code == 404 || status.details.as_ref().is_some_and(terminating)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn api(status: serde_json::Value) -> kube::Error {
+        kube::Error::Api(Box::new(serde_json::from_value::<Status>(status).unwrap()))
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let exists = api(json!({"code": 409, "reason": "AlreadyExists"}));
+        let conflict = api(json!({"code": 409, "reason": "Conflict"}));
+        let missing = api(json!({"code": 404, "reason": "NotFound"}));
+        let causes = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
+        let terminating = api(json!({"code": 403, "reason": "Forbidden", "details": {"causes": causes}}));
+        let forbidden = api(json!({"code": 403, "reason": "Forbidden"}));
+        assert!(exists_already(&exists) && !exists_already(&conflict) && !exists_already(&missing));
+        assert!(namespace_is_going(&missing) && namespace_is_going(&terminating));
+        assert!(!namespace_is_going(&forbidden) && !namespace_is_going(&exists));
+    }
+}

@@ -1,0 +1,248 @@
+//! Every namespace has a ConfigMap with the certificates by which pods recognize the API server. What
+//! others change in it is changed back.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use coracle_runtime::informer::{Metadata, MetadataOnly, View};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use serde::Deserialize;
+
+use crate::{Registration, Settings, active_namespaces, refusal};
+
+/// The name of the ConfigMap, and its only key; pods mount them by these names.
+const NAME: &str = "kube-root-ca.crt";
+const KEY: &str = "ca.crt";
+
+/// What tells people what it is for, word for word as they find it elsewhere (`Description` in
+/// `pkg/controller/certificates/rootcacertpublisher`).
+const DESCRIPTION_ANNOTATION: &str = "kubernetes.io/description";
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+    internal endpoints such as the internal service IP or kubernetes.default.svc. \
+    No other usage is guaranteed across distributions of Kubernetes clusters.";
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "root-ca-certificate-publisher-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let Some(root_ca) = &settings.root_ca else { return };
+    let namespaces = active_namespaces::informer(manager);
+    let published =
+        manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
+    let data = BTreeMap::from([(KEY.to_owned(), root_ca.clone())]);
+    let client = manager.client().clone();
+    let reconcile = RootCa { client, data, namespaces: namespaces.clone(), published: published.clone() };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&namespaces, active_namespaces::itself)
+        .watches(&published, active_namespaces::around);
+    manager.add(controller);
+}
+
+/// As much of the ConfigMap as is needed to see that it is right: the certificates are the same in every
+/// namespace, and thousands of copies of them would be memory for nothing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Whole")]
+struct Published {
+    metadata: Metadata,
+    fingerprint: u64,
+    described: bool,
+}
+
+/// What the server sends.
+#[derive(Deserialize)]
+struct Whole {
+    metadata: WholeMetadata,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct WholeMetadata {
+    #[serde(flatten)]
+    metadata: Metadata,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+impl From<Whole> for Published {
+    fn from(whole: Whole) -> Self {
+        let described = is_described(&whole.metadata.annotations);
+        Self { metadata: whole.metadata.metadata, fingerprint: fingerprint(&whole.data), described }
+    }
+}
+
+impl View for Published {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// Whoever finds two contents with the same one keeps a wrong file in a namespace of their own.
+fn fingerprint(data: &BTreeMap<String, String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn is_described(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(DESCRIPTION_ANNOTATION).is_some_and(|text| !text.is_empty())
+}
+
+/// What one namespace lacks.
+#[derive(Debug, PartialEq)]
+enum Plan {
+    Nothing,
+    Create,
+    Repair,
+}
+
+/// What is to be done, if these are the certificates to publish.
+fn plan(active: bool, published: Option<&Published>, data: &BTreeMap<String, String>) -> Plan {
+    match published {
+        None if active => Plan::Create,
+        // Also while the namespace goes, as upstream does: pods that still run read it.
+        Some(published) if !published.described || published.fingerprint != fingerprint(data) => Plan::Repair,
+        _ => Plan::Nothing,
+    }
+}
+
+/// The ConfigMap as it should be, around whatever else `current` has.
+fn corrected(mut current: ConfigMap, data: &BTreeMap<String, String>) -> ConfigMap {
+    current.data = Some(data.clone());
+    let annotations = current.metadata.annotations.get_or_insert_default();
+    annotations.insert(DESCRIPTION_ANNOTATION.to_owned(), DESCRIPTION.to_owned());
+    current
+}
+
+struct RootCa {
+    client: Client,
+    data: BTreeMap<String, String>,
+    namespaces: Informer<MetadataOnly>,
+    published: Informer<Published>,
+}
+
+impl RootCa {
+    async fn create(&self, config_maps: &Api<ConfigMap>) -> Result<(), kube::Error> {
+        let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+        let config_map = corrected(ConfigMap { metadata, ..ConfigMap::default() }, &self.data);
+        match config_maps.create(&PostParams::default(), &config_map).await {
+            // If somebody else made it, its arrival brings the key back.
+            Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the whole object first, which is not kept; its version guards against anyone in between.
+    async fn repair(&self, config_maps: &Api<ConfigMap>) -> Result<(), kube::Error> {
+        // If it is gone meanwhile, that brings the key back.
+        let Some(current) = config_maps.get_opt(NAME).await? else { return Ok(()) };
+        config_maps.replace(NAME, &PostParams::default(), &corrected(current, &self.data)).await?;
+        Ok(())
+    }
+}
+
+impl Reconcile for RootCa {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, namespace: &ObjectKey) -> Result<Action, kube::Error> {
+        let key = ObjectKey::namespaced(namespace.cluster().clone(), namespace.name(), NAME);
+        let published = self.published.store().get(&key);
+        let active = active_namespaces::is_active(&self.namespaces, namespace);
+        let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace.name());
+        match plan(active, published.as_deref(), &self.data) {
+            Plan::Nothing => {}
+            Plan::Create => self.create(&config_maps).await?,
+            Plan::Repair => self.repair(&config_maps).await?,
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn data() -> BTreeMap<String, String> {
+        BTreeMap::from([(KEY.to_owned(), "PEM".to_owned())])
+    }
+
+    fn view(config_map: &ConfigMap) -> Published {
+        serde_json::from_value(serde_json::to_value(config_map).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_missing_is_made_where_something_may_be_made() {
+        assert_eq!(plan(true, None, &data()), Plan::Create);
+        assert_eq!(plan(false, None, &data()), Plan::Nothing);
+    }
+
+    #[test]
+    fn what_was_made_is_left_alone() {
+        let published = view(&corrected(ConfigMap::default(), &data()));
+        assert_eq!(plan(true, Some(&published), &data()), Plan::Nothing);
+    }
+
+    #[test]
+    fn whatever_others_changed_is_repaired() {
+        let right = || corrected(ConfigMap::default(), &data());
+        let wrong: [fn(&mut ConfigMap); 5] = [
+            |map| map.data = None,
+            |map| drop(map.data.as_mut().unwrap().insert(KEY.to_owned(), "other".to_owned())),
+            |map| drop(map.data.as_mut().unwrap().insert("more".to_owned(), String::new())),
+            |map| map.metadata.annotations = None,
+            |map| {
+                drop(
+                    map.metadata
+                        .annotations
+                        .as_mut()
+                        .unwrap()
+                        .insert(DESCRIPTION_ANNOTATION.to_owned(), String::new()),
+                )
+            },
+        ];
+        for spoil in wrong {
+            let mut map = right();
+            spoil(&mut map);
+            assert_eq!(plan(true, Some(&view(&map)), &data()), Plan::Repair);
+            assert_eq!(plan(true, Some(&view(&corrected(map, &data()))), &data()), Plan::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_description_of_ones_own_is_no_reason_to_write() {
+        let mut map = corrected(ConfigMap::default(), &data());
+        let annotations = map.metadata.annotations.as_mut().unwrap();
+        annotations.insert(DESCRIPTION_ANNOTATION.to_owned(), "mine".to_owned());
+        assert_eq!(plan(true, Some(&view(&map)), &data()), Plan::Nothing);
+    }
+
+    #[test]
+    fn a_repair_keeps_what_else_there_is() {
+        let map: ConfigMap = serde_json::from_value(json!({
+            "metadata": {"name": NAME, "labels": {"a": "b"}, "resourceVersion": "7"}, "data": {"x": "y"}
+        }))
+        .unwrap();
+        let corrected = corrected(map, &data());
+        assert_eq!(corrected.metadata.labels.unwrap()["a"], "b");
+        assert_eq!(corrected.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(corrected.data, Some(data()));
+    }
+
+    #[test]
+    fn the_view_knows_which_object_it_is_of() {
+        let published: Published = serde_json::from_value(json!({
+            "metadata": {"name": NAME, "namespace": "a", "resourceVersion": "7", "creationTimestamp": null}
+        }))
+        .unwrap();
+        assert_eq!((&*published.metadata.name, &*published.metadata.resource_version), (NAME, "7"));
+        assert!(!published.described);
+    }
+}

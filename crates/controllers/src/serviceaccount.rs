@@ -1,0 +1,81 @@
+//! Every namespace has a service account `default`, for pods that name none.
+
+use coracle_runtime::informer::MetadataOnly;
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use crate::{Registration, Settings, active_namespaces, refusal};
+
+/// The account.
+const DEFAULT: &str = "default";
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "serviceaccount-controller", register };
+
+fn register(manager: &mut Manager, _settings: &Settings) {
+    let namespaces = active_namespaces::informer(manager);
+    let accounts = manager
+        .informer(Selection::of::<ServiceAccount>().metadata_only().with_fields("metadata.name=default"));
+    let client = manager.client().clone();
+    let reconcile = ServiceAccounts { client, namespaces: namespaces.clone(), accounts: accounts.clone() };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&namespaces, active_namespaces::itself)
+        .watches(&accounts, active_namespaces::around);
+    manager.add(controller);
+}
+
+/// What one namespace lacks.
+#[derive(Debug, PartialEq)]
+enum Plan {
+    Nothing,
+    Create(Box<ServiceAccount>),
+}
+
+fn plan(active: bool, exists: bool) -> Plan {
+    if !active || exists {
+        return Plan::Nothing;
+    }
+    let metadata = ObjectMeta { name: Some(DEFAULT.to_owned()), ..ObjectMeta::default() };
+    Plan::Create(Box::new(ServiceAccount { metadata, ..ServiceAccount::default() }))
+}
+
+struct ServiceAccounts {
+    client: Client,
+    namespaces: Informer<MetadataOnly>,
+    accounts: Informer<MetadataOnly>,
+}
+
+impl Reconcile for ServiceAccounts {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, namespace: &ObjectKey) -> Result<Action, kube::Error> {
+        let key = ObjectKey::namespaced(namespace.cluster().clone(), namespace.name(), DEFAULT);
+        let exists = self.accounts.store().get(&key).is_some();
+        if let Plan::Create(account) = plan(active_namespaces::is_active(&self.namespaces, namespace), exists)
+        {
+            let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace.name());
+            match accounts.create(&PostParams::default(), &account).await {
+                Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_in_an_active_namespace_is_made() {
+        assert_eq!(plan(true, true), Plan::Nothing);
+        assert_eq!(plan(false, false), Plan::Nothing);
+        assert_eq!(plan(false, true), Plan::Nothing);
+        let Plan::Create(account) = plan(true, false) else { panic!("nothing to do") };
+        assert_eq!(account.metadata.name.as_deref(), Some("default"));
+    }
+}

@@ -1,0 +1,156 @@
+//! One controller: what it watches, and the workers that reconcile its keys.
+
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::Rng;
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::informer::{Change, Informer, Progress, View};
+use crate::key::ObjectKey;
+use crate::queue::{Outcome, Queue};
+
+/// How many keys of one controller are worked on at a time, unless it says otherwise.
+const DEFAULT_WORKERS: usize = 1;
+
+/// What is to happen to a key after it was reconciled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing, until something changes.
+    AwaitChange,
+    /// It is looked at again after this time, should nothing change before.
+    RequeueAfter(Duration),
+}
+
+/// Makes the world as it should be, as far as one key is concerned.
+///
+/// It looks at what is there now, never at what happened, and may be called again at any time. A failure
+/// is logged and tried again with growing delays, and so is a panic.
+pub trait Reconcile: Send + Sync + 'static {
+    /// What can go wrong.
+    type Error: Error + Send + Sync;
+
+    /// Does what is to be done about `key`.
+    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+}
+
+type Reconciled<'a> = Pin<Box<dyn Future<Output = Result<Action, String>> + Send + 'a>>;
+
+/// [`Reconcile`] without its types.
+trait AnyReconcile: Send + Sync {
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> Reconciled<'a>;
+}
+
+impl<R: Reconcile> AnyReconcile for R {
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> Reconciled<'a> {
+        Box::pin(async move { Reconcile::reconcile(self, key).await.map_err(|error| chain(&error)) })
+    }
+}
+
+/// A controller, to be handed to a [`Manager`](crate::Manager).
+pub struct Controller {
+    name: &'static str,
+    workers: usize,
+    queue: Queue<ObjectKey>,
+    watched: Vec<watch::Receiver<Progress>>,
+    reconcile: Arc<dyn AnyReconcile>,
+}
+
+impl Controller {
+    /// A controller that watches nothing yet. The name is for logs.
+    pub fn new(name: &'static str, reconcile: impl Reconcile) -> Self {
+        let queue = Queue::new(Rng::from_entropy());
+        Self { name, workers: DEFAULT_WORKERS, queue, watched: Vec::new(), reconcile: Arc::new(reconcile) }
+    }
+
+    /// Looks at `keys_of` every change of what the informer follows. Nothing is reconciled before the
+    /// informer knows everything.
+    #[must_use]
+    pub fn watches<V: View, Keys: IntoIterator<Item = ObjectKey>>(
+        mut self,
+        informer: &Informer<V>,
+        keys_of: impl Fn(&Change<V>) -> Keys + Send + Sync + 'static,
+    ) -> Self {
+        let keys_of = Box::new(move |change: &Change<V>| keys_of(change).into_iter().collect());
+        informer.tell(self.queue.clone(), keys_of);
+        self.watched.push(informer.followed().progress());
+        self
+    }
+
+    /// Works on up to so many keys at a time, never on one key twice.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: workers.max(1), ..self }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn queue(&self) -> &Queue<ObjectKey> {
+        &self.queue
+    }
+
+    /// What each of its workers does until `stop`, when it finishes what it is at.
+    pub(crate) fn work(
+        &self,
+        stop: &CancellationToken,
+    ) -> impl Iterator<Item = impl Future<Output = ()> + Send + 'static> {
+        (0..self.workers).map(|_| {
+            let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
+            let (watched, reconcile) = (self.watched.clone(), Arc::clone(&self.reconcile));
+            async move {
+                if stop.run_until_cancelled(all_synced(watched)).await.is_none() {
+                    return;
+                }
+                while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
+                    let outcome = attempt(name, &*reconcile, taken.key()).await;
+                    taken.finish(outcome);
+                }
+            }
+        })
+    }
+}
+
+async fn all_synced(watched: Vec<watch::Receiver<Progress>>) {
+    for mut progress in watched {
+        // It fails only with its informer, and then nothing will be added either.
+        drop(progress.wait_for(|progress| progress.synced).await);
+    }
+}
+
+/// Reconciles one key, whatever may happen.
+async fn attempt(controller: &'static str, reconcile: &dyn AnyReconcile, key: &ObjectKey) -> Outcome {
+    // Whatever the panic left half done is the controller's own, and it must bear that anyway: the
+    // process may end at any point.
+    match AssertUnwindSafe(reconcile.reconcile(key)).catch_unwind().await {
+        Ok(Ok(Action::AwaitChange)) => Outcome::Done,
+        Ok(Ok(Action::RequeueAfter(delay))) => Outcome::After(delay),
+        Ok(Err(error)) => {
+            tracing::warn!(controller, %key, error, "cannot reconcile; trying again");
+            Outcome::Failed
+        }
+        // The panic hook has printed where.
+        Err(_panic) => {
+            tracing::error!(controller, %key, "panicked while reconciling; trying again");
+            Outcome::Failed
+        }
+    }
+}
+
+/// An error with everything that caused it.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,106 @@
+//! What caches and queues know an object by.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The cluster an object lives in.
+///
+/// One server serves many clusters, and ten thousand of them must not cost ten thousand managers. So every
+/// key says whose it is, from the event to the reconcile: an informer that follows all clusters at once can
+/// later feed the same queues and the same controllers. Today a manager is told its one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(Arc<str>);
+
+impl ClusterId {
+    /// The cluster of this name.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ClusterId {
+    /// The cluster of plain paths, without `/clusters/<id>` before them.
+    fn default() -> Self {
+        Self::new("default")
+    }
+}
+
+/// Which object of a kind is meant. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    cluster: ClusterId,
+    /// Empty for what is in no namespace.
+    namespace: Arc<str>,
+    name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// An object in a namespace.
+    pub fn namespaced(cluster: ClusterId, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { cluster, namespace: namespace.into(), name: name.into() }
+    }
+
+    /// An object in no namespace.
+    pub fn cluster_wide(cluster: ClusterId, name: impl Into<Arc<str>>) -> Self {
+        Self::namespaced(cluster, "", name)
+    }
+
+    /// The key of the namespace this object is in; none if it is in none.
+    pub fn namespace_key(&self) -> Option<Self> {
+        let within = !self.namespace.is_empty();
+        within.then(|| Self::cluster_wide(self.cluster.clone(), Arc::clone(&self.namespace)))
+    }
+
+    /// Whose it is.
+    pub fn cluster(&self) -> &ClusterId {
+        &self.cluster
+    }
+
+    /// Where it is; empty if in no namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    /// `namespace/name`, as logs of controllers have it, after the cluster if it is not the default one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cluster != ClusterId::default() {
+            write!(f, "{}:", self.cluster.as_str())?;
+        }
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_as_in_kubernetes() {
+        let pod = ObjectKey::namespaced(ClusterId::default(), "kube-system", "dns");
+        assert_eq!(pod.to_string(), "kube-system/dns");
+        assert_eq!(pod.namespace_key().unwrap().to_string(), "kube-system");
+        assert_eq!(pod.namespace_key().unwrap().namespace_key(), None);
+        assert_eq!(ObjectKey::cluster_wide(ClusterId::new("blue"), "n1").to_string(), "blue:n1");
+    }
+
+    #[test]
+    fn the_same_name_in_two_clusters_is_two_objects() {
+        let of = |cluster| ObjectKey::cluster_wide(ClusterId::new(cluster), "default");
+        assert_ne!(of("blue"), of("green"));
+    }
+}

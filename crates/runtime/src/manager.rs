@@ -1,0 +1,120 @@
+//! Everything that runs for one client: informers, each shared by whoever asks for the same objects, and
+//! controllers.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use coracle_base::{Rng, Task, TaskError};
+use futures_util::future::join_all;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::Controller;
+use crate::idle::Idle;
+use crate::informer::{Followed, Informer, Selection, View};
+use crate::key::ClusterId;
+
+/// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
+/// would be by a crash.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// Runs controllers against one cluster.
+pub struct Manager {
+    client: Client,
+    cluster: ClusterId,
+    informers: Vec<Arc<dyn Followed>>,
+    controllers: Vec<Controller>,
+}
+
+impl Manager {
+    /// A manager that has nothing to do yet.
+    pub fn new(client: Client, cluster: ClusterId) -> Self {
+        Self { client, cluster, informers: Vec::new(), controllers: Vec::new() }
+    }
+
+    /// The client through which controllers act.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The informer of these objects, one for all who ask with the same view.
+    pub fn informer<V: View>(&mut self, selection: Selection) -> Informer<V> {
+        let same = |known: &&Arc<dyn Followed>| *known.selection() == selection;
+        if let Some(known) = self.informers.iter().filter(same).find_map(Informer::from_followed) {
+            return known;
+        }
+        let informer = Informer::new(self.cluster.clone(), selection);
+        self.informers.push(informer.followed());
+        informer
+    }
+
+    /// Adds a controller.
+    pub fn add(&mut self, controller: Controller) {
+        self.controllers.push(controller);
+    }
+
+    /// What tells whether everything added so far is at rest.
+    pub fn idle(&self) -> Idle {
+        let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
+        Idle::new(self.client.clone(), self.informers.clone(), queues)
+    }
+
+    /// Runs until `stop`, then lets reconciles in flight end. Returns before only if one of its own tasks
+    /// failed, which is logged. Dropped, everything ends at once.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut informers: Vec<Task<()>> =
+            self.informers.iter().map(|followed| self.follow(followed)).collect();
+        let stopping = stop.child_token();
+        let start = |controller| start_workers(controller, &stopping);
+        let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
+        tokio::select! {
+            // Both may be dropped: they only wait.
+            (name, error) = first_ended(&mut informers, &mut workers) => {
+                tracing::error!(task = name, error, "a task of the manager ended");
+            }
+            () = stop.cancelled() => {}
+        }
+        // Nobody needs news any more.
+        drop(informers);
+        stopping.cancel();
+        for controller in &self.controllers {
+            controller.queue().close();
+        }
+        if tokio::time::timeout(STOP_GRACE, join_all(workers)).await.is_err() {
+            tracing::warn!("controllers did not stop in time; they are cut off");
+        }
+    }
+
+    fn follow(&self, followed: &Arc<dyn Followed>) -> Task<()> {
+        Task::spawn("informer", Arc::clone(followed).follow(self.client.clone(), Rng::from_entropy()))
+    }
+}
+
+fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {
+    controller.work(stop).map(|work| Task::spawn(controller.name(), work)).collect()
+}
+
+/// Waits until one of the tasks ends, which none does while the manager runs, and forgets it.
+async fn first_ended(informers: &mut Vec<Task<()>>, workers: &mut Vec<Task<()>>) -> (&'static str, String) {
+    poll_fn(|cx| {
+        for tasks in [&mut *informers, &mut *workers] {
+            for index in 0..tasks.len() {
+                let name = tasks[index].name();
+                if let Poll::Ready(ended) = Pin::new(&mut tasks[index]).poll(cx) {
+                    // A task that has given its result must not be asked again.
+                    drop(tasks.swap_remove(index));
+                    return Poll::Ready((name, reason(ended)));
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn reason(ended: Result<(), TaskError>) -> String {
+    ended.map_or_else(|error| error.to_string(), |()| "it had nothing more to do".to_owned())
+}

@@ -1,0 +1,269 @@
+//! What a queue knows, as plain data: no locks, no waiting, and the time is handed in.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use coracle_base::{Backoff, Rng};
+use tokio::time::Instant;
+
+use super::{Key, Outcome};
+
+/// How much there is in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Keys that wait for a worker.
+    pub waiting: usize,
+    /// Keys that a worker has.
+    pub processing: usize,
+    /// Keys that come back at some time.
+    pub delayed: usize,
+}
+
+/// What became of an attempt to add.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// A worker should look.
+    Ready,
+    /// No worker needs to: it is there already, or the queue is closed.
+    Nothing,
+    Full,
+}
+
+/// What a worker may do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<K> {
+    Key(K),
+    /// Come back then.
+    At(Instant),
+    Nothing,
+    Closed,
+}
+
+/// What follows from the end of some work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Finished {
+    /// There is something to take, or a new deadline.
+    pub(super) wakes: bool,
+    /// The key is not known any more.
+    pub(super) forgotten: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Only delayed.
+    Resting,
+    /// In `waiting`, exactly once.
+    Waiting,
+    Processing,
+    /// Added since a worker took it.
+    ProcessingAgain,
+}
+
+#[derive(Debug)]
+struct Entry {
+    phase: Phase,
+    /// When it comes back; the same as in `delayed`.
+    due: Option<Instant>,
+    /// There since it failed, until it succeeds. Few keys have one.
+    backoff: Option<Box<Backoff>>,
+}
+
+#[derive(Debug)]
+pub(super) struct State<K> {
+    entries: HashMap<K, Entry>,
+    waiting: VecDeque<K>,
+    delayed: BTreeSet<(Instant, K)>,
+    processing: usize,
+    taken: u64,
+    closed: bool,
+    max_keys: usize,
+    first_retry: Duration,
+    last_retry: Duration,
+    rng: Rng,
+}
+
+impl<K: Key> State<K> {
+    pub(super) fn new(max_keys: usize, first_retry: Duration, last_retry: Duration, rng: Rng) -> Self {
+        Self {
+            entries: HashMap::new(),
+            waiting: VecDeque::new(),
+            delayed: BTreeSet::new(),
+            processing: 0,
+            taken: 0,
+            closed: false,
+            max_keys,
+            first_retry,
+            last_retry,
+            rng,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &K) -> Added {
+        match self.admit(key) {
+            Ok(()) if self.make_ready(key) => Added::Ready,
+            Ok(()) => Added::Nothing,
+            Err(refused) => refused,
+        }
+    }
+
+    pub(super) fn add_at(&mut self, key: &K, due: Instant) -> Added {
+        match self.admit(key) {
+            Ok(()) if self.delay(key, due) => Added::Ready,
+            Ok(()) => Added::Nothing,
+            Err(refused) => refused,
+        }
+    }
+
+    pub(super) fn next(&mut self, now: Instant) -> Next<K> {
+        if self.closed {
+            return Next::Closed;
+        }
+        self.wake_due(now);
+        let Some(key) = self.waiting.pop_front() else {
+            return self.delayed.first().map_or(Next::Nothing, |(due, _)| Next::At(*due));
+        };
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.phase = Phase::Processing;
+            // Whatever it was to come back for is seen now.
+            if let Some(due) = entry.due.take() {
+                self.delayed.remove(&(due, key.clone()));
+            }
+        }
+        self.processing += 1;
+        self.taken += 1;
+        Next::Key(key)
+    }
+
+    pub(super) fn finish(&mut self, key: &K, outcome: Outcome, now: Instant) -> Finished {
+        self.processing = self.processing.saturating_sub(1);
+        let Some(entry) = self.entries.get_mut(key) else {
+            return Finished { wakes: false, forgotten: false };
+        };
+        let again = entry.phase == Phase::ProcessingAgain;
+        entry.phase = Phase::Resting;
+        let delay = match outcome {
+            Outcome::Done => None,
+            Outcome::After(delay) => Some(delay),
+            Outcome::Failed => Some(self.retry_delay(key)),
+        };
+        if outcome != Outcome::Failed
+            && let Some(entry) = self.entries.get_mut(key)
+        {
+            entry.backoff = None;
+        }
+        let delayed = delay.is_some_and(|delay| !self.closed && self.delay(key, now + delay));
+        let again = again && !self.closed && self.make_ready(key);
+        Finished { wakes: again || delayed, forgotten: self.forget_if_at_rest(key) }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        self.waiting.clear();
+        self.delayed.clear();
+        // Workers still hold the others.
+        self.entries.retain(|_, entry| matches!(entry.phase, Phase::Processing | Phase::ProcessingAgain));
+        for entry in self.entries.values_mut() {
+            entry.due = None;
+        }
+    }
+
+    /// Whether another worker has something to do or to wait for.
+    pub(super) fn has_more(&self) -> bool {
+        !self.waiting.is_empty() || !self.delayed.is_empty()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.processing == 0
+    }
+
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        Depth { waiting: self.waiting.len(), processing: self.processing, delayed: self.delayed.len() }
+    }
+
+    /// Makes sure that there is an entry. Keys that are known always have room, so that no worker waits
+    /// to give one back.
+    fn admit(&mut self, key: &K) -> Result<(), Added> {
+        if self.closed {
+            return Err(Added::Nothing);
+        }
+        if !self.entries.contains_key(key) {
+            if self.entries.len() >= self.max_keys {
+                return Err(Added::Full);
+            }
+            let entry = Entry { phase: Phase::Resting, due: None, backoff: None };
+            self.entries.insert(key.clone(), entry);
+        }
+        Ok(())
+    }
+
+    /// Whether it waits for a worker since now.
+    fn make_ready(&mut self, key: &K) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
+        match entry.phase {
+            Phase::Resting => {
+                entry.phase = Phase::Waiting;
+                self.waiting.push_back(key.clone());
+                true
+            }
+            Phase::Processing => {
+                entry.phase = Phase::ProcessingAgain;
+                false
+            }
+            Phase::Waiting | Phase::ProcessingAgain => false,
+        }
+    }
+
+    /// Whether it is now the first that comes back.
+    fn delay(&mut self, key: &K, due: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
+        if entry.due.is_some_and(|known| known <= due) {
+            return false;
+        }
+        if let Some(known) = entry.due.replace(due) {
+            self.delayed.remove(&(known, key.clone()));
+        }
+        self.delayed.insert((due, key.clone()));
+        self.delayed.first().is_some_and(|(_, first)| first == key)
+    }
+
+    fn wake_due(&mut self, now: Instant) {
+        while let Some((_, key)) = self.delayed.first().filter(|(due, _)| *due <= now) {
+            let key = key.clone();
+            self.delayed.pop_first();
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.due = None;
+            }
+            self.make_ready(&key);
+        }
+    }
+
+    fn retry_delay(&mut self, key: &K) -> Duration {
+        let Some(entry) = self.entries.get_mut(key) else { return self.first_retry };
+        let (first, last) = (self.first_retry, self.last_retry);
+        let seed = &mut self.rng;
+        let fresh = || Box::new(Backoff::new(first, last, Rng::seeded(seed.u64())));
+        entry.backoff.get_or_insert_with(fresh).next_delay()
+    }
+
+    fn forget_if_at_rest(&mut self, key: &K) -> bool {
+        let at_rest = |entry: &Entry| entry.phase == Phase::Resting && entry.due.is_none();
+        self.entries.get(key).is_some_and(at_rest) && self.entries.remove(key).is_some()
+    }
+}
+
+#[cfg(test)]
+impl<K: Key> State<K> {
+    /// How many keys are known, and that everything said twice is said alike.
+    pub(super) fn check(&self) -> usize {
+        let counted = |phases: &[Phase]| self.entries.values().filter(|e| phases.contains(&e.phase)).count();
+        assert_eq!(counted(&[Phase::Waiting]), self.waiting.len());
+        assert_eq!(counted(&[Phase::Processing, Phase::ProcessingAgain]), self.processing);
+        assert!(self.delayed.iter().all(|(due, key)| self.entries[key].due == Some(*due)));
+        assert_eq!(self.entries.values().filter(|entry| entry.due.is_some()).count(), self.delayed.len());
+        self.entries.len()
+    }
+}

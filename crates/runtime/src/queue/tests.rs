@@ -1,0 +1,280 @@
+//! The promises of the queue, on a clock that moves only when everyone waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use coracle_base::{Rng, Task};
+use tokio::task::yield_now;
+
+use super::*;
+
+fn queue() -> Queue<u32> {
+    Queue::new(Rng::seeded(1))
+}
+
+/// The next key if there is one now.
+async fn poll_take(queue: &Queue<u32>) -> Option<Taken<u32>> {
+    tokio::select! { biased; taken = queue.take() => taken, () = std::future::ready(()) => None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_there_once_and_keys_come_in_order() {
+    let queue = queue();
+    for key in [3, 1, 3, 2, 1] {
+        queue.add(key).await;
+    }
+    for expected in [3, 1, 2] {
+        let taken = queue.take().await.unwrap();
+        assert_eq!(*taken.key(), expected);
+        taken.finish(Outcome::Done);
+    }
+    assert!(poll_take(&queue).await.is_none());
+    assert_eq!(queue.state().check(), 0, "what is done is forgotten");
+    assert_eq!(queue.taken(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_during_the_work_is_worked_on_again_afterwards() {
+    let queue = queue();
+    queue.add(1).await;
+    let taken = queue.take().await.unwrap();
+    queue.add(1).await;
+    queue.add(1).await;
+    assert!(poll_take(&queue).await.is_none(), "two workers would have it");
+    taken.finish(Outcome::Done);
+    queue.take().await.unwrap().finish(Outcome::Done);
+    assert!(poll_take(&queue).await.is_none(), "twice was enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_come_back_ever_later_until_a_success() {
+    let queue = queue();
+    queue.add(1).await;
+    let mut bound = FIRST_RETRY;
+    queue.take().await.unwrap().finish(Outcome::Failed);
+    for _ in 0..25 {
+        let began = Instant::now();
+        let taken = queue.take().await.unwrap();
+        let waited = began.elapsed();
+        // Timers are exact to a millisecond.
+        assert!(waited + Duration::from_millis(1) >= bound / 2 && waited <= bound + Duration::from_millis(1));
+        bound = (bound * 2).min(LAST_RETRY);
+        taken.finish(Outcome::Failed);
+    }
+    queue.take().await.unwrap().finish(Outcome::Done);
+    assert_eq!(queue.state().check(), 0, "the failures are forgotten");
+    queue.add(1).await;
+    queue.take().await.unwrap().finish(Outcome::Failed);
+    let began = Instant::now();
+    drop(queue.take().await);
+    assert!(began.elapsed() <= FIRST_RETRY + Duration::from_millis(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_has_failed() {
+    let queue = queue();
+    queue.add(1).await;
+    drop(queue.take().await.unwrap());
+    assert_eq!(queue.depth(), Depth { waiting: 0, processing: 0, delayed: 1 });
+    assert_eq!(*queue.take().await.unwrap().key(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_time_counts_and_a_look_replaces_later_ones() {
+    let (queue, second) = (queue(), Duration::from_secs(1));
+    queue.add_after(1, 5 * second).await;
+    queue.add_after(1, 2 * second).await;
+    queue.add_after(1, 9 * second).await;
+    queue.add_after(2, 3 * second).await;
+    let began = Instant::now();
+    let first = queue.take().await.unwrap();
+    assert_eq!((*first.key(), began.elapsed().as_secs()), (1, 2));
+    first.finish(Outcome::After(10 * second));
+    let other = queue.take().await.unwrap();
+    assert_eq!((*other.key(), began.elapsed().as_secs()), (2, 3));
+    other.finish(Outcome::Done);
+    queue.add(1).await;
+    queue.take().await.unwrap().finish(Outcome::Done);
+    assert_eq!(queue.depth().delayed, 0, "it was looked at, and wants no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_kept_when_the_worker_that_knew_it_is_busy() {
+    let queue = queue();
+    let waiter = {
+        let queue = queue.clone();
+        Task::spawn("one", async move { queue.take().await.map(|taken| (*taken.key(), taken)) })
+    };
+    let other = {
+        let queue = queue.clone();
+        Task::spawn("two", async move { queue.take().await.map(|taken| (*taken.key(), taken)) })
+    };
+    yield_now().await;
+    queue.add_after(7, Duration::from_secs(60)).await;
+    yield_now().await;
+    queue.add(8).await;
+    let (one, two) = (waiter.await.unwrap().unwrap(), other.await.unwrap().unwrap());
+    assert_eq!(BTreeSet::from([one.0, two.0]), BTreeSet::from([7, 8]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_adds_to_a_full_queue_waits_for_room() {
+    let queue = Queue::with_limit(2, Rng::seeded(1));
+    queue.add(1).await;
+    queue.add(2).await;
+    queue.add(1).await;
+    let third = {
+        let queue = queue.clone();
+        Task::spawn("adder", async move { queue.add(3).await })
+    };
+    yield_now().await;
+    assert_eq!(queue.depth().waiting, 2);
+    let taken = queue.take().await.unwrap();
+    yield_now().await;
+    assert_eq!(queue.depth().waiting, 1, "the place is taken until the work is done");
+    taken.finish(Outcome::Done);
+    third.await.unwrap();
+    assert_eq!(queue.depth().waiting, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_queue_lets_everyone_go() {
+    let queue = Queue::with_limit(1, Rng::seeded(1));
+    queue.add(1).await;
+    let taken = queue.take().await.unwrap();
+    let taker = {
+        let queue = queue.clone();
+        Task::spawn("taker", async move { queue.take().await.is_none() })
+    };
+    let adder = {
+        let queue = queue.clone();
+        Task::spawn("adder", async move { queue.add(2).await })
+    };
+    yield_now().await;
+    queue.close();
+    assert!(taker.await.unwrap());
+    adder.await.unwrap();
+    queue.add(3).await;
+    taken.finish(Outcome::Failed);
+    assert!(queue.take().await.is_none());
+    assert_eq!(queue.state().check(), 0);
+    assert_eq!(queue.depth(), Depth::default());
+    queue.quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_means_nothing_waits_and_nobody_works() {
+    let queue = queue();
+    queue.quiet().await;
+    queue.add(1).await;
+    queue.add(2).await;
+    let quiet = {
+        let queue = queue.clone();
+        Task::spawn("quiet", async move { queue.quiet().await })
+    };
+    for outcome in [Outcome::Done, Outcome::Failed] {
+        yield_now().await;
+        assert!(!queue.state().is_quiet());
+        queue.take().await.unwrap().finish(outcome);
+    }
+    quiet.await.unwrap();
+    assert_eq!(queue.depth().delayed, 1, "what comes back later is not waited for");
+}
+
+/// Many workers, many keys: nobody has a key somebody else has, and every key is looked at after its last
+/// addition.
+#[tokio::test(start_paused = true)]
+async fn workers_never_meet_and_nothing_is_forgotten() {
+    const KEYS: u32 = 20;
+    let queue = Queue::with_limit(8, Rng::seeded(5));
+    let busy: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
+    let seen: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
+    let (version, mut rng) = (Arc::new(AtomicUsize::new(0)), Rng::seeded(9));
+    let workers: Vec<_> = (0..4u64)
+        .map(|seed| {
+            let (queue, busy, seen) = (queue.clone(), Arc::clone(&busy), Arc::clone(&seen));
+            let (version, mut rng) = (Arc::clone(&version), Rng::seeded(seed));
+            Task::spawn("worker", async move {
+                while let Some(taken) = queue.take().await {
+                    let key = *taken.key() as usize;
+                    assert_eq!(busy[key].fetch_add(1, Ordering::SeqCst), 0, "two have {key}");
+                    seen[key].store(version.load(Ordering::SeqCst), Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(rng.below(20))).await;
+                    busy[key].fetch_sub(1, Ordering::SeqCst);
+                    taken.finish(if rng.one_in(4) { Outcome::Failed } else { Outcome::Done });
+                }
+            })
+        })
+        .collect();
+    let mut last_added = BTreeMap::new();
+    for _ in 0..2_000 {
+        let key = u32::try_from(rng.below(u64::from(KEYS))).unwrap();
+        last_added.insert(key, version.fetch_add(1, Ordering::SeqCst) + 1);
+        queue.add(key).await;
+        if rng.one_in(3) {
+            tokio::time::sleep(Duration::from_millis(rng.below(10))).await;
+        }
+    }
+    queue.quiet().await;
+    for (key, version) in last_added {
+        assert!(seen[key as usize].load(Ordering::SeqCst) >= version, "{key} was not looked at again");
+    }
+    queue.close();
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+/// Random histories of the bare state against what each key is owed.
+#[test]
+fn any_history_keeps_the_promises() {
+    for seed in 0..300 {
+        random_history(seed);
+    }
+}
+
+fn random_history(seed: u64) {
+    let mut rng = Rng::seeded(seed);
+    let mut state = State::new(6, FIRST_RETRY, LAST_RETRY, Rng::seeded(seed));
+    let (mut now, mut owed, mut held) = (start(), BTreeSet::new(), Vec::new());
+    for _ in 0..400 {
+        let key = rng.below(10);
+        match rng.below(6) {
+            0 | 1 => {
+                let refused = state.add(&key) == Added::Full;
+                owed.extend((!refused).then_some(key));
+            }
+            2 => drop(state.add_at(&key, now + Duration::from_millis(rng.below(50)))),
+            3 => now += Duration::from_millis(rng.below(30)),
+            4 => match state.next(now) {
+                Next::Key(key) => {
+                    assert!(!held.contains(&key), "seed {seed}: handed out twice");
+                    owed.remove(&key);
+                    held.push(key);
+                }
+                Next::At(due) => assert!(due > now, "seed {seed}: due and not handed out"),
+                Next::Nothing | Next::Closed => {
+                    assert!(owed.iter().all(|key| held.contains(key)), "seed {seed}: forgotten");
+                }
+            },
+            _ if !held.is_empty() => {
+                let index = usize::try_from(rng.below(held.len() as u64)).unwrap();
+                let after = Outcome::After(Duration::from_millis(rng.below(40)));
+                let outcome = [Outcome::Done, after, Outcome::Failed][index % 3];
+                state.finish(&held.swap_remove(index), outcome, now);
+            }
+            _ => {}
+        }
+        assert!(state.check() <= 6, "seed {seed}: over the limit");
+    }
+}
+
+/// Where the clock of a history begins; only differences matter.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the state takes any time, and this is the only way to make one"
+)]
+fn start() -> Instant {
+    Instant::from_std(std::time::Instant::now())
+}

@@ -1,0 +1,248 @@
+//! Managers against a server with a fixed list of namespaces and nothing to tell afterwards.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use coracle_base::Task;
+use coracle_runtime::informer::MetadataOnly;
+use coracle_runtime::{
+    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Reconcile, Selection,
+};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A client of a server with these namespaces, and what it was asked.
+fn server(names: &'static [&'static str]) -> (Client, Asked) {
+    let asked = Asked::default();
+    let log = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        let body = if uri.contains("watch=true") { silence() } else { list(names) };
+        log.lock().unwrap().push(uri);
+        async { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+fn list(names: &[&str]) -> UnsyncBoxBody<Bytes, Infallible> {
+    let item = |name: &&str| json!({"metadata": {"name": name, "resourceVersion": "1"}});
+    let items: Vec<Value> = names.iter().map(item).collect();
+    let list = json!({"metadata": {"resourceVersion": "9"}, "items": items});
+    Full::from(list.to_string()).boxed_unsync()
+}
+
+fn silence() -> UnsyncBoxBody<Bytes, Infallible> {
+    StreamBody::new(futures_util::stream::pending()).boxed_unsync()
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not today")]
+struct NotToday;
+
+/// A controller whose every reconcile is what `act` says for the name and the number of the attempt.
+struct Actor<F> {
+    attempts: Mutex<BTreeMap<String, u32>>,
+    act: F,
+}
+
+impl<F, Acting> Reconcile for Actor<F>
+where
+    F: Fn(String, u32) -> Acting + Send + Sync + 'static,
+    Acting: Future<Output = Result<Action, NotToday>> + Send + 'static,
+{
+    type Error = NotToday;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, NotToday> {
+        let attempt = {
+            let mut attempts = self.attempts.lock().unwrap();
+            let attempt = attempts.entry(key.name().to_owned()).or_default();
+            *attempt += 1;
+            *attempt
+        };
+        (self.act)(key.name().to_owned(), attempt).await
+    }
+}
+
+fn controller<F, Acting>(manager: &mut Manager, act: F) -> Controller
+where
+    F: Fn(String, u32) -> Acting + Send + Sync + 'static,
+    Acting: Future<Output = Result<Action, NotToday>> + Send + 'static,
+{
+    let namespaces = namespaces(manager);
+    let itself = |change: &Change<MetadataOnly>| [change.key.clone()];
+    Controller::new("actor", Actor { attempts: Mutex::default(), act }).watches(&namespaces, itself)
+}
+
+fn namespaces(manager: &mut Manager) -> Informer<MetadataOnly> {
+    manager.informer(Selection::of::<Namespace>())
+}
+
+fn manager(client: Client) -> Manager {
+    Manager::new(client, ClusterId::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_or_a_failure_ends_one_attempt_and_disturbs_nobody() {
+    let (client, _) = server(&["fails", "panics", "works"]);
+    let mut manager = manager(client);
+    let log: Arc<Mutex<Vec<(String, u32)>>> = Arc::default();
+    let seen = Arc::clone(&log);
+    let actor = controller(&mut manager, move |name, attempt| {
+        seen.lock().unwrap().push((name.clone(), attempt));
+        async move {
+            match name.as_str() {
+                "panics" if attempt < 3 => panic!("as it should"),
+                "fails" if attempt < 4 => Err(NotToday),
+                _ => Ok(Action::AwaitChange),
+            }
+        }
+    });
+    manager.add(actor);
+    let (idle, stop) = (manager.idle(), CancellationToken::new());
+    let running = Task::spawn("manager", manager.run(stop.clone()));
+    while idle.run_until_idle().await.unwrap().delayed > 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let mut attempts = log.lock().unwrap().clone();
+    attempts.sort();
+    let of = |name: &str| attempts.iter().filter(|(seen, _)| seen == name).count();
+    assert_eq!((of("fails"), of("panics"), of("works")), (4, 3, 1));
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_asks_for_it_comes_back() {
+    let (client, _) = server(&["a"]);
+    let mut manager = manager(client);
+    let (hour, began) = (Duration::from_secs(3600), Instant::now());
+    let done = Arc::new(Notify::new());
+    let told = Arc::clone(&done);
+    let actor = controller(&mut manager, move |_, attempt| {
+        if attempt == 3 {
+            told.notify_one();
+        }
+        async move { Ok(Action::RequeueAfter(hour)) }
+    });
+    manager.add(actor);
+    let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
+    done.notified().await;
+    assert_eq!(began.elapsed().as_secs(), 7200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_are_worked_on_as_there_are_workers() {
+    let (client, _) = server(&["a", "b", "c", "d", "e"]);
+    let mut manager = manager(client);
+    let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (told, opened) = (Arc::clone(&started), Arc::clone(&gate));
+    let actor = controller(&mut manager, move |_, _| {
+        told.add_permits(1);
+        let opened = Arc::clone(&opened);
+        async move {
+            opened.acquire().await.unwrap().forget();
+            Ok(Action::AwaitChange)
+        }
+    });
+    manager.add(actor.workers(2));
+    let idle = manager.idle();
+    let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
+    started.acquire_many(2).await.unwrap().forget();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(started.available_permits(), 0, "a third one began");
+    gate.add_permits(5);
+    assert_eq!(idle.run_until_idle().await.unwrap().reconciles, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_lets_the_work_in_flight_end_and_begins_none() {
+    let (client, _) = server(&["a", "b"]);
+    let mut manager = manager(client);
+    let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let finished = Arc::new(Semaphore::new(0));
+    let (told, opened, ended) = (Arc::clone(&started), Arc::clone(&gate), Arc::clone(&finished));
+    let actor = controller(&mut manager, move |_, _| {
+        told.add_permits(1);
+        let (opened, ended) = (Arc::clone(&opened), Arc::clone(&ended));
+        async move {
+            opened.acquire().await.unwrap().forget();
+            ended.add_permits(1);
+            Ok(Action::AwaitChange)
+        }
+    });
+    manager.add(actor);
+    let stop = CancellationToken::new();
+    let running = Task::spawn("manager", manager.run(stop.clone()));
+    started.acquire().await.unwrap().forget();
+    stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gate.add_permits(2);
+    running.await.unwrap();
+    assert_eq!((finished.available_permits(), started.available_permits()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_never_ends_does_not_hold_up_the_stop_for_ever() {
+    let (client, _) = server(&["a"]);
+    let mut manager = manager(client);
+    let started = Arc::new(Notify::new());
+    let told = Arc::clone(&started);
+    let actor = controller(&mut manager, move |_, _| {
+        told.notify_one();
+        std::future::pending()
+    });
+    manager.add(actor);
+    let stop = CancellationToken::new();
+    let running = Task::spawn("manager", manager.run(stop.clone()));
+    started.notified().await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_whose_server_never_answers_stops_at_once() {
+    let service = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>>()
+    });
+    let mut manager = manager(Client::new(service, "default"));
+    let actor = controller(&mut manager, |_, _| async { Ok(Action::AwaitChange) });
+    manager.add(actor);
+    let stop = CancellationToken::new();
+    let (began, running) = (Instant::now(), Task::spawn("manager", manager.run(stop.clone())));
+    tokio::task::yield_now().await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_objects_are_followed_once() {
+    let (client, asked) = server(&["a"]);
+    let mut manager = manager(client);
+    for _ in 0..3 {
+        let actor = controller(&mut manager, |_, _| async { Ok(Action::AwaitChange) });
+        manager.add(actor);
+    }
+    let namespaces = namespaces(&mut manager);
+    let idle = manager.idle();
+    let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
+    assert_eq!(idle.run_until_idle().await.unwrap().reconciles, 3);
+    assert_eq!(namespaces.store().len(), 1);
+    let watches = asked.lock().unwrap().iter().filter(|uri| uri.contains("watch=true")).count();
+    assert_eq!(watches, 1);
+}
