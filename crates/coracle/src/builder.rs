@@ -6,13 +6,16 @@ use std::path::PathBuf;
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
 use coracle_apiserver::{ApiServer, Endpoint, HealthChecks, Limits, Registry, Server, Site};
 use coracle_base::{Clock, Rng, Task};
+use coracle_controllers::Settings;
+use coracle_runtime::{ClusterId, Manager};
 use coracle_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::handle::Handle;
+use crate::handle::{Controllers, Handle};
+use crate::in_process;
 use crate::pki;
 use crate::storage;
 use crate::supervise::Components;
@@ -71,13 +74,37 @@ impl Coracle {
             store.close().await;
             return Err(error.into());
         }
-        let server = Server::new(service, Limits::default());
+        let server = Server::new(service.clone(), Limits::default());
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
         let components = Components::new(secured.listeners.into_iter().map(serve).collect());
-        let Secured { urls, kubeconfig, .. } = secured;
+        let Secured { urls, kubeconfig, root_ca, .. } = secured;
         let ready_in = clock.now().since(began);
-        Ok(Handle { addresses, urls, kubeconfig, ready_in, store, components, stopping, closing })
+        // Only now: nobody has to wait for them.
+        let controllers = start_controllers(&service, Settings { clock, root_ca });
+        let client = in_process::client(service, in_process::ADMINISTRATOR);
+        Ok(Handle {
+            addresses,
+            urls,
+            kubeconfig,
+            ready_in,
+            client,
+            controllers,
+            store,
+            components,
+            stopping,
+            closing,
+        })
     }
+}
+
+/// Runs the controllers of the default cluster; other clusters have none yet.
+fn start_controllers(server: &ApiServer, settings: Settings) -> Controllers {
+    let client = in_process::client(server.clone(), in_process::CONTROLLERS);
+    let mut manager = Manager::new(client, ClusterId::default());
+    coracle_controllers::register(&mut manager, &settings);
+    let (idle, stop) = (manager.idle(), CancellationToken::new());
+    let running = Components::new(vec![Task::spawn("controllers", manager.run(stop.clone()))]);
+    Controllers { idle, stop, running }
 }
 
 /// Listeners that encrypt, and what clients need to know of them.
@@ -88,6 +115,8 @@ struct Secured {
     kubeconfig: Option<PathBuf>,
     /// What objects of the cluster say of this server.
     site: Site,
+    /// By what clients recognize the server.
+    root_ca: Option<String>,
 }
 
 impl Secured {
@@ -108,8 +137,15 @@ impl Secured {
         let tls = Tls::new(prepared.ca.as_bytes(), ServerCertificate::from_pem(chain, key)?)?;
         let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
+        let root_ca = Some(prepared.ca.clone());
         let site = Site { endpoint, client_ca: Some(prepared.ca) };
-        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig), site })
+        Ok(Self {
+            listeners,
+            urls: prepared.urls,
+            kubeconfig: Some(prepared.kubeconfig),
+            root_ca,
+            site,
+        })
     }
 }
 

@@ -1,22 +1,33 @@
 //! A running cluster, as its owner sees it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use coracle_runtime::{Idle, IdleReport};
 use coracle_store::Store;
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::supervise::{Components, Failure};
 
+/// The running controllers.
+pub(crate) struct Controllers {
+    pub(crate) idle: Idle,
+    pub(crate) stop: CancellationToken,
+    pub(crate) running: Components,
+}
+
 /// A running cluster. Dropped without [`Handle::shutdown`] it ends at once: what was
 /// acknowledged is kept, requests in flight are cut off.
-#[derive(Debug)]
 pub struct Handle {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) urls: Vec<String>,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
+    pub(crate) client: Client,
+    pub(crate) controllers: Controllers,
     pub(crate) store: Store,
     pub(crate) components: Components,
     /// Cancelled first: the cluster is not ready any more, but still answers.
@@ -47,19 +58,70 @@ impl Handle {
         self.ready_in
     }
 
+    /// A client of this cluster with all the rights of its administrator, without a network between: a
+    /// request is a call. It speaks for as long as the cluster runs.
+    ///
+    /// Exec, attach and port-forward need a connection and do not work with it.
+    ///
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # use coracle::{Config, Coracle, StoreConfig};
+    /// use coracle::kube::{Api, api::ListParams};
+    /// use k8s_openapi::api::core::v1::Namespace;
+    ///
+    /// # let mut config = Config::new("/nothing/is/written/there");
+    /// # config.store = StoreConfig::Memory;
+    /// # config.listen.clear();
+    /// let cluster = Coracle::start(config).await?;
+    /// let namespaces = Api::<Namespace>::all(cluster.client());
+    /// assert!(!namespaces.list(&ListParams::default()).await?.items.is_empty());
+    /// cluster.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Returns when the controllers have nothing left to do: they know of everything that was written so
+    /// far, and have done what follows from it. For tests, which need not guess how long to sleep.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn run_until_idle(&self) -> kube::Result<IdleReport> {
+        self.controllers.idle.run_until_idle().await
+    }
+
     /// Waits until the cluster fails, which it should not, and says why. It then wants to be
     /// shut down. May be dropped and asked again.
     pub async fn failed(&mut self) -> Failure {
-        self.components.first_failure().await
+        tokio::select! {
+            // Both may be dropped: they only wait.
+            failure = self.components.first_failure() => failure,
+            failure = self.controllers.running.first_failure() => failure,
+        }
     }
 
-    /// Stops the cluster: reports not ready, accepts nothing more, answers what is in flight
-    /// (for a limited time), closes the store. When it returns nothing is left running, and the
+    /// Stops the cluster: reports not ready, stops the controllers while they are still answered, accepts
+    /// nothing more, answers what is in flight (for a limited time), closes the store. When it returns nothing is left running, and the
     /// same directory and ports may be used again.
     pub async fn shutdown(self) {
         self.stopping.cancel();
+        self.controllers.stop.cancel();
+        self.controllers.running.ended().await;
         self.closing.cancel();
         self.components.ended().await;
         self.store.close().await;
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("addresses", &self.addresses)
+            .field("components", &self.components)
+            .finish_non_exhaustive()
     }
 }

@@ -30,6 +30,7 @@ mod builder;
 pub mod config;
 mod error;
 mod handle;
+mod in_process;
 mod pki;
 pub mod storage;
 mod subject_name;
@@ -37,6 +38,9 @@ mod supervise;
 
 pub use builder::Coracle;
 pub use config::{Config, EtcdConfig, StoreConfig};
+pub use coracle_runtime::IdleReport;
 pub use error::{ConfigError, PkiError, StartError, StorageError};
 pub use handle::Handle;
+/// The crate of [`Handle::client`], in the version that fits.
+pub use kube;
 pub use supervise::Failure;

@@ -38,6 +38,9 @@ const TABLE: &[(&str, Uses)] = &[
     (
         "coracle",
         Only(&[
+            // One manager runs the controllers and whatever else follows the API; `coracle` owns its life,
+            // as it owns the store's: after the server is ready, until before it stops.
+            "coracle-runtime",
             "coracle-apiserver",
             "coracle-controllers",
             "coracle-scheduler",

@@ -1,0 +1,157 @@
+//! What a cluster does by itself.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use coracle::kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
+use coracle::kube::core::WatchEvent;
+use coracle::kube::{Client, Resource, ResourceExt};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Nothing here takes long; whoever waits longer waits for something that does not come.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// A cluster in memory that listens, so that there are certificates to publish.
+async fn start() -> (Handle, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    let config = Config { store: StoreConfig::Memory, listen, ..Config::new(dir.path()) };
+    (Coracle::start(config).await.unwrap(), dir)
+}
+
+async fn create_namespace(client: &Client, name: &str) {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+}
+
+/// Waits for an object of this name that is as `expected` says.
+async fn wait_for<K>(api: &Api<K>, name: &str, expected: impl Fn(&K) -> bool) -> K
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = WatchParams { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
+    let watching = async {
+        // Without a revision a watch begins with what is there.
+        let mut events = api.watch(&params, "").await.unwrap().boxed();
+        while let Some(event) = events.try_next().await.unwrap() {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
+                && expected(&object)
+            {
+                return object;
+            }
+        }
+        panic!("the watch ended");
+    };
+    tokio::time::timeout(LIMIT, watching).await.unwrap_or_else(|_| panic!("no {name} came"))
+}
+
+#[tokio::test]
+async fn every_namespace_gets_a_service_account_and_keeps_it() {
+    let (cluster, _dir) = start().await;
+    create_namespace(&cluster.client(), "blue").await;
+    for namespace in ["default", "kube-system", "blue"] {
+        let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), namespace);
+        let first = wait_for(&accounts, "default", |_| true).await;
+        accounts.delete("default", &DeleteParams::default()).await.unwrap();
+        wait_for(&accounts, "default", |account| account.uid() != first.uid()).await;
+    }
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
+    let (cluster, dir) = start().await;
+    let ca = std::fs::read_to_string(dir.path().join("pki/ca.crt")).unwrap();
+    create_namespace(&cluster.client(), "blue").await;
+    let config_maps = Api::<ConfigMap>::namespaced(cluster.client(), "blue");
+    let right = |map: &ConfigMap| {
+        map.data.as_ref().is_some_and(|data| data.len() == 1 && data["ca.crt"] == ca)
+            && map.annotations().contains_key("kubernetes.io/description")
+    };
+    let first = wait_for(&config_maps, ROOT_CA, right).await;
+
+    config_maps.delete(ROOT_CA, &DeleteParams::default()).await.unwrap();
+    let second = wait_for(&config_maps, ROOT_CA, |map| right(map) && map.uid() != first.uid()).await;
+
+    let spoilt = json!({"metadata": {"labels": {"mine": "kept"}}, "data": {"ca.crt": "wrong", "more": "x"}});
+    config_maps.patch(ROOT_CA, &PatchParams::default(), &Patch::Merge(spoilt)).await.unwrap();
+    let repaired =
+        wait_for(&config_maps, ROOT_CA, |map| right(map) && map.labels().contains_key("mine")).await;
+    assert_eq!(repaired.uid(), second.uid());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_deleted_takes_everything_with_it() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    create_namespace(&client, "blue").await;
+    let held = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "held", "finalizers": ["example.org/hold"]},
+    });
+    let config_maps = Api::<ConfigMap>::namespaced(client.clone(), "blue");
+    config_maps.create(&PostParams::default(), &serde_json::from_value(held).unwrap()).await.unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.delete("blue", &DeleteParams::default()).await.unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    let going = namespaces.get("blue").await.unwrap().status.unwrap();
+    assert_eq!(going.phase.as_deref(), Some("Terminating"));
+    let said: Vec<_> = going.conditions.unwrap().into_iter().filter_map(|said| said.message).collect();
+    assert!(
+        said.contains(&"Some resources are remaining: configmaps. has 1 resource instances".to_owned()),
+        "{said:?}"
+    );
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "blue");
+    assert!(accounts.get_opt("default").await.unwrap().is_none(), "gone, and not made again");
+
+    let let_go = json!({"metadata": {"finalizers": null}});
+    config_maps.patch("held", &PatchParams::default(), &Patch::Merge(let_go)).await.unwrap();
+    // It would look again by itself after some seconds; a change makes it look now.
+    let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
+    namespaces.patch("blue", &PatchParams::default(), &Patch::Merge(touch)).await.unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    assert!(namespaces.get_opt("blue").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_idle_cluster_has_done_everything() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    for number in 0..50 {
+        create_namespace(&client, &format!("n{number}")).await;
+    }
+    let report = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    assert_eq!(report.delayed, 0, "nothing failed");
+    for number in 0..50 {
+        let namespace = format!("n{number}");
+        Api::<ServiceAccount>::namespaced(client.clone(), &namespace).get("default").await.unwrap();
+        Api::<ConfigMap>::namespaced(client.clone(), &namespace).get(ROOT_CA).await.unwrap();
+    }
+    let again = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    assert_eq!(again, report, "there was nothing left to do");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_outlives_its_cluster_and_is_told_so() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    cluster.shutdown().await;
+    let namespaces = Api::<Namespace>::all(client);
+    let answer = tokio::time::timeout(LIMIT, namespaces.get("default")).await.unwrap();
+    assert!(answer.is_err(), "{answer:?}");
+}
