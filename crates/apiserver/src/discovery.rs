@@ -22,6 +22,11 @@ fn groups() -> Vec<&'static str> {
         .collect()
 }
 
+/// Whether there is a group of this name.
+pub(crate) fn serves_group(name: &str) -> bool {
+    declarations().any(|declaration| declaration.group == name)
+}
+
 /// The versions of a group, the preferred one first.
 fn versions(group: &str) -> Vec<&'static str> {
     let mut versions: Vec<&'static str> = declarations()

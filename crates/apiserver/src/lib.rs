@@ -9,6 +9,7 @@ mod discovery;
 pub mod health;
 pub mod identity;
 pub mod listen;
+mod metrics;
 mod negotiate;
 mod openapi;
 mod options;

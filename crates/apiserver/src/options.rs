@@ -1,16 +1,24 @@
-//! What a query string asks for.
+//! What a query string asks for, read and checked as upstream does: what cannot be read is a bad
+//! request (400), what can be read but makes no sense is invalid (422).
 
 use std::collections::HashMap;
 
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::gvk::GroupKind;
 use coracle_meta::selector::{fields, labels};
-use coracle_meta::status::Status;
+use coracle_meta::status::{Reason, Status};
+use coracle_registry::Kind;
 use coracle_registry::lifecycle::Selection;
-use coracle_registry::{Kind, Scope};
+use http::Method;
 
+use crate::discovery::group_version;
 use crate::status::Refusal;
 
+/// The longest name of a field manager, in bytes.
+const MAX_MANAGER_BYTES: usize = 128;
+
 /// A query string, taken apart. Unknown parameters are ignored, as upstream does.
-pub(crate) struct Query(HashMap<String, String>);
+pub(crate) struct Query(HashMap<String, Vec<String>>);
 
 /// What to do about fields that a kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,101 +28,347 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
+/// The options of a list or a watch that say at which revision.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListQuery {
+    /// Empty for the latest.
+    pub(crate) resource_version: String,
+    /// `Exact`, `NotOlderThan`, or empty.
+    pub(crate) resource_version_match: String,
+    pub(crate) continue_token: String,
+    pub(crate) limit: i64,
+    pub(crate) timeout_seconds: Option<i64>,
+    pub(crate) allow_bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+}
+
 impl Query {
     pub(crate) fn parse(query: &str) -> Self {
-        // The first of several counts, as in Go.
-        let mut pairs = HashMap::new();
+        let mut pairs: HashMap<String, Vec<String>> = HashMap::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            pairs.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+            pairs.entry(name.into_owned()).or_default().push(value.into_owned());
         }
         Self(pairs)
     }
 
-    /// The value of a parameter; empty if it is not there.
-    pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+    /// All values of a parameter.
+    fn values(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a parameter is set, in any of the ways Go takes for true.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
-        match self.text(name) {
-            "" if self.0.contains_key(name) => Ok(true),
-            "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-            other => {
-                Err(Refusal::bad_request(format!("invalid value {other:?} for {name}: expected a boolean")))
-            }
-        }
+    /// The first value of a parameter; empty if it is not there.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.values(name).first().map_or("", String::as_str)
+    }
+
+    /// Whether a parameter is set. Whatever does not say no says yes, as in upstream.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
     }
 
     /// Whether a flag was given at all, and what it says.
-    pub(crate) fn optional_flag(&self, name: &str) -> Result<Option<bool>, Refusal> {
-        if self.0.contains_key(name) { self.flag(name).map(Some) } else { Ok(None) }
+    pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
+        let text = self.values(name).first()?;
+        Some(text != "0" && !text.eq_ignore_ascii_case("false"))
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
-        match self.text(name) {
-            "" => Ok(None),
-            text => {
-                let refused =
-                    |_| Refusal::bad_request(format!("invalid value {text:?} for {name}: expected a number"));
-                text.parse().map(Some).map_err(refused)
-            }
-        }
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        let Some(text) = self.values(name).first() else { return Ok(None) };
+        let refused = |error| Refusal::bad_request(not_a_number("ParseInt", text, &error));
+        text.parse().map(Some).map_err(refused)
     }
 
-    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Refusal> {
-        match self.text(name) {
-            "" => Ok(None),
-            text => {
-                let refused =
-                    |_| Refusal::bad_request(format!("invalid value {text:?} for {name}: expected a number"));
-                text.parse().map(Some).map_err(refused)
-            }
-        }
+    pub(crate) fn dry_run(&self) -> bool {
+        !self.values("dryRun").is_empty()
     }
 
-    pub(crate) fn dry_run(&self) -> Result<bool, Refusal> {
-        match self.text("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => {
-                Err(Refusal::bad_request(format!("invalid dryRun {other:?}: supported values: \"All\"")))
-            }
-        }
-    }
-
-    pub(crate) fn field_validation(&self) -> Result<FieldValidation, Refusal> {
+    /// Anything but the known ones has been refused by [`Query::check_write`].
+    pub(crate) fn field_validation(&self) -> FieldValidation {
         match self.text("fieldValidation") {
-            "" | "Warn" => Ok(FieldValidation::Warn),
-            "Ignore" => Ok(FieldValidation::Ignore),
-            "Strict" => Ok(FieldValidation::Strict),
-            other => Err(Refusal::bad_request(format!(
-                "invalid fieldValidation {other:?}: supported values: \"Ignore\", \"Warn\", \"Strict\""
-            ))),
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            _ => FieldValidation::Warn,
         }
+    }
+
+    /// Checks the options of a write. They come by the query, but for deletions only if there is
+    /// no body.
+    pub(crate) fn check_write(&self, method: &Method, no_body: bool) -> Result<(), Refusal> {
+        let kind = match *method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            Method::DELETE if no_body => return self.check_delete(),
+            _ => return Ok(()),
+        };
+        let mut errors = ErrorList::default();
+        self.check_manager(&mut errors);
+        let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
+        check_dry_run(&dry_run, &mut errors);
+        let validation = self.text("fieldValidation");
+        if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
+            let known = ["", "Ignore", "Strict", "Warn"];
+            errors.push(FieldError::not_supported(&Path::root("fieldValidation"), validation, &known));
+        }
+        invalid(kind, errors)
+    }
+
+    fn check_delete(&self) -> Result<(), Refusal> {
+        self.number("gracePeriodSeconds")?;
+        let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
+        check_delete(self.text("propagationPolicy"), self.optional_flag("orphanDependents"), &dry_run)
+    }
+
+    fn check_manager(&self, errors: &mut ErrorList) {
+        let path = Path::root("fieldManager");
+        let manager = self.text("fieldManager");
+        if manager.len() > MAX_MANAGER_BYTES {
+            errors.push(FieldError::too_long(&path, MAX_MANAGER_BYTES));
+        }
+        let odd = manager.char_indices().find(|(_, character)| !is_printable(*character));
+        if let Some((at, character)) = odd {
+            let code = u32::from(character);
+            let why = format!("invalid character U+{code:04X} (at position {at})");
+            errors.push(FieldError::invalid(&path, manager, why));
+        }
+    }
+
+    /// The options of a list or a watch.
+    pub(crate) fn list_query(&self, watch: bool) -> Result<ListQuery, Refusal> {
+        // Selectors that cannot be read are refused before numbers that cannot.
+        parse_labels(self.text("labelSelector"))?;
+        parse_fields(self.text("fieldSelector"))?;
+        let timeout_seconds = self.number("timeoutSeconds")?;
+        let mut query = ListQuery {
+            resource_version: self.text("resourceVersion").to_owned(),
+            resource_version_match: self.text("resourceVersionMatch").to_owned(),
+            continue_token: self.text("continue").to_owned(),
+            timeout_seconds,
+            limit: self.number("limit")?.unwrap_or(0),
+            allow_bookmarks: self.flag("allowWatchBookmarks"),
+            send_initial_events: self.optional_flag("sendInitialEvents"),
+        };
+        if watch {
+            query.set_watch_defaults();
+        }
+        let errors = if watch { query.watch_errors() } else { query.list_errors() };
+        invalid("ListOptions", errors)?;
+        Ok(query)
+    }
+
+    /// How long a request may take at most is only checked for sense: none of ours takes long.
+    pub(crate) fn check_timeout(&self, watch: bool) -> Result<(), Refusal> {
+        let text = self.text("timeout");
+        if watch || text.is_empty() {
+            return Ok(());
+        }
+        go_duration(text).map_err(|why| {
+            Refusal::bad_request(format!(
+                "invalid timeout specified in the request URL - time: {why} {text:?}"
+            ))
+        })
     }
 
     /// Which objects count.
-    pub(crate) fn selection(&self, kind: &dyn Kind) -> Result<Selection, Refusal> {
-        let labels: labels::Selector = parse(self.text("labelSelector"))?;
-        let fields: fields::Selector = parse(self.text("fieldSelector"))?;
+    pub(crate) fn selection(&self, kind: &dyn Kind, version: &str) -> Result<Selection, Refusal> {
+        let labels = parse_labels(self.text("labelSelector"))?;
+        let fields = parse_fields(self.text("fieldSelector"))?;
         for requirement in fields.requirements() {
-            check_field(kind, &requirement.field)?;
+            check_field(kind, version, &requirement.field)?;
         }
         Ok(Selection { labels, fields })
     }
 }
 
-fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Refusal> {
-    text.parse()
-        .map_err(|error: T::Err| Status::bad_request(format!("unable to parse requirement: {error}")).into())
+impl ListQuery {
+    /// A watch from no revision in particular begins with what is there.
+    fn set_watch_defaults(&mut self) {
+        let legacy = self.resource_version.is_empty() || self.resource_version == "0";
+        if self.send_initial_events.is_none() && self.resource_version_match.is_empty() && legacy {
+            self.send_initial_events = Some(true);
+            self.resource_version_match = "NotOlderThan".to_owned();
+        }
+    }
+
+    fn list_errors(&self) -> ErrorList {
+        let mut errors = ErrorList::default();
+        let path = Path::root("resourceVersionMatch");
+        let matching = &*self.resource_version_match;
+        if !matching.is_empty() {
+            if self.resource_version.is_empty() {
+                let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                errors.push(FieldError::forbidden(&path, why));
+            }
+            if !self.continue_token.is_empty() {
+                let why = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(&path, why));
+            }
+            if !matches!(matching, "Exact" | "NotOlderThan") {
+                errors.push(FieldError::not_supported(&path, matching, &["Exact", "NotOlderThan", ""]));
+            }
+            if matching == "Exact" && self.resource_version == "0" {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(FieldError::forbidden(&path, why));
+            }
+        }
+        if self.send_initial_events.is_some() {
+            let why = "sendInitialEvents is forbidden for list";
+            errors.push(FieldError::forbidden(&Path::root("sendInitialEvents"), why));
+        }
+        errors
+    }
+
+    fn watch_errors(&self) -> ErrorList {
+        let mut errors = ErrorList::default();
+        let path = Path::root("resourceVersionMatch");
+        let matching = &*self.resource_version_match;
+        if self.send_initial_events.is_some() && matching != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(&path, why));
+        }
+        if !matching.is_empty() {
+            if self.send_initial_events.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(FieldError::forbidden(&path, why));
+            }
+            if matching != "NotOlderThan" {
+                errors.push(FieldError::not_supported(&path, matching, &["NotOlderThan"]));
+            }
+            if !self.continue_token.is_empty() {
+                let why = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(&path, why));
+            }
+        }
+        errors
+    }
 }
 
-fn check_field(kind: &dyn Kind, field: &str) -> Result<(), Refusal> {
+/// Checks the options of a deletion, wherever they come from.
+pub(crate) fn check_delete(policy: &str, orphan: Option<bool>, dry_run: &[&str]) -> Result<(), Refusal> {
+    let mut errors = ErrorList::default();
+    let path = Path::root("propagationPolicy");
+    if !policy.is_empty() && orphan.is_some() {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        errors.push(FieldError::invalid(&path, policy, why));
+    }
+    if !matches!(policy, "" | "Foreground" | "Background" | "Orphan") {
+        let known = ["Foreground", "Background", "Orphan", "nil"];
+        errors.push(FieldError::not_supported(&path, policy, &known));
+    }
+    check_dry_run(dry_run, &mut errors);
+    invalid("DeleteOptions", errors)
+}
+
+fn check_dry_run(values: &[&str], errors: &mut ErrorList) {
+    if values.iter().any(|value| *value != "All") {
+        let bad = BadValue::json(&serde_json::json!(values));
+        errors.push(FieldError::not_supported(&Path::root("dryRun"), bad, &["All"]));
+    }
+}
+
+/// A resourceVersion as a number; `0` and none at all are any. An error is upstream's text.
+pub(crate) fn revision_number(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    // Unlike Go, Rust would take a plus sign.
+    let number: u64 = text.strip_prefix('+').map_or(text, |_| "+").parse().map_err(|error| {
+        format!("resourceVersion: Invalid value: {text:?}: {}", not_a_number("ParseUint", text, &error))
+    })?;
+    Ok(Some(number).filter(|number| *number != 0))
+}
+
+/// As Go takes it in `strconv.ParseBool`.
+pub(crate) fn is_go_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
+}
+
+/// A refusal of options, if there is anything wrong with them.
+pub(crate) fn invalid(kind: &'static str, errors: ErrorList) -> Result<(), Refusal> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let kind = GroupKind { group: "meta.k8s.io".into(), kind: kind.into() };
+    Err(Status::invalid(&kind, "", &errors).into())
+}
+
+/// Go's words for text that is no number.
+fn not_a_number(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = if matches!(error.kind(), PosOverflow | NegOverflow) {
+        "value out of range"
+    } else {
+        "invalid syntax"
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
+}
+
+fn parse_labels(text: &str) -> Result<labels::Selector, Refusal> {
+    text.parse().map_err(|error: labels::ParseError| Refusal::bad_request(error.to_string()))
+}
+
+fn parse_fields(text: &str) -> Result<fields::Selector, Refusal> {
+    text.parse().map_err(|error: fields::ParseError| Refusal::bad_request(error.to_string()))
+}
+
+/// Whether Go's `time.ParseDuration` takes a text, and if not, why.
+fn go_duration(text: &str) -> Result<(), &'static str> {
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(());
+    }
+    if rest.is_empty() {
+        return Err("invalid duration");
+    }
+    while !rest.is_empty() {
+        let number =
+            rest.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
+        let digits = &rest[..rest.len() - number.len()];
+        if !digits.contains(|character: char| character.is_ascii_digit()) || digits.matches('.').count() > 1 {
+            return Err("invalid duration");
+        }
+        rest = number.trim_start_matches(|character: char| character != '.' && !character.is_ascii_digit());
+        match &number[..number.len() - rest.len()] {
+            "" => return Err("missing unit in duration"),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
+            _ => return Err("unknown unit in duration"),
+        }
+    }
+    Ok(())
+}
+
+/// Every kind has fields it can be selected by; those that have more than all others have words
+/// of their own for the rest.
+fn check_field(kind: &dyn Kind, version: &str, field: &str) -> Result<(), Refusal> {
     let declaration = kind.declaration();
-    let known = field == "metadata.name"
-        || field == "metadata.namespace" && declaration.scope == Scope::Namespaced
-        || declaration.selectable_fields.iter().any(|selectable| selectable == field);
-    if known { Ok(()) } else { Err(Refusal::bad_request(format!("field label not supported: {field}"))) }
+    let selectable = &declaration.selectable_fields;
+    if matches!(field, "metadata.name" | "metadata.namespace")
+        || selectable.iter().any(|known| known == field)
+    {
+        return Ok(());
+    }
+    let message = match &*declaration.kind {
+        _ if selectable.is_empty() => {
+            format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        }
+        "Job" => format!("field label {field:?} not supported for Job"),
+        "ResourceSlice" => format!(
+            "field label not supported for {}, Kind=ResourceSlice: {field}",
+            group_version(&declaration.group, version)
+        ),
+        _ => format!("field label not supported: {field}"),
+    };
+    Err(Refusal::bad_request(message))
+}
+
+/// Whether Go calls a character printable: letters, marks, numbers, signs, and the plain space.
+fn is_printable(character: char) -> bool {
+    let unseen = matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let private = matches!(u32::from(character), 0xe000..=0xf8ff | 0xf_0000..);
+    character == ' ' || !character.is_control() && !character.is_whitespace() && !unseen && !private
+}
+
+/// A refusal that upstream gives no reason for.
+pub(crate) fn unexplained(message: String) -> Refusal {
+    Status { code: 500, ..Status::failure(Reason::Unknown, message) }.into()
 }

@@ -40,6 +40,8 @@ pub(crate) struct ResourcePath {
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
+    /// Changes are asked for by the path itself, as older clients do.
+    pub(crate) watch: bool,
 }
 
 /// The cluster of a path, and where it leads there. `None` if nowhere.
@@ -66,11 +68,22 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
         ["apis", group, version] => {
             Route::Resources { group: (*group).to_owned(), version: (*version).to_owned() }
         }
+        ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
+            Route::Resource(watched("", version, rest)?)
+        }
+        ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => {
+            Route::Resource(watched(group, version, rest)?)
+        }
         ["api", version, rest @ ..] => Route::Resource(resource("", version, rest)?),
         ["apis", group, version, rest @ ..] => Route::Resource(resource(group, version, rest)?),
         _ => return None,
     };
     Some((cluster, route))
+}
+
+fn watched(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
+    let path = resource(group, version, segments)?;
+    path.subresource.is_empty().then_some(ResourcePath { watch: true, ..path })
 }
 
 fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
@@ -95,6 +108,7 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePat
         resource: resource.to_owned(),
         name: name.to_owned(),
         subresource: subresource.to_owned(),
+        watch: false,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -17,7 +18,8 @@ use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
 use crate::identity::PeerIdentity;
-use crate::negotiate::{Wanted, respond, to_json};
+use crate::metrics::{Metrics, RequestInfo};
+use crate::negotiate::{Asked, FrameCache, Wanted, respond, to_json, told};
 use crate::openapi;
 use crate::options::Query;
 use crate::route::{self, ResourcePath, Route};
@@ -29,6 +31,9 @@ const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 
 /// Whoever is in this group may do everything, as in upstream.
 const MASTERS: &str = "system:masters";
+
+/// Where the server tells what it counts.
+const METRICS: &str = "/metrics";
 
 /// The Kubernetes release that is served.
 const VERSION: &str = "v1.36.4";
@@ -44,12 +49,20 @@ pub struct ApiServer {
     health: HealthChecks,
     registry: Registry,
     clock: Clock,
+    shared: Arc<Shared>,
+}
+
+/// What all requests share beside the objects.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) frames: FrameCache,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        Self { health, registry, clock }
+        Self { health, registry, clock, shared: Arc::default() }
     }
 
     /// Makes what every cluster has, before the first request.
@@ -79,7 +92,13 @@ impl ApiServer {
             };
         }
         authorize(&parts)?;
-        let (cluster, route) = route::parse(parts.uri.path()).ok_or_else(Refusal::not_found)?;
+        if parts.uri.path() == METRICS {
+            check_reads(&parts)?;
+            let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
+            return self.shared.metrics.answer(&cluster, VERSION).await;
+        }
+        let (cluster, route) =
+            route::parse(parts.uri.path()).ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
             Route::Resource(path) => {
                 self.answer_resource(&cluster, path, parts, body::read(body).await?).await
@@ -102,8 +121,8 @@ impl ApiServer {
         parts: Parts,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let kind =
-            catalog::find(&path.group, &path.version, &path.resource).ok_or_else(Refusal::not_found)?;
+        let kind = catalog::find(&path.group, &path.version, &path.resource)
+            .ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         let request = ResourceRequest {
             method: parts.method,
             headers: parts.headers,
@@ -113,6 +132,7 @@ impl ApiServer {
             path,
             kind,
             now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
+            shared: self.shared.clone(),
         };
         request.answer().await
     }
@@ -144,16 +164,16 @@ fn authorize(parts: &Parts) -> Result<(), Refusal> {
 }
 
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {
-    if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed(READ_METHODS)) }
+    if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed()) }
 }
 
 /// Answers that tell what is served.
 fn tell(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal> {
-    let wanted = Wanted::of(&parts.headers)?;
+    let wanted = Wanted::of_discovery(&parts.headers)?;
     let newer = |core| respond(to_json(&discovery::aggregated(core)), discovery::AGGREGATED);
     let plain = |value: Option<Value>| {
-        let value = value.ok_or_else(Refusal::not_found)?;
-        Ok(respond(to_json(&value), "application/json"))
+        let value = value.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        Ok(told(wanted, &value))
     };
     match route {
         Route::Version => plain(Some(version())),
@@ -211,7 +231,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await.unwrap_or_else(Refusal::into_response)) })
+        let running = self.shared.metrics.begin(RequestInfo::of(request.method(), request.uri()));
+        let asked = Asked::of(&request);
+        Box::pin(async move {
+            let answer = server.answer(request).await;
+            Ok(running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()))))
+        })
     }
 }
 

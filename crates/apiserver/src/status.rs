@@ -5,11 +5,13 @@ use std::fmt::Display;
 use coracle_api::codec::DecodeError;
 use coracle_base::tasks::TaskError;
 use coracle_meta::patch::{ErrorClass, PatchError};
-use coracle_meta::status::{Cause, Precondition, Reason, Status};
+use coracle_meta::status::{Cause, Details, Precondition, Reason, Status};
 use coracle_registry::Error;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
+use crate::discovery::serves_group;
+use crate::negotiate::{self, Wanted};
 
 /// How long a client should wait before it asks again for a revision that is not there yet.
 const RETRY_AFTER_S: u32 = 1;
@@ -18,26 +20,49 @@ const RETRY_AFTER_S: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: Box<Status>,
-    allowed: Option<&'static [Method]>,
+    /// Nothing of the API is there at all: told as a plain web server would.
+    unserved: bool,
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status: Box::new(status), allowed: None }
+        Self { status: Box::new(status), unserved: false }
     }
 }
 
 impl Refusal {
-    /// Nothing is served at this path.
+    /// Nothing is served at this path of the API.
     pub(crate) fn not_found() -> Self {
-        Status::failure(Reason::NotFound, "the server could not find the requested resource").into()
+        Self::generic(Reason::NotFound, "the server could not find the requested resource")
+    }
+
+    /// Nothing is served at this path, which may not even be one of the API.
+    pub(crate) fn unserved(path: &str) -> Self {
+        let mut segments = path.split('/').skip(1);
+        let of_api = match segments.next() {
+            Some("api") => true,
+            Some("apis") => segments.next().is_some_and(serves_group),
+            _ => false,
+        };
+        Self { unserved: !of_api, ..Self::not_found() }
     }
 
     /// The path is served, but not for this method.
-    pub(crate) fn method_not_allowed(allowed: &'static [Method]) -> Self {
-        let message = "the server does not allow this method on the requested resource";
-        let status = Status::failure(Reason::MethodNotAllowed, message);
-        Self { status: Box::new(status), allowed: Some(allowed) }
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::generic(
+            Reason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    /// The body is none of the patches there are.
+    pub(crate) fn unsupported_patch() -> Self {
+        Self::generic(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
+    }
+
+    /// A refusal that is about no object: it has details with nothing in them.
+    fn generic(reason: Reason, message: &str) -> Self {
+        Status { details: Some(Details::default()), ..Status::failure(reason, message) }.into()
     }
 
     /// The body is over [`MAX_REQUEST_BODY_BYTES`].
@@ -60,22 +85,16 @@ impl Refusal {
         &self.status
     }
 
-    /// The whole answer.
-    pub(crate) fn into_response(self) -> Response<ResponseBody> {
-        let json = serde_json::to_vec(&self.status).expect("a Status has only strings and numbers");
-        let mut response = Response::new(full(json));
+    /// The whole answer, in the form the client accepts, if there is one.
+    pub(crate) fn into_response(self, wanted: Option<Wanted>) -> Response<ResponseBody> {
+        if self.unserved {
+            return plain_not_found();
+        }
+        let mut response = negotiate::status(wanted, &self.status);
         *response.status_mut() =
             StatusCode::from_u16(self.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(seconds) = self.status.retry_after_seconds() {
-            headers.insert(header::RETRY_AFTER, seconds.into());
-        }
-        if let Some(allowed) = self.allowed {
-            let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
-            headers
-                .insert(header::ALLOW, HeaderValue::from_str(&names.join(", ")).expect("methods are tokens"));
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
@@ -148,6 +167,16 @@ impl From<TaskError> for Refusal {
     }
 }
 
+fn plain_not_found() -> Response<ResponseBody> {
+    let mut response = Response::new(full("404 page not found\n"));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// What went wrong inside is for the log, not for the client.
 fn internal(error: &dyn Display) -> Status {
     tracing::error!(%error, "a request failed");
@@ -160,10 +189,9 @@ mod tests {
 
     use super::*;
 
-    const METHODS: &[Method] = &[Method::GET, Method::HEAD];
-
     async fn check(refusal: Refusal, code: u16, reason: &str) {
-        let response = refusal.into_response();
+        let wanted = Wanted::of_refusal(&http::HeaderMap::new(), "");
+        let response = refusal.into_response(wanted);
         assert_eq!(response.status().as_u16(), code);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -178,16 +206,22 @@ mod tests {
     #[tokio::test]
     async fn every_refusal_has_its_code_and_body() {
         check(Refusal::not_found(), 404, "NotFound").await;
-        check(Refusal::method_not_allowed(METHODS), 405, "MethodNotAllowed").await;
+        check(Refusal::method_not_allowed(), 405, "MethodNotAllowed").await;
         check(Refusal::too_large(), 413, "RequestEntityTooLarge").await;
         check(Refusal::bad_request("no"), 400, "BadRequest").await;
         check(Refusal::unauthorized(), 401, "Unauthorized").await;
         check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
     }
 
-    #[test]
-    fn a_refused_method_names_the_allowed_ones() {
-        let response = Refusal::method_not_allowed(METHODS).into_response();
-        assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
+    #[tokio::test]
+    async fn what_is_not_of_the_api_is_not_found_in_plain_words() {
+        for (path, plain) in
+            [("/foo", true), ("/apis/foo", true), ("/api/v1/foos", false), ("/apis/apps/v9", false)]
+        {
+            let response = Refusal::unserved(path).into_response(None);
+            assert_eq!(response.status(), StatusCode::NOT_FOUND);
+            let is_plain = response.headers()[header::CONTENT_TYPE] == "text/plain; charset=utf-8";
+            assert_eq!(is_plain, plain, "{path}");
+        }
     }
 }

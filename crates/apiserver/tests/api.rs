@@ -136,7 +136,15 @@ async fn lists_come_as_objects_tables_and_metadata() {
     let (_, one) = client.get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Db")).await;
     assert_eq!(one["items"].as_array().unwrap().len(), 1);
     let (code, refused) = client.get(&format!("{CONFIG_MAPS}?fieldSelector=spec.x%3Db")).await;
-    assert_eq!((code, &refused["message"]), (400, &json!("field label not supported: spec.x")));
+    assert_eq!(
+        (code, &refused["message"]),
+        (
+            400,
+            &json!(
+                "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )
+        )
+    );
 
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let (_, table) = answer(client.send(Method::GET, CONFIG_MAPS, &table, "").await).await;
@@ -192,7 +200,7 @@ async fn a_watch_tells_the_state_and_then_changes() {
         .collect();
     assert_eq!(told, [(json!("ADDED"), json!("b")), (json!("DELETED"), json!("a"))]);
     let (code, refused) = client.get(&format!("{CONFIG_MAPS}?watch=true&sendInitialEvents=true")).await;
-    assert_eq!(code, 400, "{refused}");
+    assert_eq!(code, 422, "{refused}");
 }
 
 #[tokio::test]
@@ -205,7 +213,7 @@ async fn what_is_wrong_is_told_as_a_status() {
         (CONFIG_MAPS, r#"{"metadata":{"name":"a","namespace":"other"}}"#, 400),
         ("/api/v1/namespaces/default/nothing", "{}", 404),
         ("/api/v9/namespaces/default/configmaps", "{}", 404),
-        ("/api/v1/configmaps", "{}", 404),
+        ("/api/v1/configmaps", "{}", 405),
         ("/api/v1/namespaces/default/configmaps/../configmaps", "{}", 404),
     ] {
         let response = client.send(Method::POST, path, &[("content-type", "application/json")], body).await;

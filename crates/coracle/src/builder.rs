@@ -139,13 +139,7 @@ impl Secured {
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
         let root_ca = Some(prepared.ca.clone());
         let site = Site { endpoint, client_ca: Some(prepared.ca) };
-        Ok(Self {
-            listeners,
-            urls: prepared.urls,
-            kubeconfig: Some(prepared.kubeconfig),
-            root_ca,
-            site,
-        })
+        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig), root_ca, site })
     }
 }
 

@@ -136,6 +136,11 @@ impl Cluster {
         random_uid(&self.rng)
     }
 
+    /// A random number below a bound, for whoever has to spread things.
+    pub fn spread(&self, below: u64) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(below)
+    }
+
     pub(crate) fn name_digits(&self) -> [u8; GENERATED_SUFFIX_LENGTH] {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         std::array::from_fn(|_| rng.below(ALPHABET.len() as u64) as u8)

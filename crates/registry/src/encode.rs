@@ -1,12 +1,31 @@
 //! Objects as they are stored, read, listed and watched: one form of bytes for all.
 //!
-//! `apiVersion` and `kind` come first, so that lists can leave them out by skipping a known
-//! number of bytes. The place of `metadata.resourceVersion` is known, so that the store can
-//! insert the revision when it is made.
+//! `kind` and `apiVersion` come first, so that lists can leave them out by skipping a known
+//! number of bytes; then the metadata, its fields in the order of upstream's type, so that what
+//! selectors ask for is found without reading on. The place of `metadata.resourceVersion` is
+//! known, so that the store can insert the revision when it is made. The last byte ends the line.
 
 use bytes::Bytes;
 use coracle_store::{Entry, Revision};
 use serde_json::{Map, Value};
+
+/// The fields of metadata in the order in which upstream writes them.
+const METADATA_ORDER: [&str; 14] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+];
 
 /// An object encoded for the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,19 +44,61 @@ impl Encoded {
             Value::Object(fields) => writer.root(fields),
             other => writer.value(other),
         }
+        // As upstream ends every answer: what is stored is sent as it is.
+        writer.out.push(b'\n');
         Self { stamp: writer.stamp, bytes: writer.out.into() }
     }
 
     /// The JSON as of a revision.
     pub(crate) fn stamped(&self, revision: Revision) -> Bytes {
+        self.with_revision(&revision.to_string())
+    }
+
+    fn with_revision(&self, revision: &str) -> Bytes {
         let (before, after) = self.bytes.split_at(self.stamp as usize);
-        [before, revision.to_string().as_bytes(), after].concat().into()
+        if !revision.is_empty() {
+            return [before, revision.as_bytes(), after].concat().into();
+        }
+        // What was never stored has no revision, not an empty one.
+        let field: &[u8] = b"\"resourceVersion\":\"";
+        let before = before.strip_suffix(field).unwrap_or(before);
+        let after = after.strip_prefix(b"\"").unwrap_or(after);
+        match (before.strip_suffix(b","), after.strip_prefix(b",")) {
+            (_, Some(after)) => [before, after].concat().into(),
+            (Some(before), None) => [before, after].concat().into(),
+            (None, None) => [before, after].concat().into(),
+        }
+    }
+
+    /// The JSON of an object that is not going to be stored.
+    pub(crate) fn unstored(&self) -> Bytes {
+        self.with_revision("")
     }
 }
 
 /// What the bytes of every object of a kind begin with.
 pub fn type_prefix(api_version: &str, kind: &str) -> String {
-    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
+}
+
+/// The bytes of an object without the end of the line, for whoever puts it into something else.
+pub fn inner(json: &[u8]) -> &[u8] {
+    json.strip_suffix(b"\n").unwrap_or(json)
+}
+
+/// The bytes of an object that is not stored in this form.
+pub fn json(object: &Value) -> Bytes {
+    let encoded = Encoded::of(object);
+    if encoded.stamp == 0 {
+        return encoded.bytes;
+    }
+    let revision = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    encoded.with_revision(revision)
+}
+
+/// The metadata of an object as it stands in its bytes; `None` if only a parser can tell.
+pub fn metadata(json: &[u8]) -> Option<&[u8]> {
+    crate::scan::value(json, "metadata")
 }
 
 /// The last state of a deleted object, with the revision of its deletion.
@@ -54,17 +115,27 @@ struct Writer {
 impl Writer {
     fn root(&mut self, fields: &Map<String, Value>) {
         self.out.push(b'{');
-        for name in ["apiVersion", "kind"] {
+        for name in ["kind", "apiVersion"] {
             if let Some(value) = fields.get(name) {
                 self.name(name);
                 self.value(value);
             }
         }
-        for (name, value) in fields.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind") {
-            self.name(name);
-            match value {
-                Value::Object(metadata) if name == "metadata" => self.metadata(metadata),
-                other => self.value(other),
+        match fields.get("metadata") {
+            Some(Value::Object(metadata)) => {
+                self.name("metadata");
+                self.metadata(metadata);
+            }
+            Some(other) => {
+                self.name("metadata");
+                self.value(other);
+            }
+            None => {}
+        }
+        for (name, value) in fields {
+            if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
+                self.name(name);
+                self.value(value);
             }
         }
         self.out.push(b'}');
@@ -72,16 +143,28 @@ impl Writer {
 
     fn metadata(&mut self, fields: &Map<String, Value>) {
         self.out.push(b'{');
+        for name in METADATA_ORDER {
+            if name == "resourceVersion" {
+                self.resource_version();
+            } else if let Some(value) = fields.get(name) {
+                self.name(name);
+                self.value(value);
+            }
+        }
+        // Those of no place: managedFields, which are long and which no selector asks for.
+        for (name, value) in fields.iter().filter(|(name, _)| !METADATA_ORDER.contains(&name.as_str())) {
+            self.name(name);
+            self.value(value);
+        }
+        self.out.push(b'}');
+    }
+
+    fn resource_version(&mut self) {
         self.name("resourceVersion");
         self.out.push(b'"');
         // Bodies end at a few MiB, far below what this can count.
         self.stamp = self.out.len() as u32;
         self.out.push(b'"');
-        for (name, value) in fields.iter().filter(|(name, _)| *name != "resourceVersion") {
-            self.name(name);
-            self.value(value);
-        }
-        self.out.push(b'}');
     }
 
     fn name(&mut self, name: &str) {
@@ -119,8 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_stored_keeps_its_revision_or_has_none() {
+        for object in [
+            json!({"metadata": {"name": "x"}}),
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"metadata": {"name": "x", "labels": {}}}),
+            json!({"metadata": {}}),
+            json!({"spec": {}}),
+            json!({"metadata": {"name": "x", "resourceVersion": "5"}, "spec": {}}),
+        ] {
+            assert_eq!(serde_json::from_slice::<Value>(&super::json(&object)).unwrap(), object);
+        }
+    }
+
+    #[test]
     fn an_object_without_name_still_has_a_place_for_the_revision() {
         let encoded = Encoded::of(&json!({"metadata": {}}));
-        assert_eq!(encoded.stamped(Revision::new(1)), r#"{"metadata":{"resourceVersion":"1"}}"#);
+        assert_eq!(encoded.stamped(Revision::new(1)), "{\"metadata\":{\"resourceVersion\":\"1\"}}\n");
     }
 }

@@ -9,7 +9,7 @@ mod bootstrap;
 pub mod catalog;
 pub mod claim;
 mod cluster;
-mod encode;
+pub mod encode;
 mod error;
 mod keys;
 pub mod kind;
@@ -18,13 +18,13 @@ pub mod lifecycle;
 pub mod network;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+mod scan;
 pub mod view;
 
 pub use coracle_store::{Entry, Revision};
 
 pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
-pub use encode::type_prefix;
 pub use error::{Error, Result, Subject};
 pub use kind::{Column, Declaration, Generation, Kind, Scope, StoredAs, Subresource, Verbs};
 pub use network::ServiceNetwork;

@@ -238,12 +238,14 @@ async fn a_watch_with_a_selection_sees_objects_come_and_go() {
     let gone = cluster.update(&WRITE, "a", &Change::Patch(&relabel("2"))).await.unwrap().object;
     let back = cluster.update(&WRITE, "a", &Change::Patch(&relabel("1"))).await.unwrap().object;
     cluster.delete(&WRITE, "a", &DeleteOptions::default()).await.unwrap();
-    assert_eq!(watch.next().await.unwrap(), ObjectEvent::Added(created.json));
+    let ObjectEvent::Added(state) = watch.next().await.unwrap() else { panic!("it counts") };
+    assert_eq!(state.json(), created.json);
     let ObjectEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("it no longer counts") };
-    let last: Value = serde_json::from_slice(&last).unwrap();
+    let last: Value = serde_json::from_slice(&last.json()).unwrap();
     assert_eq!(last["metadata"]["resourceVersion"], gone.revision.to_string());
     assert_eq!(last["metadata"]["labels"]["value"], "1", "its last state that counted");
-    assert_eq!(watch.next().await.unwrap(), ObjectEvent::Added(back.json));
+    let ObjectEvent::Added(state) = watch.next().await.unwrap() else { panic!("it counts again") };
+    assert_eq!(state.json(), back.json);
     assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Deleted(_)));
 }
 

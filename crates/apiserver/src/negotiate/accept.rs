@@ -1,8 +1,10 @@
 //! The `Accept` header: which of the forms we have the client wants.
 
-use coracle_meta::status::Status;
-use http::{HeaderMap, header};
+use coracle_meta::status::{Details, Reason, Status};
+use coracle_meta::table::{IncludeObject, META_V1, META_V1BETA1};
+use http::{HeaderMap, Request, Uri, header};
 
+use crate::options::{Query, is_go_true};
 use crate::status::Refusal;
 
 /// How an answer is written down.
@@ -11,6 +13,20 @@ pub(crate) enum Form {
     Json,
     Yaml,
     Protobuf,
+}
+
+impl Form {
+    /// In the order in which they are offered.
+    const ALL: [Form; 3] = [Form::Json, Form::Yaml, Form::Protobuf];
+
+    /// The media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Form::Json => "application/json",
+            Form::Yaml => "application/yaml",
+            Form::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
 }
 
 /// What of an object is told.
@@ -22,6 +38,8 @@ pub(crate) enum Shape {
     Table,
     /// Its metadata.
     Metadata,
+    /// The metadata of the objects of a list.
+    MetadataList,
 }
 
 /// What the client wants.
@@ -29,62 +47,261 @@ pub(crate) enum Shape {
 pub(crate) struct Wanted {
     pub(crate) form: Form,
     pub(crate) shape: Shape,
+    /// The version of tables and metadata.
+    pub(crate) meta_version: &'static str,
+    /// What stands in the rows of a table.
+    pub(crate) include: IncludeObject,
+    /// JSON for people.
+    pub(crate) pretty: bool,
+    /// Whether large answers may be compressed.
+    pub(crate) gzip: bool,
     /// Discovery in its newer form.
     pub(crate) aggregated: bool,
 }
 
 /// What a refusal names.
-const OFFERED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const OFFERED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// What a refusal of a watch names.
+const OFFERED_STREAMS: [&str; 2] =
+    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+/// Programs that people look at: they get JSON with line breaks.
+const PRETTY_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
+
+/// What a clause of the header asks to be made of an object.
+#[derive(Clone, Copy, Default)]
+struct Conversion<'a> {
+    kind: &'a str,
+    group: &'a str,
+    version: &'a str,
+}
+
+/// One clause of the header.
+struct Clause<'a> {
+    main: &'a str,
+    sub: &'a str,
+    quality: f32,
+    parameters: &'a str,
+}
+
+/// What one clause amounts to.
+struct Choice<'a> {
+    form: Form,
+    conversion: Option<Conversion<'a>>,
+    pretty: bool,
+}
+
+/// What a request says of the form of its answer, kept for when it is refused.
+pub(crate) struct Asked {
+    headers: HeaderMap,
+    uri: Uri,
+}
+
+impl Asked {
+    /// Shares the headers that count and copies none.
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        let mut headers = HeaderMap::new();
+        for name in [header::ACCEPT, header::ACCEPT_ENCODING, header::USER_AGENT] {
+            if let Some(value) = request.headers().get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        Self { headers, uri: request.uri().clone() }
+    }
+
+    /// In which form a refusal is told; `None` if in none of those the client accepts.
+    pub(crate) fn form(&self) -> Option<Wanted> {
+        let query = self.uri.query().filter(|query| query.contains("pretty")).unwrap_or_default();
+        Wanted::of_refusal(&self.headers, Query::parse(query).text("pretty"))
+    }
+}
 
 impl Wanted {
-    /// The first of the client's wishes that can be fulfilled.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut wishes = accept.split(',').map(str::trim).filter(|wish| !wish.is_empty()).peekable();
-        if wishes.peek().is_none() {
-            return Ok(Self::plain(Form::Json));
+    /// What is wanted of a resource.
+    pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, collection: bool) -> Result<Self, Refusal> {
+        let accept = accept(headers);
+        check_offered(accept, collection)?;
+        let allowed = |choice: &Choice<'_>| match choice.conversion {
+            None => true,
+            Some(conversion) => match shape(conversion) {
+                Some((Shape::Table, _)) => choice.form != Form::Protobuf,
+                Some(_) => true,
+                None => false,
+            },
+        };
+        let choice = choose(accept, allowed).ok_or_else(|| Status::not_acceptable(&OFFERED))?;
+        let (shape, meta_version) = choice.conversion.and_then(shape).unwrap_or((Shape::Object, META_V1));
+        let include = match shape {
+            Shape::Table => IncludeObject::parse(query.text("includeObject")).ok_or_else(|| {
+                let message = format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {:?}: must be 'Metadata', 'Object', 'None', or empty",
+                    query.text("includeObject")
+                );
+                Refusal::bad_request(message)
+            })?,
+            _ => IncludeObject::Metadata,
+        };
+        Ok(Self {
+            form: choice.form,
+            shape,
+            meta_version,
+            include,
+            pretty: choice.pretty || prettily(headers, query.text("pretty")),
+            gzip: takes_gzip(headers),
+            aggregated: false,
+        })
+    }
+
+    /// What is wanted of a watch, which is refused where there is no way to frame events.
+    pub(crate) fn of_stream(self) -> Result<Self, Refusal> {
+        if self.form == Form::Yaml { Err(Status::not_acceptable(&OFFERED_STREAMS).into()) } else { Ok(self) }
+    }
+
+    /// What is wanted of what we tell of ourselves.
+    pub(crate) fn of_discovery(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let aggregated = |conversion: Conversion<'_>| {
+            matches!(
+                (conversion.kind, conversion.group, conversion.version),
+                ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
+            )
+        };
+        let allowed = |choice: &Choice<'_>| match choice.conversion {
+            None => true,
+            Some(conversion) => aggregated(conversion) && choice.form == Form::Json,
+        };
+        let choice = choose(accept(headers), allowed).ok_or_else(|| Status::not_acceptable(&OFFERED))?;
+        let plain = Self::plain(choice.form, choice.pretty || prettily(headers, ""), headers);
+        Ok(Self { aggregated: choice.conversion.is_some(), ..plain })
+    }
+
+    /// In which form a refusal is told; `None` if in none of those the client accepts.
+    pub(crate) fn of_refusal(headers: &HeaderMap, pretty: &str) -> Option<Self> {
+        let choice = choose(accept(headers), |choice| choice.conversion.is_none())?;
+        Some(Self::plain(choice.form, choice.pretty || prettily(headers, pretty), headers))
+    }
+
+    fn plain(form: Form, pretty: bool, headers: &HeaderMap) -> Self {
+        Self {
+            form,
+            shape: Shape::Object,
+            meta_version: META_V1,
+            include: IncludeObject::Metadata,
+            pretty,
+            gzip: takes_gzip(headers),
+            aggregated: false,
         }
-        wishes.find_map(Self::fulfil).ok_or_else(|| Status::not_acceptable(OFFERED).into())
     }
+}
 
-    fn plain(form: Form) -> Self {
-        Self { form, shape: Shape::Object, aggregated: false }
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The router's own look at the header, which knows no `application/*`.
+fn check_offered(accept: &str, collection: bool) -> Result<(), Refusal> {
+    let plain = |clause: &str| clause.split(';').next().unwrap_or_default().trim_matches(' ') == "*/*";
+    let known =
+        |clause: &str| OFFERED.contains(&clause.split(';').next().unwrap_or_default().trim_matches(' '));
+    if accept.is_empty() || accept.split(',').any(|clause| plain(clause) || known(clause)) {
+        return Ok(());
     }
+    let mut offered = OFFERED.to_vec();
+    if collection {
+        offered.extend(OFFERED_STREAMS);
+    }
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
+    let details = Some(Details::default());
+    Err(Status { details, ..Status::failure(Reason::NotAcceptable, message) }.into())
+}
 
-    fn fulfil(wish: &str) -> Option<Self> {
-        let mut parts = wish.split(';').map(str::trim);
-        let form = match parts.next()? {
-            "application/json" | "application/*" | "*/*" => Form::Json,
-            "application/yaml" => Form::Yaml,
-            "application/vnd.kubernetes.protobuf" => Form::Protobuf,
+/// The first clause that can be fulfilled, the preferred ones first.
+fn choose<'a>(accept: &'a str, allowed: impl Fn(&Choice<'a>) -> bool) -> Option<Choice<'a>> {
+    if accept.is_empty() {
+        return Some(Choice { form: Form::Json, conversion: None, pretty: false });
+    }
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
+    if clauses.len() > 1 {
+        clauses.sort_by(|a, b| {
+            let wild = |clause: &Clause<'_>| u8::from(clause.main == "*") + u8::from(clause.sub == "*");
+            b.quality.total_cmp(&a.quality).then_with(|| wild(a).cmp(&wild(b)))
+        });
+    }
+    clauses.iter().find_map(|clause| {
+        Form::ALL.into_iter().filter(|form| clause.covers(*form)).find_map(|form| {
+            let choice = clause.choice(form)?;
+            allowed(&choice).then_some(choice)
+        })
+    })
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let text = text.trim_matches(' ');
+        let (media, parameters) = text.split_once(';').unwrap_or((text, ""));
+        let (main, sub) = match media.split_once('/') {
+            Some((main, sub)) if !sub.contains('/') => (main.trim_matches(' '), sub.trim_matches(' ')),
+            None if media.trim_matches(' ') == "*" => ("*", "*"),
             _ => return None,
         };
-        let (mut kind, mut group, mut version) = ("", "", "");
-        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+        let quality = parameter_pairs(parameters).find(|(name, _)| *name == "q");
+        let quality = quality.map_or(1.0, |(_, value)| value.parse().unwrap_or(0.0));
+        Some(Self { main, sub, quality, parameters })
+    }
+
+    fn covers(&self, form: Form) -> bool {
+        let (main, sub) = form.media_type().split_once('/').unwrap_or_default();
+        (self.main == main && (self.sub == sub || self.sub == "*")) || (self.main == "*" && self.sub == "*")
+    }
+
+    fn choice(&self, form: Form) -> Option<Choice<'a>> {
+        let mut choice = Choice { form, conversion: None, pretty: false };
+        for (name, value) in parameter_pairs(self.parameters) {
             match name {
-                "as" => kind = value,
-                "g" => group = value,
-                "v" => version = value,
+                "as" => choice.conversion.get_or_insert_default().kind = value,
+                "g" => choice.conversion.get_or_insert_default().group = value,
+                "v" => choice.conversion.get_or_insert_default().version = value,
+                "stream" if !value.is_empty() && (form == Form::Yaml || value != "watch") => return None,
+                "sv" if !matches!(value, "" | "v1") => return None,
+                "pretty" => choice.pretty = value == "1",
                 _ => {}
             }
         }
-        match (kind, group, version) {
-            ("", ..) => Some(Self::plain(form)),
-            // Rows and metadata are told in JSON; protobuf of them nobody asks for first.
-            ("Table", "meta.k8s.io", "v1" | "v1beta1") if form == Form::Json => {
-                Some(Self { shape: Shape::Table, ..Self::plain(form) })
-            }
-            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1")
-                if form == Form::Json =>
-            {
-                Some(Self { shape: Shape::Metadata, ..Self::plain(form) })
-            }
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") if form == Form::Json => {
-                Some(Self { aggregated: true, ..Self::plain(form) })
-            }
-            _ => None,
-        }
+        Some(choice)
     }
+}
+
+fn parameter_pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(';')
+        .filter_map(|part| part.split_once('='))
+        .filter(|(_, value)| !value.is_empty() && !value.contains('='))
+        .map(|(name, value)| (name.trim_matches(' '), value.trim_matches(' ')))
+}
+
+fn shape(conversion: Conversion<'_>) -> Option<(Shape, &'static str)> {
+    let version = match (conversion.group, conversion.version) {
+        ("meta.k8s.io", "v1") => META_V1,
+        ("meta.k8s.io", "v1beta1") => META_V1BETA1,
+        _ => return None,
+    };
+    match conversion.kind {
+        "Table" => Some((Shape::Table, version)),
+        "PartialObjectMetadata" => Some((Shape::Metadata, version)),
+        "PartialObjectMetadataList" => Some((Shape::MetadataList, version)),
+        _ => None,
+    }
+}
+
+fn prettily(headers: &HeaderMap, asked: &str) -> bool {
+    if !asked.is_empty() {
+        return is_go_true(asked);
+    }
+    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |value| value.as_bytes());
+    PRETTY_AGENTS.iter().any(|name| agent.starts_with(name.as_bytes()))
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.split(',').any(|coding| coding.trim() == "gzip"))
 }
 
 #[cfg(test)]
@@ -96,20 +313,39 @@ mod tests {
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
-        Wanted::of(&headers).ok()
+        Wanted::of_resource(&headers, &Query::parse(""), true).ok()
     }
 
     #[test]
     fn clients_get_the_first_of_their_wishes_that_we_have() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(wanted(kubectl).map(|wanted| wanted.shape), Some(Shape::Table));
-        assert_eq!(wanted("").map(|wanted| wanted.form), Some(Form::Json));
-        assert_eq!(wanted("*/*").map(|wanted| wanted.form), Some(Form::Json));
         let typed = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(wanted(typed).map(|wanted| wanted.form), Some(Form::Protobuf));
-        let discovery =
-            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        assert!(wanted(discovery).is_some_and(|wanted| wanted.aggregated));
-        assert_eq!(wanted("text/html"), None);
+        for (accept, form) in [
+            ("", Form::Json),
+            ("*/*", Form::Json),
+            (typed, Form::Protobuf),
+            ("application/json;q=0.1, application/yaml;q=0.9", Form::Yaml),
+            ("*/*, application/yaml", Form::Yaml),
+            ("application/json;as=Table;g=meta.k8s.io;v=v9,application/yaml", Form::Yaml),
+        ] {
+            assert_eq!(wanted(accept).map(|wanted| wanted.form), Some(form), "{accept}");
+        }
+        for accept in ["text/html", "application/*", "application/json;stream=x", "application/json;as=Table"]
+        {
+            assert_eq!(wanted(accept), None, "{accept}");
+        }
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(wanted(table), None, "tables have no protobuf");
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        assert_eq!(wanted(metadata).map(|wanted| wanted.shape), Some(Shape::Metadata));
+    }
+
+    #[test]
+    fn discovery_has_a_newer_form() {
+        let mut headers = HeaderMap::new();
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        assert!(Wanted::of_discovery(&headers).is_ok_and(|wanted| wanted.aggregated));
     }
 }

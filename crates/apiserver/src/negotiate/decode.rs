@@ -1,6 +1,6 @@
 //! Bodies of requests.
 
-use coracle_api::codec::{Decoded, Target, json, protobuf, yaml};
+use coracle_api::codec::{DecodeError, Decoded, Target, TypeMeta, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, types};
 use coracle_meta::status::Status;
 use http::{HeaderMap, header};
@@ -12,6 +12,12 @@ use crate::status::Refusal;
 
 /// What a body may be.
 const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The kind of the body of a deletion.
+const DELETE_OPTIONS: &str = "DeleteOptions";
+
+/// How much of a body that cannot be read is shown.
+const SUMMARY_BYTES: usize = 30;
 
 /// What a body is read as.
 pub(crate) struct Decoding<'a> {
@@ -34,7 +40,12 @@ impl Decoding<'_> {
 /// The media type of a body, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    text.split(';').next().unwrap_or_default().trim()
+    match text.split_once(';') {
+        // Parameters of nothing are not the same as nothing.
+        Some((media, _)) if media.trim().is_empty() => text,
+        Some((media, _)) => media.trim(),
+        None => text.trim(),
+    }
 }
 
 /// Reads the object in a body. Returns it with what the client should be warned of.
@@ -44,46 +55,136 @@ pub(crate) fn decode(
     decoding: &Decoding<'_>,
 ) -> Result<(Value, Vec<String>), Refusal> {
     let target = decoding.type_id().map_or(Target::Any, Target::Type);
-    let Decoded { mut object, problems } = match media_type(headers) {
-        "" | "application/json" if protobuf::is_protobuf(body) => protobuf::decode(body, decoding.type_id())?,
-        "" | "application/json" => json::decode(body, target)?,
-        "application/yaml" => yaml::decode(body, target)?,
-        "application/vnd.kubernetes.protobuf" => protobuf::decode(body, decoding.type_id())?,
+    // What a body says it is costs another look at it, so it is asked only where that matters.
+    type Claim = fn(&[u8]) -> Result<TypeMeta, DecodeError>;
+    let (decoded, claim): (_, Claim) = match media_type(headers) {
+        "" | "application/json" if !protobuf::is_protobuf(body) => {
+            (json::decode(body, target), json::type_meta)
+        }
+        "application/yaml" => (yaml::decode(body, target), |_| Ok(TypeMeta::default())),
+        "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
+            (protobuf::decode(body, decoding.type_id()), protobuf::type_meta)
+        }
         _ => return Err(Status::unsupported_media_type(ACCEPTED).into()),
     };
-    check_type(&mut object, decoding)?;
+    let Decoded { object, problems } = match decoded {
+        Ok(decoded) => decoded,
+        Err(error) => {
+            let claimed = claim(body).map_err(|error| unrecognized(&error.to_string(), body, decoding))?;
+            check_claim(&claimed, body, decoding)?;
+            return Err(unhandled(&claimed, &error.to_string(), decoding));
+        }
+    };
+    let object = typed(object, body, decoding)?;
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match decoding.validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            let message = format!(
-                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                decoding.kind,
-                decoding.version,
-                decoding.kind,
-                problems.join(", ")
-            );
-            Err(Refusal::bad_request(message))
+            let why = format!("strict decoding error: {}", problems.join(", "));
+            Err(unhandled(&TypeMeta::default(), &why, decoding))
         }
         FieldValidation::Ignore => Ok((object, Vec::new())),
         _ => Ok((object, problems)),
     }
 }
 
-/// The body must be of the kind that the path says; left out, it is filled in.
-fn check_type(object: &mut Value, decoding: &Decoding<'_>) -> Result<(), Refusal> {
-    let Value::Object(fields) = object else {
-        return Err(Refusal::bad_request("the body is not an object"));
-    };
-    for (name, expected) in [("apiVersion", decoding.api_version()), ("kind", decoding.kind.to_owned())] {
-        match fields.get(name).and_then(Value::as_str) {
-            None | Some("") => drop(fields.insert(name.into(), expected.into())),
-            Some(found) if found == expected => {}
-            Some(found) => {
-                let message =
-                    format!("the {name} in the data ({found}) does not match the expected one ({expected})");
-                return Err(Refusal::bad_request(message));
-            }
+/// Reads the options of a deletion, which every group has in every version.
+pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> Result<Value, Refusal> {
+    let id = types().kind("", "v1", DELETE_OPTIONS);
+    let target = id.map_or(Target::Any, Target::Type);
+    let (claimed, decoded) = match media_type(headers) {
+        "" | "application/json" if !protobuf::is_protobuf(body) => {
+            (json::type_meta(body)?, json::decode(body, target))
         }
+        "application/yaml" => (TypeMeta::default(), yaml::decode(body, target)),
+        "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
+            (protobuf::type_meta(body)?, protobuf::decode(body, id))
+        }
+        _ => return Err(Status::unsupported_media_type(ACCEPTED).into()),
+    };
+    if !matches!(&*claimed.kind, "" | DELETE_OPTIONS) {
+        let version = if claimed.api_version.is_empty() { "meta.k8s.io/v1" } else { &claimed.api_version };
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        let kind = &claimed.kind;
+        let message = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
+        return Err(Refusal::bad_request(message));
     }
-    Ok(())
+    Ok(decoded?.object)
+}
+
+/// The body must be of the kind that the path says; what it does not say is filled in.
+fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, Refusal> {
+    let mut fields = match object {
+        Value::Object(fields) => fields,
+        Value::Null => serde_json::Map::new(),
+        _ => return Err(Refusal::bad_request("the body is not an object")),
+    };
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    check_claim(&TypeMeta { api_version: text("apiVersion"), kind: text("kind") }, body, decoding)?;
+    fields.insert("apiVersion".into(), decoding.api_version().into());
+    fields.insert("kind".into(), decoding.kind.into());
+    Ok(Value::Object(fields))
+}
+
+/// Refuses what says it is something else, in upstream's words.
+fn check_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
+    if claimed.api_version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {}", claimed.api_version);
+        return Err(unrecognized(&why, body, decoding));
+    }
+    let own_version = claimed.api_version.is_empty() || claimed.api_version == decoding.api_version();
+    if own_version && (claimed.kind.is_empty() || claimed.kind == decoding.kind) {
+        return Ok(());
+    }
+    let (group, version) = match claimed.api_version.is_empty() {
+        true => (decoding.group, decoding.version),
+        false => (claimed.group(), claimed.version()),
+    };
+    let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
+    let why = if types().kind(group, version, kind).is_some() {
+        let package = |group: &str| match group.split('.').next() {
+            None | Some("") => "core".to_owned(),
+            Some(name) => name.to_owned(),
+        };
+        let own = package(decoding.group);
+        format!("converting ({version}.{kind}) to ({own}.{}): unknown conversion", decoding.kind)
+    } else {
+        let shown = group_version(group, version);
+        format!(
+            "no kind {kind:?} is registered for version {shown:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        )
+    };
+    Err(unhandled(claimed, &why, decoding))
+}
+
+/// It is known what the body is, but it cannot be read as that.
+fn unhandled(claimed: &TypeMeta, why: &str, decoding: &Decoding<'_>) -> Refusal {
+    let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
+    let version = if claimed.api_version.is_empty() { decoding.version } else { claimed.version() };
+    let expected = decoding.kind;
+    Refusal::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
+}
+
+/// It is not even known what the body is.
+fn unrecognized(why: &str, body: &[u8], decoding: &Decoding<'_>) -> Refusal {
+    let kind = decoding.kind;
+    let summary = summary(body);
+    Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+    ))
+}
+
+/// The beginning of a body, as text or, if it does not look like JSON, in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let shown = &body[..body.len().min(SUMMARY_BYTES)];
+    let mut summary = match shown[0] {
+        b'{' => String::from_utf8_lossy(shown).into_owned(),
+        _ => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if shown.len() < body.len() {
+        summary.push_str(" ...");
+    }
+    summary
 }

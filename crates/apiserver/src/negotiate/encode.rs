@@ -1,22 +1,23 @@
-//! Answers: objects, lists, tables, metadata.
+//! Answers of one object, in every form.
 
 use bytes::Bytes;
 use coracle_api::codec::{protobuf, yaml};
 use coracle_api::schema::types;
-use coracle_meta::table::{META_V1, PartialObjectMetadata, Table, TableColumnDefinition, TableRow};
-use coracle_registry::lifecycle::Page;
-use coracle_registry::{Kind, type_prefix};
-use http::{HeaderValue, Response, header};
+use coracle_meta::status::{Reason, Status};
+use coracle_registry::{Kind, encode};
+use http::Response;
 use serde_json::{Value, json};
 
 use super::accept::{Form, Shape, Wanted};
-use crate::body::{ResponseBody, full};
+use super::respond::{self, to_json};
+use super::table::{self, Rows};
+use crate::body::ResponseBody;
 use crate::discovery::group_version;
 use crate::status::Refusal;
 
 /// What an answer is about.
 pub(crate) struct Encoding<'a> {
-    pub(crate) kind: &'a dyn Kind,
+    pub(crate) kind: &'static dyn Kind,
     pub(crate) version: &'a str,
     pub(crate) wanted: Wanted,
     /// Seconds since the epoch, for ages in tables.
@@ -24,134 +25,100 @@ pub(crate) struct Encoding<'a> {
 }
 
 impl Encoding<'_> {
-    fn api_version(&self) -> String {
+    pub(super) fn api_version(&self) -> String {
         group_version(&self.kind.declaration().group, self.version)
     }
 }
 
-/// One object, given as its JSON.
-pub(crate) fn object(
-    encoding: &Encoding<'_>,
-    mut json_bytes: Bytes,
-) -> Result<Response<ResponseBody>, Refusal> {
+/// One object, given as its JSON, which goes out as it is where that is wanted.
+pub(crate) fn object(encoding: &Encoding<'_>, json_bytes: Bytes) -> Result<Response<ResponseBody>, Refusal> {
     let wanted = encoding.wanted;
-    if encoding.kind.declaration().is_converted(encoding.version) {
-        let object = encoding.kind.convert_out(encoding.version, tree(&json_bytes)?);
-        json_bytes = to_json(&object).into();
+    if wanted.shape == Shape::MetadataList {
+        let message = format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+            go_type(encoding.kind)
+        );
+        return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
-    if wanted.form == Form::Json && wanted.shape == Shape::Object {
-        return Ok(respond(json_bytes, "application/json"));
-    }
-    let object = tree(&json_bytes)?;
-    Ok(match (wanted.shape, wanted.form) {
-        (Shape::Table, _) => {
-            respond(to_json(&table(encoding, &[object], &json!({}), true)), "application/json")
-        }
-        (Shape::Metadata, _) => {
-            respond(to_json(&PartialObjectMetadata::of(&object, META_V1)), "application/json")
-        }
-        (Shape::Object, Form::Yaml) => respond(yaml::encode(&object), "application/yaml"),
-        (Shape::Object, _) => protobuf_object(encoding, &object, json_bytes),
+    let (form, bytes) = shown(encoding, &json_bytes, true)?;
+    Ok(match form {
+        Form::Json => respond::json(wanted, bytes),
+        form => respond::bytes_of(wanted, bytes, form),
     })
 }
 
-fn protobuf_object(encoding: &Encoding<'_>, object: &Value, json_bytes: Bytes) -> Response<ResponseBody> {
-    let declaration = encoding.kind.declaration();
-    match types().kind(&declaration.group, encoding.version, &declaration.kind) {
-        Some(id) => respond(protobuf::encode(object, id), "application/vnd.kubernetes.protobuf"),
-        // Clients that prefer protobuf always take JSON, too.
-        None => respond(json_bytes, "application/json"),
-    }
-}
-
-/// One page of a list.
-pub(crate) fn page(encoding: &Encoding<'_>, page: &Page) -> Result<Response<ResponseBody>, Refusal> {
-    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-    if let Some(token) = &page.continue_token {
-        metadata["continue"] = json!(token);
-    }
-    if let Some(remaining) = page.remaining {
-        metadata["remainingItemCount"] = json!(remaining);
-    }
-    let list_kind = format!("{}List", encoding.kind.declaration().kind);
-    match encoding.wanted.shape {
+/// An object in the shape and the form that is wanted, and which form it is: kinds without a type
+/// of protobuf are told in JSON, which clients that prefer protobuf always take, too.
+pub(super) fn shown(
+    encoding: &Encoding<'_>,
+    object: &Bytes,
+    tell_columns: bool,
+) -> Result<(Form, Bytes), Refusal> {
+    let Encoding { kind, wanted, now, .. } = encoding;
+    let declaration = kind.declaration();
+    match wanted.shape {
+        Shape::Object => in_form(wanted.form, served(*kind, encoding.version, object.clone())?, || {
+            types().kind(&declaration.group, encoding.version, &declaration.kind)
+        }),
         Shape::Table => {
-            let objects = trees(page)?;
-            Ok(respond(to_json(&table(encoding, &objects, &metadata, true)), "application/json"))
+            let table = table::of_one(&Rows::of(encoding), *now, object, tell_columns)?;
+            Ok(match wanted.form {
+                Form::Yaml => (Form::Yaml, yaml::encode(&tree(&table)?).into()),
+                _ => (Form::Json, table.into()),
+            })
         }
-        Shape::Metadata => {
-            let objects = trees(page)?;
-            let items: Vec<_> =
-                objects.iter().map(|object| PartialObjectMetadata::of(object, META_V1)).collect();
-            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": META_V1, "metadata": metadata, "items": items});
-            Ok(respond(to_json(&list), "application/json"))
+        Shape::Metadata | Shape::MetadataList => {
+            in_form(wanted.form, metadata_json(object, wanted.meta_version)?.into(), || {
+                types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")
+            })
         }
-        Shape::Object if encoding.wanted.form == Form::Yaml => {
-            let list = json!({"apiVersion": encoding.api_version(), "items": trees(page)?, "kind": list_kind, "metadata": metadata});
-            Ok(respond(yaml::encode(&list), "application/yaml"))
-        }
-        // Lists in protobuf are not offered yet; clients that prefer them take JSON.
-        Shape::Object => Ok(respond(json_list(encoding, page, &list_kind, &metadata), "application/json")),
     }
 }
 
-/// The objects' own bytes, joined; of built-in kinds without their type, as upstream does.
-fn json_list(encoding: &Encoding<'_>, page: &Page, list_kind: &str, metadata: &Value) -> Vec<u8> {
-    let bytes: usize = page.entries.iter().map(|entry| entry.value_bytes().len() + 1).sum();
-    let mut out = Vec::with_capacity(bytes + 256);
-    let api_version = encoding.api_version();
-    out.extend_from_slice(
-        format!(
-            "{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
-        )
-        .as_bytes(),
-    );
-    let prefix = type_prefix(&api_version, &encoding.kind.declaration().kind);
-    for (index, entry) in page.entries.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        match entry.value_bytes().strip_prefix(prefix.as_bytes()) {
-            Some(rest) => {
-                out.push(b'{');
-                out.extend_from_slice(rest);
-            }
-            None => out.extend_from_slice(entry.value_bytes()),
-        }
+/// A stored object in the version that is asked for, which mostly is the stored one.
+pub(super) fn served(kind: &dyn Kind, version: &str, object: Bytes) -> Result<Bytes, Refusal> {
+    if !kind.declaration().is_converted(version) {
+        return Ok(object);
     }
-    out.extend_from_slice(b"]}");
-    out
+    Ok(encode::json(&kind.convert_out(version, tree(&object)?)))
 }
 
-/// Rows of a table; `columns` only where they are told.
-pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Value], metadata: &Value, columns: bool) -> Table {
-    let declaration = encoding.kind.declaration();
-    let definitions = declaration.columns.iter().map(|column| TableColumnDefinition {
-        name: column.name.to_string(),
-        kind: column.value_type.to_string(),
-        format: column.format.to_string(),
-        description: column.description.to_string(),
-        priority: column.priority,
-    });
-    let mut table = Table::new(definitions.collect());
-    if !columns {
-        table.column_definitions = None;
-    }
-    // The metadata of a list has exactly these fields.
-    table.metadata = serde_json::from_value(metadata.clone()).unwrap_or_default();
-    table.rows = objects
-        .iter()
-        .map(|object| TableRow {
-            cells: encoding.kind.cells(object, encoding.now),
-            object: to_value(&PartialObjectMetadata::of(object, META_V1)),
-            ..TableRow::default()
-        })
-        .collect();
-    table
+fn in_form(
+    form: Form,
+    object: Bytes,
+    type_id: impl FnOnce() -> Option<coracle_api::schema::TypeId>,
+) -> Result<(Form, Bytes), Refusal> {
+    Ok(match form {
+        Form::Json => (Form::Json, object),
+        Form::Yaml => (Form::Yaml, yaml::encode(&tree(&object)?).into()),
+        Form::Protobuf => match type_id() {
+            Some(id) => (Form::Protobuf, protobuf::encode(&tree(&object)?, id).into()),
+            None => (Form::Json, object),
+        },
+    })
 }
 
-fn trees(page: &Page) -> Result<Vec<Value>, Refusal> {
-    page.entries.iter().map(|entry| tree(entry.value_bytes())).collect()
+/// The JSON of an object's metadata alone, without a parser where that can be.
+pub(super) fn metadata_json(object: &[u8], meta_version: &str) -> Result<Vec<u8>, Refusal> {
+    let head =
+        format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{meta_version}\",\"metadata\":");
+    let mut out = head.into_bytes();
+    match encode::metadata(object) {
+        Some(metadata) => out.extend_from_slice(metadata),
+        None => {
+            let metadata = tree(object)?.get("metadata").cloned();
+            out.extend(to_json(&metadata.unwrap_or_else(|| json!({}))));
+        }
+    }
+    out.push(b'}');
+    Ok(out)
+}
+
+/// What upstream's messages call a type, such as `*core.ConfigMap`.
+pub(super) fn go_type(kind: &dyn Kind) -> String {
+    let declaration = kind.declaration();
+    let package = declaration.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+    format!("*{package}.{}", declaration.kind)
 }
 
 pub(crate) fn tree(bytes: &[u8]) -> Result<Value, Refusal> {
@@ -159,20 +126,4 @@ pub(crate) fn tree(bytes: &[u8]) -> Result<Value, Refusal> {
         let reason = error.to_string();
         coracle_registry::Error::Corrupt { key: String::new(), reason }.into()
     })
-}
-
-pub(crate) fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("what is built here has a JSON")
-}
-
-pub(crate) fn to_value(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).expect("what is built here has a JSON")
-}
-
-pub(crate) fn respond(bytes: impl Into<Bytes>, content_type: &'static str) -> Response<ResponseBody> {
-    let mut response = Response::new(full(bytes));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    response
 }

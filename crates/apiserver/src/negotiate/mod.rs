@@ -3,7 +3,16 @@
 mod accept;
 mod decode;
 mod encode;
+mod frame;
+mod gzip;
+mod indent;
+mod list;
+mod respond;
+mod table;
 
-pub(crate) use accept::{Shape, Wanted};
-pub(crate) use decode::{Decoding, decode, media_type};
-pub(crate) use encode::{Encoding, object, page, respond, table, to_json, to_value, tree};
+pub(crate) use accept::{Asked, Wanted};
+pub(crate) use decode::{Decoding, decode, decode_delete_options, media_type};
+pub(crate) use encode::{Encoding, object, tree};
+pub(crate) use frame::{EventType, FrameCache, Framing};
+pub(crate) use list::{list, page};
+pub(crate) use respond::{respond, status, to_json, told};

@@ -28,7 +28,7 @@ impl ResourceRequest {
             group: &self.path.group,
             version: &self.path.version,
             kind: &self.kind.declaration().kind,
-            validation: self.validation()?,
+            validation: self.validation(),
         })
     }
 

@@ -1,19 +1,17 @@
 //! DELETE of one and of many.
 
-use coracle_api::codec::{Target, json, protobuf, yaml};
-use coracle_api::schema::types;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
-use coracle_meta::status::Status;
+use coracle_meta::status::{ListMeta, Status};
 use coracle_registry::lifecycle::{DeleteOptions, Deletion, Propagation};
-use coracle_registry::{Error, view};
+use coracle_registry::{Entry, Error, view};
 use http::Response;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
-use crate::discovery::group_version;
-use crate::negotiate::{self, media_type, respond, to_json};
+use crate::negotiate;
+use crate::options::check_delete;
 use crate::status::Refusal;
 
 /// Namespaces that nobody deletes.
@@ -31,7 +29,7 @@ impl ResourceRequest {
         let (options, dry_run) = self.delete_options()?;
         let api_version = self.kind.declaration().storage_api_version();
         let mut write = self.write(&api_version)?;
-        write.dry_run |= dry_run;
+        write.dry_run = dry_run;
         let deletion = self.cluster.delete(&write, &self.path.name, &options).await?;
         self.deleted(deletion)
     }
@@ -45,7 +43,7 @@ impl ResourceRequest {
         let resource =
             GroupResource { group: declaration.group.clone(), resource: declaration.plural.clone() };
         let status = Status::deleted(&resource, &self.path.name, Meta::of(&object).uid());
-        Ok(respond(to_json(&status), "application/json"))
+        Ok(negotiate::status(Some(self.wanted()?), &status))
     }
 
     pub(super) async fn delete_collection(self) -> Result<Response<ResponseBody>, Refusal> {
@@ -54,14 +52,14 @@ impl ResourceRequest {
         list.limit = if list.limit == 0 { PAGE } else { list.limit };
         let api_version = self.kind.declaration().storage_api_version();
         let mut write = self.write(&api_version)?;
-        write.dry_run |= dry_run;
-        let mut deleted: Vec<Value> = Vec::new();
+        write.dry_run = dry_run;
+        let mut deleted: Vec<Entry> = Vec::new();
         let revision = loop {
             let page = self.cluster.list(self.kind, &self.path.namespace, &list).await?;
-            for entry in &page.entries {
+            for entry in page.entries {
                 let object = negotiate::tree(entry.value_bytes())?;
                 match self.cluster.delete(&write, view::name(&object), &options).await {
-                    Ok(_) => deleted.push(self.served(object)),
+                    Ok(_) => deleted.push(entry),
                     // Somebody else was faster.
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error.into()),
@@ -72,62 +70,50 @@ impl ResourceRequest {
                 break page.revision;
             }
         };
-        let kind = format!("{}List", self.kind.declaration().kind);
-        let api_version = group_version(&self.path.group, &self.path.version);
-        let answer = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}, "items": deleted});
-        Ok(respond(to_json(&answer), "application/json"))
+        let metadata = ListMeta { resource_version: revision.to_string(), ..ListMeta::default() };
+        negotiate::list(&self.encoding()?, &metadata, deleted)
     }
 
-    /// Options come in the body, or in the query.
+    /// Options come in the body or, if there is none, in the query. Also whether it is only tried.
     fn delete_options(&self) -> Result<(DeleteOptions, bool), Refusal> {
-        let body = self.options_body()?;
+        if self.body.is_empty() {
+            return self.delete_query();
+        }
+        let body = negotiate::decode_delete_options(&self.headers, &self.body)?;
         let text =
             |path: &[&str]| Some(view::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
-        let wanted =
-            text(&["propagationPolicy"]).unwrap_or_else(|| self.query.text("propagationPolicy").to_owned());
-        let orphan = match view::at(&body, &["orphanDependents"]) {
-            Some(orphan) => orphan.as_bool(),
-            None => self.query.optional_flag("orphanDependents")?,
-        };
-        let propagation = match (&*wanted, orphan) {
-            ("", None) => None,
-            ("", Some(true)) | ("Orphan", None) => Some(Propagation::Orphan),
-            ("", Some(false)) | ("Background", None) => Some(Propagation::Background),
-            ("Foreground", None) => Some(Propagation::Foreground),
-            (_, Some(_)) => {
-                return Err(Refusal::bad_request(
-                    "orphanDependents and deletionPropagation cannot be both set",
-                ));
-            }
-            (other, None) => {
-                let message = format!(
-                    "invalid propagationPolicy {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""
-                );
-                return Err(Refusal::bad_request(message));
-            }
-        };
-        let dry_run = view::items(&body, &["dryRun"]).iter().any(|item| item == "All");
+        let policy = view::text(&body, &["propagationPolicy"]);
+        let orphan = view::at(&body, &["orphanDependents"]).and_then(Value::as_bool);
+        let dry_run: Vec<&str> =
+            view::items(&body, &["dryRun"]).iter().map(|item| item.as_str().unwrap_or_default()).collect();
+        check_delete(policy, orphan, &dry_run)?;
         let options = DeleteOptions {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            propagation,
-            grace_period_s: match view::integer(&body, &["gracePeriodSeconds"]) {
-                Some(seconds) => Some(seconds),
-                None => self.query.integer("gracePeriodSeconds")?,
-            },
+            propagation: propagation(policy, orphan),
+            grace_period_s: view::integer(&body, &["gracePeriodSeconds"]),
         };
-        Ok((options, dry_run))
+        Ok((options, !dry_run.is_empty()))
     }
 
-    fn options_body(&self) -> Result<Value, Refusal> {
-        if self.body.is_empty() {
-            return Ok(Value::Null);
-        }
-        let id = types().kind("", "v1", "DeleteOptions");
-        Ok(match media_type(&self.headers) {
-            _ if protobuf::is_protobuf(&self.body) => protobuf::decode(&self.body, id)?.object,
-            "application/yaml" => yaml::decode(&self.body, Target::Any)?.object,
-            _ => json::decode(&self.body, Target::Any)?.object,
-        })
+    /// What the query says has been checked already.
+    fn delete_query(&self) -> Result<(DeleteOptions, bool), Refusal> {
+        let orphan = self.query.optional_flag("orphanDependents");
+        let options = DeleteOptions {
+            propagation: propagation(self.query.text("propagationPolicy"), orphan),
+            grace_period_s: self.query.number("gracePeriodSeconds")?,
+            ..DeleteOptions::default()
+        };
+        Ok((options, self.query.dry_run()))
+    }
+}
+
+/// What happens to dependents, if the client says; no more than one of both is set.
+fn propagation(policy: &str, orphan: Option<bool>) -> Option<Propagation> {
+    match (policy, orphan) {
+        ("Orphan", _) | (_, Some(true)) => Some(Propagation::Orphan),
+        ("Background", _) | (_, Some(false)) => Some(Propagation::Background),
+        ("Foreground", _) => Some(Propagation::Foreground),
+        _ => None,
     }
 }

@@ -7,6 +7,8 @@ mod read;
 mod update;
 mod watch;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use coracle_meta::status::Status;
 use coracle_registry::lifecycle::Write;
@@ -18,6 +20,7 @@ use crate::body::ResponseBody;
 use crate::negotiate::{Encoding, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
+use crate::service::Shared;
 use crate::status::Refusal;
 
 /// A request for a resource, with its body.
@@ -31,6 +34,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) kind: &'static dyn Kind,
     /// Seconds since the epoch.
     pub(crate) now: i64,
+    /// What all requests share.
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl ResourceRequest {
@@ -38,7 +43,7 @@ impl ResourceRequest {
     pub(crate) async fn answer(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
         let one = !self.path.name.is_empty();
-        let watching = self.query.flag("watch")?;
+        let watching = self.path.watch || !one && self.query.flag("watch");
         match (&self.method, one) {
             (&Method::GET, _) if watching => self.allow(Verbs::WATCH)?.watch().await,
             (&Method::GET, true) => self.allow(Verbs::GET)?.get().await,
@@ -48,7 +53,7 @@ impl ResourceRequest {
             (&Method::PATCH, true) => self.allow(Verbs::PATCH)?.patch().await,
             (&Method::DELETE, true) => self.allow(Verbs::DELETE)?.delete().await,
             (&Method::DELETE, false) => self.allow(Verbs::DELETE_COLLECTION)?.delete_collection().await,
-            _ => Err(Refusal::method_not_allowed(&[Method::GET])),
+            _ => Err(Refusal::method_not_allowed()),
         }
     }
 
@@ -57,10 +62,24 @@ impl ResourceRequest {
         let namespaced = self.kind.declaration().scope == Scope::Namespaced;
         let in_namespace = !self.path.namespace.is_empty();
         let writes_many = self.path.name.is_empty() && self.method != Method::GET;
-        if in_namespace && !namespaced
-            || namespaced && !in_namespace && (!self.path.name.is_empty() || writes_many)
-        {
+        let declared = self.kind.declaration().verbs;
+        // Collections that cannot be listed are only there in a namespace, to be posted to.
+        let unlisted = !declared.contain(Verbs::LIST) && !self.path.watch;
+        let everywhere = namespaced && !in_namespace;
+        if in_namespace && !namespaced || everywhere && (!self.path.name.is_empty() || unlisted) {
             return Err(Refusal::not_found());
+        }
+        if everywhere && writes_many {
+            return Err(Refusal::method_not_allowed());
+        }
+        let of_one = [Verbs::GET, Verbs::UPDATE, Verbs::PATCH, Verbs::DELETE];
+        let named = !self.path.name.is_empty() && self.path.subresource.is_empty();
+        if named && !of_one.into_iter().any(|verb| declared.contain(verb)) {
+            return Err(Refusal::not_found());
+        }
+        if self.path.name.contains('%') {
+            let message = format!("Name parameter invalid: {:?}: may not contain '%'", self.path.name);
+            return Err(Refusal::bad_request(message));
         }
         Ok(())
     }
@@ -72,8 +91,11 @@ impl ResourceRequest {
             name => declaration.subresource(name).ok_or_else(Refusal::not_found)?.verbs,
         };
         if !offered.contain(verb) {
-            return Err(Refusal::method_not_allowed(&[]));
+            return Err(Refusal::method_not_allowed());
         }
+        self.query.check_timeout(verb == Verbs::WATCH)?;
+        self.wanted()?;
+        self.query.check_write(&self.method, self.body.is_empty())?;
         match self.missing() {
             None => Ok(self),
             Some(what) => Err(Status::service_unavailable(format!("{what} is not served yet")).into()),
@@ -133,16 +155,21 @@ impl ResourceRequest {
             namespace: &self.path.namespace,
             subresource: &self.path.subresource,
             manager: self.manager(),
-            dry_run: self.query.dry_run()?,
+            dry_run: self.query.dry_run(),
         })
     }
 
+    /// In which form the answer is wanted.
+    fn wanted(&self) -> Result<Wanted, Refusal> {
+        Wanted::of_resource(&self.headers, &self.query, self.path.name.is_empty())
+    }
+
     fn encoding(&self) -> Result<Encoding<'_>, Refusal> {
-        let wanted = Wanted::of(&self.headers)?;
+        let wanted = self.wanted()?;
         Ok(Encoding { kind: self.kind, version: &self.path.version, wanted, now: self.now })
     }
 
-    fn validation(&self) -> Result<FieldValidation, Refusal> {
+    fn validation(&self) -> FieldValidation {
         self.query.field_validation()
     }
 }

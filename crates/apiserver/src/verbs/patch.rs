@@ -37,13 +37,12 @@ struct Aside {
 impl ResourceRequest {
     pub(super) async fn patch(self) -> Result<Response<ResponseBody>, Refusal> {
         let Some(kind) = PatchType::from_media_type(media_type(&self.headers)) else {
-            let accepted = PatchType::ALL.map(PatchType::media_type);
-            return Err(Status::unsupported_media_type(&accepted).into());
+            return Err(Refusal::unsupported_patch());
         };
         if kind == PatchType::Apply {
             return self.apply().await;
         }
-        if self.query.optional_flag("force")?.is_some() {
+        if self.query.optional_flag("force").is_some() {
             return Err(self.invalid(FieldError::forbidden(
                 &Path::root("force"),
                 "may not be specified for non-apply patch",
@@ -73,7 +72,7 @@ impl ResourceRequest {
     }
 
     async fn patch_by(&self, patch: Prepared) -> Result<Response<ResponseBody>, Refusal> {
-        let validation = self.validation()?;
+        let validation = self.validation();
         let id = self.type_id();
         let aside = Mutex::new(Aside::default());
         let change = |object: Value| {
@@ -115,13 +114,13 @@ impl ResourceRequest {
         let config = yaml::decode(&self.body, Target::Any)?.object;
         let problems = yaml::decode(&self.body, target)?.problems;
         let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        if self.validation()? == FieldValidation::Strict && !warnings.is_empty() {
+        if self.validation() == FieldValidation::Strict && !warnings.is_empty() {
             return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));
         }
         self.check_namespace().await?;
         let config = self.stored(config);
         let api_version = self.kind.declaration().storage_api_version();
-        let change = Change::Apply { config: &config, force: self.query.flag("force")? };
+        let change = Change::Apply { config: &config, force: self.query.flag("force") };
         let updated = self.cluster.update(&self.write(&api_version)?, &self.path.name, &change).await?;
         self.updated(updated, &warnings)
     }

@@ -70,7 +70,7 @@ impl Cluster {
             .await?;
         let encoded = last.ok_or_else(|| Error::AlreadyExists(write.subject(name)))?;
         // What was not written has no revision.
-        let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.bytes };
+        let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.unstored() };
         Ok(Object { json, revision: outcome.revision })
     }
 

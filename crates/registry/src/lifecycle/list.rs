@@ -2,57 +2,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use coracle_meta::object::Meta;
-use coracle_meta::selector::{fields, labels};
 use coracle_store::{At, Entry, RangeRequest, Revision};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::tree;
+use super::read::WAIT_FOR_REVISION;
+use super::select::Selection;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::keys;
-use crate::kind::Kind;
+use crate::kind::{Declaration, Kind, Scope};
 
 /// Entries looked at in one go while looking for those that are selected.
 const SCAN_PAGE: usize = 500;
-
-/// Which objects count.
-#[derive(Clone, Debug)]
-pub struct Selection {
-    /// By labels.
-    pub labels: labels::Selector,
-    /// By fields.
-    pub fields: fields::Selector,
-}
-
-impl Default for Selection {
-    fn default() -> Self {
-        Self { labels: labels::Selector::everything(), fields: fields::Selector::everything() }
-    }
-}
-
-impl Selection {
-    /// Whether all objects count.
-    pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
-    }
-
-    /// Whether an object counts.
-    pub fn matches(&self, kind: &dyn Kind, object: &Value) -> bool {
-        let meta = Meta::of(object);
-        let by_labels = self.labels.is_everything() || self.labels.matches(&meta.labels());
-        by_labels
-            && self.fields.requirements().iter().all(|requirement| {
-                let value = match &*requirement.field {
-                    "metadata.name" => meta.name().into(),
-                    "metadata.namespace" => meta.namespace().into(),
-                    field => kind.selectable_value(object, field),
-                };
-                (*value == *requirement.value) == requirement.equal
-            })
-    }
-}
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -84,10 +45,12 @@ pub struct Page {
 
 #[derive(Serialize, Deserialize)]
 struct Token {
-    #[serde(rename = "v")]
+    #[serde(rename = "v", default)]
     version: String,
-    /// -1: at the latest revision.
+    /// Negative: at the latest revision.
+    #[serde(default)]
     rv: i64,
+    #[serde(default)]
     start: String,
 }
 
@@ -97,11 +60,23 @@ impl Cluster {
     /// One page of the objects of a kind, in one namespace or in all.
     ///
     /// # Errors
-    /// If the revision is no longer kept or not yet made, or the token is malformed.
+    /// If the revision is no longer kept or not made in time, or the token is malformed.
     pub async fn list(&self, kind: &dyn Kind, namespace: &str, options: &ListOptions) -> Result<Page> {
-        let prefix = keys::prefix(kind.declaration(), namespace);
+        match self.list_now(kind, namespace, options).await {
+            Err(Error::TooLargeRevision { requested, .. }) => {
+                self.wait_for(requested, WAIT_FOR_REVISION).await?;
+                self.list_now(kind, namespace, options).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn list_now(&self, kind: &dyn Kind, namespace: &str, options: &ListOptions) -> Result<Page> {
+        let declaration = kind.declaration();
+        let prefix = keys::prefix(declaration, namespace);
         let (start, at) = place(options)?;
-        let mut request = RangeRequest { prefix: prefix.clone().into_bytes(), at, ..RangeRequest::default() };
+        let within = within(declaration, namespace, &options.selection).unwrap_or_else(|| prefix.clone());
+        let mut request = RangeRequest { prefix: within.into_bytes(), at, ..RangeRequest::default() };
         request.start = start.as_ref().map(|start| format!("{prefix}{start}").into_bytes());
         let outcome = if options.selection.is_everything() {
             self.page(request, options.limit, &prefix).await
@@ -115,6 +90,14 @@ impl Cluster {
             (Ok(page), _) => check_age(page, options),
             (Err(error), _) => Err(error),
         }
+    }
+
+    /// How many objects of a kind there are, in all namespaces.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn count(&self, kind: &dyn Kind) -> Result<u64> {
+        Ok(self.store.count(keys::prefix(kind.declaration(), ""), At::Latest).await?.count)
     }
 
     async fn page(&self, mut request: RangeRequest, limit: usize, prefix: &str) -> Result<Page> {
@@ -142,8 +125,10 @@ impl Cluster {
             let revision = range.revision;
             let seen = range.entries.len();
             for (index, entry) in range.entries.into_iter().enumerate() {
-                let last = entry.key().to_vec();
-                if options.selection.matches(kind, &tree(&entry)?) {
+                if index + 1 == seen {
+                    request.start = Some([entry.key(), b"\0"].concat());
+                }
+                if options.selection.selects(kind, &entry)? {
                     entries.push(entry);
                 }
                 if entries.len() >= wanted {
@@ -151,7 +136,6 @@ impl Cluster {
                     let continue_token = next_token(more, revision, entries.last(), prefix);
                     return Ok(Page { entries, revision, continue_token, remaining: None });
                 }
-                request.start = Some([&last[..], b"\0"].concat());
             }
             if !range.more {
                 return Ok(Page { entries, revision, continue_token: None, remaining: None });
@@ -161,22 +145,53 @@ impl Cluster {
     }
 }
 
+/// What the keys of all selected objects begin with, where that is more than the prefix of the
+/// list: a name asked for is looked up and not searched.
+pub(super) fn within(declaration: &Declaration, namespace: &str, selection: &Selection) -> Option<String> {
+    let name = selection.fields.requires_exact_match("metadata.name").filter(|name| !name.is_empty())?;
+    let one_place = declaration.scope == Scope::Cluster || !namespace.is_empty();
+    one_place.then(|| keys::key(declaration, namespace, name))
+}
+
 /// Where to begin, and when.
 fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     let Some(text) = &options.continue_token else {
         return Ok((None, options.exact.map_or(At::Latest, At::Revision)));
     };
-    let malformed = || Error::BadRequest("continue key is not valid".into());
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| malformed())?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|_| malformed())?;
-    if token.version != TOKEN_VERSION || token.start.is_empty() {
-        return Err(malformed());
-    }
-    let at = match token.rv {
-        -1 => At::Latest,
-        rv => At::Revision(Revision::new(u64::try_from(rv).map_err(|_| malformed())?)),
-    };
+    let token = read_token(text).map_err(|why| {
+        Error::BadRequest(format!("invalid continue token: continue key is not valid: {why}"))
+    })?;
+    let at = u64::try_from(token.rv).map_or(At::Latest, |rv| At::Revision(Revision::new(rv)));
     Ok((Some(token.start), at))
+}
+
+/// Reads a token, or says what is wrong with it in upstream's words.
+fn read_token(text: &str) -> Result<Token, String> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            _ => text.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })?;
+    let token: Token = serde_json::from_slice(&bytes).map_err(|_| {
+        let first = bytes.first().map_or('?', |byte| char::from(*byte));
+        format!("invalid character '{first}' looking for beginning of value")
+    })?;
+    if token.version != TOKEN_VERSION {
+        return Err(format!("server does not recognize this encoded version {}", token.version));
+    }
+    if token.rv == 0 {
+        return Err(format!("incorrect encoded start resourceVersion (version {TOKEN_VERSION})"));
+    }
+    if token.start.is_empty() {
+        return Err(format!("encoded start key empty (version {TOKEN_VERSION})"));
+    }
+    // A key that leads elsewhere.
+    if token.start.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(token.start);
+    }
+    Ok(token)
 }
 
 fn token(rv: i64, start: &str) -> String {

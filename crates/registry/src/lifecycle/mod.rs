@@ -9,13 +9,15 @@ mod list;
 mod ownership;
 mod prepared;
 mod read;
+mod select;
 mod update;
 mod watch;
 
 pub use delete::{DeleteOptions, Deletion, Propagation};
-pub use list::{ListOptions, Page, Selection};
+pub use list::{ListOptions, Page};
+pub use select::Selection;
 pub use update::{Change, Updated};
-pub use watch::{ObjectEvent, ObjectWatch, WatchOptions};
+pub use watch::{ObjectEvent, ObjectState, ObjectWatch, WatchOptions};
 
 use bytes::Bytes;
 use coracle_meta::field::{ErrorList, Path};

@@ -1,6 +1,8 @@
-//! Reading one object.
+//! Reading one object, and waiting for a revision to read at.
 
-use coracle_store::Revision;
+use std::time::Duration;
+
+use coracle_store::{Get, Revision, WatchRequest};
 
 use super::Object;
 use crate::cluster::Cluster;
@@ -8,12 +10,16 @@ use crate::error::{Error, Result, Subject};
 use crate::keys;
 use crate::kind::Kind;
 
+/// How long a reader waits for a revision that has not been made yet, as in upstream
+/// (`blockTimeout` in `pkg/storage/cacher/watch_cache.go` of k8s.io/apiserver).
+pub(super) const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
+
 impl Cluster {
-    /// One object, at the latest revision. With `not_older_than`, only if the store has come
-    /// that far.
+    /// One object, at the latest revision. With `not_older_than`, only when the store has come
+    /// that far, which is waited for.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or the revision is not made in time.
     pub async fn get(
         &self,
         kind: &dyn Kind,
@@ -22,11 +28,26 @@ impl Cluster {
         not_older_than: Option<Revision>,
     ) -> Result<Object> {
         let declaration = kind.declaration();
-        let found = self.store.get(keys::key(declaration, namespace, name)).await?;
+        let key = keys::key(declaration, namespace, name);
+        let mut found: Get = self.store.get(&key).await?;
         if let Some(requested) = not_older_than.filter(|requested| *requested > found.revision) {
-            return Err(Error::TooLargeRevision { requested, current: found.revision });
+            self.wait_for(requested, WAIT_FOR_REVISION).await?;
+            found = self.store.get(&key).await?;
+            if requested > found.revision {
+                return Err(Error::TooLargeRevision { requested, current: found.revision });
+            }
         }
         let entry = found.entry.ok_or_else(|| Error::NotFound(Box::new(Subject::of(declaration, name))))?;
         Ok(Object { json: entry.value(), revision: entry.mod_revision() })
+    }
+
+    /// Waits until a change of this cluster has this revision or a later one, but not longer than
+    /// `limit`. Who asked has to look again: the revision may have come with a change elsewhere.
+    pub(super) async fn wait_for(&self, revision: Revision, limit: Duration) -> Result<()> {
+        let mut changes = self.store.watch(WatchRequest::prefix([]).from(revision)).await?;
+        match tokio::time::timeout(limit, changes.next()).await {
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
     }
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
-use super::list::Selection;
-use super::tree;
+use super::list::within;
+use super::select::Selection;
 use crate::cluster::Cluster;
 use crate::encode::deleted;
 use crate::error::Result;
@@ -20,16 +20,52 @@ pub struct WatchOptions {
     pub after: Revision,
 }
 
+/// An object as a change shows it.
+///
+/// It shares the stored bytes; the last state of an object that is gone is made when it is asked
+/// for, because it has the revision of the change and not its own.
+#[derive(Clone, Debug)]
+pub struct ObjectState {
+    entry: Entry,
+    revision: Revision,
+}
+
+impl ObjectState {
+    /// As it is stored.
+    pub fn of(entry: Entry) -> Self {
+        Self { revision: entry.mod_revision(), entry }
+    }
+
+    /// What is stored; of an object that is gone, what was.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The revision of the change.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Its JSON.
+    pub fn json(&self) -> Bytes {
+        if self.revision == self.entry.mod_revision() {
+            self.entry.value()
+        } else {
+            deleted(&self.entry, self.revision)
+        }
+    }
+}
+
 /// A change as a client sees it: with a selection, an object that begins to count appears and
 /// one that no longer counts is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum ObjectEvent {
     /// It is there now.
-    Added(Bytes),
+    Added(ObjectState),
     /// It has changed.
-    Modified(Bytes),
+    Modified(ObjectState),
     /// It is gone; this was its last state.
-    Deleted(Bytes),
+    Deleted(ObjectState),
     /// Everything up to this revision has been delivered.
     Bookmark(Revision),
 }
@@ -52,7 +88,10 @@ impl Cluster {
         namespace: &str,
         options: WatchOptions,
     ) -> Result<ObjectWatch<'k>> {
-        let request = WatchRequest::prefix(keys::prefix(kind.declaration(), namespace));
+        let declaration = kind.declaration();
+        let prefix = within(declaration, namespace, &options.selection)
+            .unwrap_or_else(|| keys::prefix(declaration, namespace));
+        let request = WatchRequest::prefix(prefix);
         let watch = self.store.watch(request.from(options.after.next())).await?;
         Ok(ObjectWatch { watch, kind, selection: options.selection })
     }
@@ -78,19 +117,20 @@ impl ObjectWatch<'_> {
     }
 
     fn translate(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
+        let gone = |last: Option<Entry>, revision| {
+            last.map(|entry| ObjectEvent::Deleted(ObjectState { entry, revision }))
+        };
         Ok(match event {
             WatchEvent::Put { entry, previous } => {
                 match (self.counts(Some(&entry))?, self.counts(previous.as_ref())?) {
-                    (true, true) => Some(ObjectEvent::Modified(entry.value())),
-                    (true, false) => Some(ObjectEvent::Added(entry.value())),
-                    (false, true) => {
-                        previous.map(|last| ObjectEvent::Deleted(deleted(&last, entry.mod_revision())))
-                    }
+                    (true, true) => Some(ObjectEvent::Modified(ObjectState::of(entry))),
+                    (true, false) => Some(ObjectEvent::Added(ObjectState::of(entry))),
+                    (false, true) => gone(previous, entry.mod_revision()),
                     (false, false) => None,
                 }
             }
             WatchEvent::Delete { revision, previous, .. } => match self.counts(previous.as_ref())? {
-                true => previous.map(|last| ObjectEvent::Deleted(deleted(&last, revision))),
+                true => gone(previous, revision),
                 false => None,
             },
             WatchEvent::Progress { revision } => Some(ObjectEvent::Bookmark(revision)),
@@ -99,7 +139,6 @@ impl ObjectWatch<'_> {
     }
 
     fn counts(&self, entry: Option<&Entry>) -> Result<bool> {
-        let Some(entry) = entry else { return Ok(false) };
-        Ok(self.selection.is_everything() || self.selection.matches(self.kind, &tree(entry)?))
+        entry.map_or(Ok(false), |entry| self.selection.selects(self.kind, entry))
     }
 }

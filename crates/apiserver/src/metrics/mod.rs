@@ -1,0 +1,90 @@
+//! What the server counts, told at `/metrics` in the text form of Prometheus under upstream's
+//! names.
+//!
+//! Counting a request costs one hash of its labels, one lookup under a read lock and a few
+//! atomic additions, well under a microsecond; everything else is done when somebody asks.
+
+mod info;
+mod process;
+mod requests;
+mod text;
+mod watches;
+
+pub(crate) use info::RequestInfo;
+pub(crate) use watches::WatchedResource;
+
+use std::sync::Arc;
+
+use coracle_registry::{Cluster, Kind, Verbs, catalog};
+use http::{HeaderValue, Response, header};
+
+use crate::body::{ResponseBody, full};
+use crate::status::Refusal;
+use requests::Requests;
+use text::Text;
+use watches::Watches;
+
+/// The form that is told.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// Everything that is counted.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    requests: Requests,
+    watches: Watches,
+}
+
+impl Metrics {
+    /// Notes that a request has come; what is returned notes how it ended.
+    pub(crate) fn begin(self: &Arc<Self>, info: RequestInfo) -> requests::Running {
+        requests::Running::begin(self.clone(), info)
+    }
+
+    /// Counts the events of a resource that go out.
+    pub(crate) fn watched(&self, kind: &'static dyn Kind, version: &str) -> Arc<WatchedResource> {
+        self.watches.of(kind.declaration(), version)
+    }
+
+    /// Tells everything.
+    pub(crate) async fn answer(
+        &self,
+        cluster: &Cluster,
+        version: &str,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let mut text = Text::default();
+        text.family("kubernetes_build_info", "gauge", "The version that is served.");
+        let (major, minor) = ("1", version.trim_start_matches("v1.").split('.').next().unwrap_or_default());
+        text.sample(
+            "kubernetes_build_info",
+            &[("git_version", version), ("major", major), ("minor", minor)],
+            1,
+        );
+        self.requests.tell(&mut text);
+        self.watches.tell(&mut text);
+        tell_objects(cluster, &mut text).await?;
+        process::tell(&mut text);
+        let mut response = Response::new(full(text.into_bytes()));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        Ok(response)
+    }
+}
+
+/// How many objects there are, counted when somebody asks.
+async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+    text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
+    let mut counts = Vec::new();
+    for kind in catalog::BUILT_IN.iter().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
+        let count = cluster.count(*kind).await?;
+        counts.push((kind.declaration(), count));
+    }
+    for (declaration, count) in &counts {
+        let labels = [("group", &*declaration.group), ("resource", &*declaration.plural)];
+        text.sample("apiserver_resource_objects", &labels, *count);
+    }
+    text.family("apiserver_storage_objects", "gauge", "Objects stored, by resource and group.");
+    for (declaration, count) in &counts {
+        text.sample("apiserver_storage_objects", &[("resource", &*declaration.group_resource())], *count);
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Requests: how many, how long, how many at once.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use coracle_registry::catalog;
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+
+use super::Metrics;
+use super::info::{Labels, RequestInfo};
+use super::text::Text;
+use crate::body::ResponseBody;
+
+/// Upstream's limits of how long requests take, in seconds.
+const BUCKETS: [f64; 21] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0,
+];
+
+/// Combinations of labels that are told apart. All resources with all verbs and the usual codes
+/// are a few thousand; what is beyond is not counted, so that nobody can fill the memory.
+const MAX_SERIES: usize = 8192;
+
+/// All that is counted of requests.
+pub(super) struct Requests {
+    series: RwLock<HashMap<u64, Arc<Series>, RandomState>>,
+    hasher: RandomState,
+    reading: AtomicI64,
+    changing: AtomicI64,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            series: RwLock::default(),
+            hasher: RandomState::new(),
+            reading: AtomicI64::new(0),
+            changing: AtomicI64::new(0),
+        }
+    }
+}
+
+/// Requests that have the same labels.
+struct Series {
+    verb: &'static str,
+    group: Box<str>,
+    version: Box<str>,
+    resource: Box<str>,
+    subresource: Box<str>,
+    scope: &'static str,
+    dry_run: &'static str,
+    code: u16,
+    count: AtomicU64,
+    running: AtomicI64,
+    buckets: [AtomicU64; BUCKETS.len()],
+    total_us: AtomicU64,
+}
+
+impl Series {
+    fn new(labels: &Labels<'_>, code: u16) -> Self {
+        Self {
+            verb: labels.verb,
+            group: labels.group.into(),
+            version: labels.version.into(),
+            resource: labels.resource.into(),
+            subresource: labels.subresource.into(),
+            scope: labels.scope,
+            dry_run: labels.dry_run,
+            code,
+            count: AtomicU64::new(0),
+            running: AtomicI64::new(0),
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            total_us: AtomicU64::new(0),
+        }
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 7] {
+        [
+            ("dry_run", self.dry_run),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", &self.subresource),
+            ("verb", self.verb),
+            ("version", &self.version),
+        ]
+    }
+
+    fn observe(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        if let Some(bucket) = BUCKETS.iter().position(|limit| seconds <= *limit) {
+            self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.total_us.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Requests {
+    fn series(&self, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
+        let id = self.hasher.hash_one((labels, code));
+        if let Some(series) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Some(series.clone());
+        }
+        let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_SERIES {
+            return None;
+        }
+        Some(all.entry(id).or_insert_with(|| Arc::new(Series::new(labels, code))).clone())
+    }
+
+    fn inflight(&self, info: &RequestInfo) -> &AtomicI64 {
+        if info.changes_something() { &self.changing } else { &self.reading }
+    }
+
+    pub(super) fn tell(&self, text: &mut Text) {
+        let mut all: Vec<Arc<Series>> =
+            self.series.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        all.sort_by(|a, b| (a.labels(), a.code).cmp(&(b.labels(), b.code)));
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let counted = |series: &&Arc<Series>| load(&series.count) > 0;
+
+        text.family("apiserver_request_total", "counter", "Requests answered, by what they were about.");
+        for series in all.iter().filter(counted) {
+            let code = series.code.to_string();
+            let mut labels = vec![("code", &*code)];
+            labels.extend(series.labels());
+            text.sample("apiserver_request_total", &labels, load(&series.count));
+        }
+        self.tell_durations(text, &all);
+        text.family("apiserver_longrunning_requests", "gauge", "Watches that are open.");
+        for series in all.iter().filter(|series| series.verb == "WATCH") {
+            let labels: Vec<_> = series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect();
+            let running = series.running.load(Ordering::Relaxed);
+            text.sample("apiserver_longrunning_requests", &labels, running);
+        }
+        text.family("apiserver_current_inflight_requests", "gauge", "Requests being answered.");
+        for (kind, number) in [("mutating", &self.changing), ("readOnly", &self.reading)] {
+            let running = number.load(Ordering::Relaxed);
+            text.sample("apiserver_current_inflight_requests", &[("request_kind", kind)], running);
+        }
+    }
+
+    /// How long requests took, whatever their code.
+    fn tell_durations(&self, text: &mut Text, all: &[Arc<Series>]) {
+        const NAME: &str = "apiserver_request_duration_seconds";
+        text.family(NAME, "histogram", "How long requests took, without watches.");
+        for alike in all.chunk_by(|a, b| a.labels() == b.labels()).filter(|alike| alike[0].verb != "WATCH") {
+            let sum = |part: &dyn Fn(&Series) -> &AtomicU64| -> u64 {
+                alike.iter().map(|series| part(series).load(Ordering::Relaxed)).sum()
+            };
+            let labels = alike[0].labels();
+            let mut below = 0;
+            for (index, limit) in BUCKETS.iter().enumerate() {
+                below += sum(&|series| &series.buckets[index]);
+                let limit = limit.to_string();
+                let mut labels = labels.to_vec();
+                labels.push(("le", &limit));
+                text.sample(&format!("{NAME}_bucket"), &labels, below);
+            }
+            let count = sum(&|series| &series.count);
+            let mut infinite = labels.to_vec();
+            infinite.push(("le", "+Inf"));
+            text.sample(&format!("{NAME}_bucket"), &infinite, count);
+            text.sample(&format!("{NAME}_sum"), &labels, sum(&|series| &series.total_us) as f64 / 1e6);
+            text.sample(&format!("{NAME}_count"), &labels, count);
+        }
+    }
+}
+
+/// A request that is being answered. Dropped before it has ended, it was given up by the client.
+pub(crate) struct Running {
+    metrics: Arc<Metrics>,
+    info: RequestInfo,
+    began: Instant,
+}
+
+impl Running {
+    pub(super) fn begin(metrics: Arc<Metrics>, info: RequestInfo) -> Self {
+        metrics.requests.inflight(&info).fetch_add(1, Ordering::Relaxed);
+        Self { metrics, info, began: Instant::now() }
+    }
+
+    /// Notes how the request was answered. A watch that began is counted when it ends.
+    pub(crate) fn end(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        let labels = self.info.labels();
+        // Paths that lead nowhere are all alike, so that nobody can make up labels.
+        let known = labels.resource.is_empty()
+            || catalog::find(labels.group, labels.version, labels.resource).is_some();
+        let labels = if known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
+        let code = response.status().as_u16();
+        let Some(series) = self.metrics.requests.series(&labels, code) else { return response };
+        if self.info.is_watch() && response.status().is_success() {
+            series.running.fetch_add(1, Ordering::Relaxed);
+            return response.map(|body| Watched { body, series }.boxed_unsync());
+        }
+        series.count.fetch_add(1, Ordering::Relaxed);
+        series.observe(self.began.elapsed());
+        response
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.metrics.requests.inflight(&self.info).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of a watch, counted while it lasts.
+struct Watched {
+    body: ResponseBody,
+    series: Arc<Series>,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.series.running.fetch_sub(1, Ordering::Relaxed);
+        self.series.count.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! Events that watchers were sent.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_registry::Declaration;
+
+use super::text::Text;
+
+/// The events of all resources.
+#[derive(Default)]
+pub(super) struct Watches {
+    /// By resource and version: as many as there are kinds.
+    resources: Mutex<HashMap<String, Arc<WatchedResource>>>,
+}
+
+/// The events of one resource.
+pub(crate) struct WatchedResource {
+    group: String,
+    version: String,
+    resource: String,
+    events: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl WatchedResource {
+    /// Counts an event that one watcher was sent.
+    pub(crate) fn count_event(&self, bytes: usize) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 3] {
+        [("group", &self.group), ("resource", &self.resource), ("version", &self.version)]
+    }
+}
+
+impl Watches {
+    pub(super) fn of(&self, declaration: &Declaration, version: &str) -> Arc<WatchedResource> {
+        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("{}/{version}", declaration.group_resource());
+        let new = || {
+            Arc::new(WatchedResource {
+                group: declaration.group.to_string(),
+                version: version.to_owned(),
+                resource: declaration.plural.to_string(),
+                events: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+            })
+        };
+        resources.entry(name).or_insert_with(new).clone()
+    }
+
+    pub(super) fn tell(&self, text: &mut Text) {
+        let mut all: Vec<Arc<WatchedResource>> =
+            self.resources.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        all.sort_by(|a, b| a.labels().cmp(&b.labels()));
+        text.family("apiserver_watch_events_total", "counter", "Events sent to watchers.");
+        for resource in &all {
+            let events = resource.events.load(Ordering::Relaxed);
+            text.sample("apiserver_watch_events_total", &resource.labels(), events);
+        }
+        text.family("apiserver_watch_events_bytes_total", "counter", "Bytes of events sent to watchers.");
+        for resource in &all {
+            let bytes = resource.bytes.load(Ordering::Relaxed);
+            text.sample("apiserver_watch_events_bytes_total", &resource.labels(), bytes);
+        }
+    }
+}

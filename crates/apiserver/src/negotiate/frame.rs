@@ -1,0 +1,233 @@
+//! Events of watches as they go out.
+//!
+//! An event is framed once for each form in which it is watched and shared by all who watch it
+//! so. Small frames are whole; a large object is not copied for its frame but sent from where it
+//! is stored, between what goes before and after it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use coracle_api::codec::protobuf;
+use coracle_meta::status::Status;
+use coracle_meta::table::IncludeObject;
+use coracle_registry::encode::inner;
+use coracle_registry::lifecycle::ObjectState;
+use coracle_registry::{Entry, Kind, Revision};
+use serde_json::json;
+
+use super::accept::{Form, Shape, Wanted};
+use super::encode::{Encoding, shown};
+use super::respond::{to_json, to_value, written};
+use crate::discovery::group_version;
+use crate::status::Refusal;
+
+/// Events whose frames are kept for the next who asks. All watchers of an event ask within
+/// moments; more are only needed while many events are made at once.
+const CACHED_FRAMES: usize = 256;
+
+/// Larger frames are made for each watcher, so that the cache is never larger than 8 MiB.
+const MAX_CACHED_FRAME_BYTES: usize = 32 * 1024;
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl EventType {
+    fn name(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+        }
+    }
+
+    /// What stands before the object in JSON.
+    fn json_head(self) -> &'static [u8] {
+        match self {
+            EventType::Added => b"{\"type\":\"ADDED\",\"object\":",
+            EventType::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+            EventType::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+        }
+    }
+}
+
+/// How one watcher wants its events.
+pub(crate) struct Framing {
+    pub(crate) kind: &'static dyn Kind,
+    pub(crate) version: Box<str>,
+    pub(crate) wanted: Wanted,
+    columns_told: bool,
+}
+
+impl Framing {
+    pub(crate) fn new(kind: &'static dyn Kind, version: &str, wanted: Wanted) -> Self {
+        Self { kind, version: version.into(), wanted, columns_told: false }
+    }
+
+    /// The media type of the stream.
+    pub(crate) fn media_type(&self) -> &'static str {
+        match self.wanted.form {
+            Form::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            _ => Form::Json.media_type(),
+        }
+    }
+
+    /// Appends the frame of an event; `now` in seconds since the epoch.
+    pub(crate) fn event(
+        &mut self,
+        cache: &FrameCache,
+        event: EventType,
+        state: &ObjectState,
+        now: i64,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), Refusal> {
+        let whole = self.wanted.form == Form::Json
+            && self.wanted.shape == Shape::Object
+            && !self.kind.declaration().is_converted(&self.version);
+        if whole && state.entry().value_bytes().len() > MAX_CACHED_FRAME_BYTES {
+            let json = state.json();
+            let length = inner(&json).len();
+            out.extend([
+                Bytes::from_static(event.json_head()),
+                json.slice(..length),
+                Bytes::from_static(b"}\n"),
+            ]);
+            return Ok(());
+        }
+        // Columns are told with the first event.
+        let columns = self.wanted.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
+        let id = FrameId {
+            revision: state.revision(),
+            event,
+            wanted: self.wanted,
+            columns,
+            declaration: std::ptr::from_ref(self.kind.declaration()) as usize,
+        };
+        let frame = cache.get_or_make(&id, &self.version, state.entry(), || {
+            self.frame(event, &state.json(), now, columns)
+        })?;
+        out.push_back(frame);
+        Ok(())
+    }
+
+    fn frame(&self, event: EventType, json: &Bytes, now: i64, columns: bool) -> Result<Bytes, Refusal> {
+        let (form, object) = shown(&self.encoding(self.wanted, now), json, columns)?;
+        Ok(match form {
+            Form::Protobuf => protobuf::watch_frame(event.name(), &object).into(),
+            _ => [event.json_head(), inner(&object), b"}\n"].concat().into(),
+        })
+    }
+
+    fn encoding(&self, wanted: Wanted, now: i64) -> Encoding<'_> {
+        Encoding { kind: self.kind, version: &self.version, wanted, now }
+    }
+
+    /// Tells how far the watch has come; at the end of the state with the mark of that.
+    pub(crate) fn bookmark(
+        &mut self,
+        revision: Revision,
+        end_of_state: bool,
+        now: i64,
+    ) -> Result<Bytes, Refusal> {
+        let declaration = self.kind.declaration();
+        let api_version = group_version(&declaration.group, &self.version);
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if end_of_state {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({"kind": declaration.kind, "apiVersion": api_version, "metadata": metadata});
+        let columns = self.wanted.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
+        // The mark has to be seen even by those who want no objects in their rows.
+        let include = match self.wanted.include {
+            IncludeObject::None if end_of_state => IncludeObject::Metadata,
+            include => include,
+        };
+        let encoding = self.encoding(Wanted { include, ..self.wanted }, now);
+        let (form, object) = shown(&encoding, &to_json(&object).into(), columns)?;
+        Ok(match form {
+            Form::Protobuf => protobuf::watch_frame("BOOKMARK", &object).into(),
+            _ => [b"{\"type\":\"BOOKMARK\",\"object\":", inner(&object), b"}\n"].concat().into(),
+        })
+    }
+
+    /// Tells why the watch ends.
+    pub(crate) fn error(&self, status: &Status) -> Bytes {
+        match self.wanted.form {
+            Form::Protobuf => {
+                let object = written(Form::Protobuf, &to_value(status), "", "v1", "Status");
+                protobuf::watch_frame("ERROR", &object).into()
+            }
+            _ => [&b"{\"type\":\"ERROR\",\"object\":"[..], &to_json(status), b"}\n"].concat().into(),
+        }
+    }
+}
+
+/// Which frame it is, but for the object and the version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FrameId {
+    revision: Revision,
+    event: EventType,
+    wanted: Wanted,
+    columns: bool,
+    /// Where the kind is declared: one entry may be seen as objects of two kinds.
+    declaration: usize,
+}
+
+impl FrameId {
+    fn slot(&self) -> usize {
+        let form = self.wanted.form as usize * 8 + self.wanted.shape as usize * 2 + usize::from(self.columns);
+        (self.revision.get() as usize).wrapping_add(form.wrapping_mul(61)) % CACHED_FRAMES
+    }
+}
+
+/// A frame with what it was made of. It holds the entry, so that no other can be in its place.
+struct Cached {
+    id: FrameId,
+    version: Box<str>,
+    entry: Entry,
+    frame: Bytes,
+}
+
+/// The frames of the latest events, for all watchers of a server.
+pub(crate) struct FrameCache {
+    slots: Box<[Mutex<Option<Cached>>]>,
+}
+
+impl Default for FrameCache {
+    fn default() -> Self {
+        Self { slots: std::iter::repeat_with(Mutex::default).take(CACHED_FRAMES).collect() }
+    }
+}
+
+impl FrameCache {
+    fn get_or_make(
+        &self,
+        id: &FrameId,
+        version: &str,
+        entry: &Entry,
+        make: impl FnOnce() -> Result<Bytes, Refusal>,
+    ) -> Result<Bytes, Refusal> {
+        let slot = &self.slots[id.slot()];
+        let same_entry = |other: &Entry| std::ptr::eq(other.value_bytes(), entry.value_bytes());
+        if let Some(cached) = &*slot.lock().unwrap_or_else(PoisonError::into_inner)
+            && cached.id == *id
+            && *cached.version == *version
+            && same_entry(&cached.entry)
+        {
+            return Ok(cached.frame.clone());
+        }
+        // Not under the lock: two may do the same at once, and either result is right.
+        let frame = make()?;
+        if frame.len() <= MAX_CACHED_FRAME_BYTES {
+            let cached =
+                Cached { id: *id, version: version.into(), entry: entry.clone(), frame: frame.clone() };
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+        }
+        Ok(frame)
+    }
+}

@@ -1,0 +1,274 @@
+//! Lists: written item by item from the snapshot while they go out, so that one more list costs
+//! one chunk of memory and not the whole of it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use coracle_api::codec::{TypeMeta, protobuf, yaml};
+use coracle_api::schema::types;
+use coracle_meta::status::{ListMeta, Reason, Status};
+use coracle_registry::encode::{inner, type_prefix};
+use coracle_registry::lifecycle::Page;
+use coracle_registry::{Entry, Kind};
+use http::Response;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::accept::{Form, Shape};
+use super::encode::{Encoding, go_type, metadata_json, served, tree};
+use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
+use super::table;
+use crate::body::ResponseBody;
+use crate::status::Refusal;
+
+/// How much of a list is written at a time: few enough writes for large lists, and little memory
+/// for many of them at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// One page of a list.
+pub(crate) fn page(encoding: &Encoding<'_>, page: Page) -> Result<Response<ResponseBody>, Refusal> {
+    let metadata = ListMeta {
+        resource_version: page.revision.to_string(),
+        continue_token: page.continue_token.unwrap_or_default(),
+        remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
+    };
+    list(encoding, &metadata, page.entries)
+}
+
+/// A list of these.
+pub(crate) fn list(
+    encoding: &Encoding<'_>,
+    metadata: &ListMeta,
+    entries: Vec<Entry>,
+) -> Result<Response<ResponseBody>, Refusal> {
+    if encoding.wanted.shape == Shape::Metadata {
+        let message = format!(
+            "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
+            go_type(encoding.kind)
+        );
+        return Err(Status::failure(Reason::NotAcceptable, message).into());
+    }
+    match encoding.wanted.form {
+        Form::Json => Ok(json_list(encoding, metadata, entries)),
+        Form::Yaml => yaml_list(encoding, metadata, &entries),
+        Form::Protobuf => protobuf_list(encoding, metadata, &entries),
+    }
+}
+
+fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) -> Response<ResponseBody> {
+    let wanted = encoding.wanted;
+    let (head, write) = json_parts(encoding, metadata);
+    let mut items = Items { buffer: head, entries: entries.into_iter(), write, first: true, ended: false };
+    if wanted.pretty {
+        let mut whole = Vec::new();
+        while let Some(chunk) = items.chunk(CHUNK_BYTES) {
+            whole.extend_from_slice(&chunk);
+        }
+        return respond::json(wanted, whole);
+    }
+    let Some(first) = items.chunk(if wanted.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }) else {
+        return respond::json(wanted, Bytes::new());
+    };
+    if items.ended {
+        return respond::bytes_of(wanted, first, Form::Json);
+    }
+    items.buffer = first.into();
+    let body = items.boxed_unsync();
+    match wanted.gzip {
+        true => respond::compressed(body, Form::Json),
+        false => respond::respond(Bytes::new(), Form::Json.media_type()).map(|_| body),
+    }
+}
+
+type WriteItem = Box<dyn FnMut(&Entry, &mut Vec<u8>) -> Result<(), Refusal> + Send>;
+
+/// What a list begins with, and how each of its items is written.
+fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteItem) {
+    let (kind, wanted, now): (&'static dyn Kind, _, _) = (encoding.kind, encoding.wanted, encoding.now);
+    let api_version = encoding.api_version();
+    let meta_version = wanted.meta_version;
+    let head = |kind: &str, api_version: &str, more: &[u8], items: &str| {
+        let mut head =
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").into_bytes();
+        head.extend(to_json(metadata));
+        head.extend_from_slice(more);
+        head.extend_from_slice(format!(",\"{items}\":[").as_bytes());
+        head
+    };
+    match wanted.shape {
+        Shape::Table => {
+            let mut columns = b",\"columnDefinitions\":".to_vec();
+            columns.extend(to_json(&table::columns(kind)));
+            let rows = table::Rows::of(encoding);
+            let write = move |entry: &Entry, out: &mut Vec<u8>| rows.write(now, &entry.value(), out);
+            (head("Table", meta_version, &columns, "rows"), Box::new(write))
+        }
+        Shape::Metadata | Shape::MetadataList => {
+            let write = move |entry: &Entry, out: &mut Vec<u8>| {
+                out.extend_from_slice(&metadata_json(entry.value_bytes(), meta_version)?);
+                Ok(())
+            };
+            (head("PartialObjectMetadataList", meta_version, b"", "items"), Box::new(write))
+        }
+        Shape::Object => {
+            let prefix = type_prefix(&api_version, &kind.declaration().kind);
+            let version: Box<str> = encoding.version.into();
+            let write = move |entry: &Entry, out: &mut Vec<u8>| {
+                let object = served(kind, &version, entry.value())?;
+                let object = inner(&object);
+                match object.strip_prefix(prefix.as_bytes()) {
+                    // Items of built-in kinds do not repeat their type, as upstream's do not.
+                    Some(rest) => {
+                        out.push(b'{');
+                        out.extend_from_slice(rest);
+                    }
+                    None => out.extend_from_slice(object),
+                }
+                Ok(())
+            };
+            let list_kind = format!("{}List", kind.declaration().kind);
+            (head(&list_kind, &api_version, b"", "items"), Box::new(write))
+        }
+    }
+}
+
+/// A list on its way out.
+struct Items {
+    /// Written and not yet sent.
+    buffer: Vec<u8>,
+    entries: std::vec::IntoIter<Entry>,
+    write: WriteItem,
+    first: bool,
+    ended: bool,
+}
+
+impl Items {
+    /// The next part, of at least so many bytes unless it is the last; `None` at the end.
+    fn chunk(&mut self, at_least: usize) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        self.buffer.reserve(self.room(at_least));
+        while self.buffer.len() <= at_least {
+            let Some(entry) = self.entries.next() else {
+                self.buffer.extend_from_slice(b"]}\n");
+                self.ended = true;
+                break;
+            };
+            if !std::mem::replace(&mut self.first, false) {
+                self.buffer.push(b',');
+            }
+            if let Err(refusal) = (self.write)(&entry, &mut self.buffer) {
+                // The answer has begun; cut off, it cannot be taken for a whole one.
+                tracing::error!(reason = refusal.status().message, "a list ends early");
+                self.ended = true;
+                break;
+            }
+        }
+        Some(std::mem::take(&mut self.buffer).into())
+    }
+}
+
+impl Items {
+    /// What the next part takes, if items are written about as long as they are stored.
+    fn room(&self, at_least: usize) -> usize {
+        let mut bytes = 16;
+        for entry in self.entries.as_slice() {
+            bytes += entry.value_bytes().len() + 1;
+            if bytes > at_least {
+                break;
+            }
+        }
+        bytes
+    }
+}
+
+impl Body for Items {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.chunk(CHUNK_BYTES).map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+}
+
+fn yaml_list(
+    encoding: &Encoding<'_>,
+    metadata: &ListMeta,
+    entries: &[Entry],
+) -> Result<Response<ResponseBody>, Refusal> {
+    let wanted = encoding.wanted;
+    let list = match wanted.shape {
+        Shape::Object => {
+            let items: Result<Vec<Value>, Refusal> =
+                entries.iter().map(|entry| untyped(encoding, entry)).collect();
+            let kind = format!("{}List", encoding.kind.declaration().kind);
+            json!({"kind": kind, "apiVersion": encoding.api_version(), "metadata": metadata, "items": items?})
+        }
+        _ => {
+            let (mut text, mut write) = json_parts(encoding, metadata);
+            for (index, entry) in entries.iter().enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                write(entry, &mut text)?;
+            }
+            text.extend_from_slice(b"]}");
+            tree(&text)?
+        }
+    };
+    Ok(respond::bytes_of(wanted, yaml::encode(&list).into(), Form::Yaml))
+}
+
+fn untyped(encoding: &Encoding<'_>, entry: &Entry) -> Result<Value, Refusal> {
+    let mut object = tree(&served(encoding.kind, encoding.version, entry.value())?)?;
+    if let Value::Object(fields) = &mut object {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    Ok(object)
+}
+
+fn protobuf_list(
+    encoding: &Encoding<'_>,
+    metadata: &ListMeta,
+    entries: &[Entry],
+) -> Result<Response<ResponseBody>, Refusal> {
+    let declaration = encoding.kind.declaration();
+    let metadata_only = encoding.wanted.shape != Shape::Object;
+    let (id, type_meta) = if metadata_only {
+        let type_meta = TypeMeta {
+            api_version: encoding.wanted.meta_version.to_owned(),
+            kind: "PartialObjectMetadataList".to_owned(),
+        };
+        (types().kind("meta.k8s.io", "v1", "PartialObjectMetadata"), type_meta)
+    } else {
+        let type_meta =
+            TypeMeta { api_version: encoding.api_version(), kind: format!("{}List", declaration.kind) };
+        (types().kind(&declaration.group, encoding.version, &declaration.kind), type_meta)
+    };
+    let Some(id) = id else {
+        // Kinds without a type of protobuf; clients that prefer it always take JSON, too.
+        return Ok(json_list(encoding, metadata, entries.to_vec()));
+    };
+    let mut items = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let object = match metadata_only {
+            true => entry.value(),
+            false => served(encoding.kind, encoding.version, entry.value())?,
+        };
+        items.push(protobuf::encode_message(&tree(&object)?, id));
+    }
+    let bytes = protobuf::encode_list(&type_meta, &to_value(metadata), items.iter().map(Vec::as_slice));
+    Ok(respond::bytes_of(encoding.wanted, bytes.into(), Form::Protobuf))
+}

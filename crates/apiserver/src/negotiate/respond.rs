@@ -1,0 +1,142 @@
+//! Answers as they go out: ended by a line break, indented for people, compressed when large.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use coracle_api::codec::{protobuf, yaml};
+use coracle_api::schema::types;
+use coracle_meta::status::Status;
+use http::{HeaderValue, Response, header};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::accept::{Form, Wanted};
+use super::gzip::Gzip;
+use super::indent::indent;
+use crate::body::{ResponseBody, full};
+
+/// Answers above this are compressed for whoever takes that, as upstream does
+/// (`defaultGzipThresholdBytes` of its `responsewriters`).
+pub(super) const GZIP_ABOVE_BYTES: usize = 128 * 1024;
+
+/// JSON that may lack the end of its line.
+pub(super) fn json(wanted: Wanted, bytes: impl Into<Bytes>) -> Response<ResponseBody> {
+    let bytes = bytes.into();
+    if wanted.pretty {
+        return bytes_of(wanted, indent(&bytes).into(), Form::Json);
+    }
+    if bytes.last() == Some(&b'\n') {
+        return bytes_of(wanted, bytes, Form::Json);
+    }
+    let mut ended = Vec::with_capacity(bytes.len() + 1);
+    ended.extend_from_slice(&bytes);
+    ended.push(b'\n');
+    bytes_of(wanted, ended.into(), Form::Json)
+}
+
+/// An answer of known size.
+pub(super) fn bytes_of(wanted: Wanted, bytes: Bytes, form: Form) -> Response<ResponseBody> {
+    if wanted.gzip && bytes.len() > GZIP_ABOVE_BYTES {
+        return compressed(full(bytes), form);
+    }
+    respond(bytes, form.media_type())
+}
+
+/// An answer that is made while it goes out.
+pub(super) fn compressed(body: ResponseBody, form: Form) -> Response<ResponseBody> {
+    let body = GzipBody { body: Some(body), gzip: Box::default() };
+    let mut response = respond(Bytes::new(), form.media_type()).map(|_| body.boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
+}
+
+/// A `Status`, whether it tells of a refusal or not. `None` stands for a client that accepts
+/// none of the forms there are: it gets JSON for people, as from upstream.
+pub(crate) fn status(wanted: Option<Wanted>, status: &Status) -> Response<ResponseBody> {
+    let Some(wanted) = wanted else {
+        return respond(indent(&to_json(status)), Form::Json.media_type());
+    };
+    match wanted.form {
+        Form::Json => json(wanted, to_json(status)),
+        form => bytes_of(wanted, written(form, &to_value(status), "", "v1", "Status").into(), form),
+    }
+}
+
+/// A tree in another form than JSON. What has no protobuf is told in JSON.
+pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, kind: &str) -> Vec<u8> {
+    match form {
+        Form::Json => to_json(object),
+        Form::Yaml => yaml::encode(object).into(),
+        Form::Protobuf => match types().kind(group, version, kind) {
+            Some(id) => protobuf::encode(object, id),
+            None => to_json(object),
+        },
+    }
+}
+
+/// What we tell of ourselves.
+pub(crate) fn told(wanted: Wanted, value: &Value) -> Response<ResponseBody> {
+    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    match wanted.form {
+        Form::Protobuf if types().kind("", "v1", kind).is_some() => {
+            bytes_of(wanted, written(Form::Protobuf, value, "", "v1", kind).into(), Form::Protobuf)
+        }
+        Form::Yaml => bytes_of(wanted, yaml::encode(value).into(), Form::Yaml),
+        _ => json(wanted, to_json(value)),
+    }
+}
+
+pub(crate) fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("what is built here has a JSON")
+}
+
+pub(crate) fn to_value(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).expect("what is built here has a JSON")
+}
+
+pub(crate) fn respond(bytes: impl Into<Bytes>, content_type: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(full(bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A body compressed while it goes out.
+struct GzipBody {
+    /// `None` once it has ended.
+    body: Option<ResponseBody>,
+    gzip: Box<Gzip>,
+}
+
+impl Body for GzipBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        while let Some(body) = &mut this.body {
+            let frame = std::task::ready!(Pin::new(body).poll_frame(cx));
+            let data = frame.and_then(|frame| frame.unwrap_or_else(|never| match never {}).into_data().ok());
+            let compressed = match data {
+                Some(data) => this.gzip.compress(&data),
+                None => {
+                    this.body = None;
+                    this.gzip.finish()
+                }
+            };
+            if !compressed.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(compressed.into()))));
+            }
+        }
+        Poll::Ready(None)
+    }
+}

@@ -1,0 +1,72 @@
+//! Rows of tables, as `kubectl get` shows them.
+
+use bytes::Bytes;
+use coracle_meta::table::{IncludeObject, TableColumnDefinition};
+use coracle_registry::Kind;
+use coracle_registry::encode::inner;
+
+use super::accept::Wanted;
+use super::encode::{Encoding, metadata_json, served, tree};
+use super::respond::to_json;
+use crate::status::Refusal;
+
+/// The columns of a kind.
+pub(super) fn columns(kind: &dyn Kind) -> Vec<TableColumnDefinition> {
+    let columns = kind.declaration().columns.iter().map(|column| TableColumnDefinition {
+        name: column.name.to_string(),
+        kind: column.value_type.to_string(),
+        format: column.format.to_string(),
+        description: column.description.to_string(),
+        priority: column.priority,
+    });
+    columns.collect()
+}
+
+/// How rows are made.
+pub(super) struct Rows {
+    kind: &'static dyn Kind,
+    version: Box<str>,
+    wanted: Wanted,
+}
+
+impl Rows {
+    pub(super) fn of(encoding: &Encoding<'_>) -> Self {
+        Self { kind: encoding.kind, version: encoding.version.into(), wanted: encoding.wanted }
+    }
+
+    /// The row of a stored object; `now` in seconds since the epoch.
+    pub(super) fn write(&self, now: i64, object: &Bytes, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        out.extend_from_slice(b"{\"cells\":");
+        out.extend(to_json(&self.kind.cells(&tree(object)?, now)));
+        out.extend_from_slice(b",\"object\":");
+        match self.wanted.include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => {
+                out.extend_from_slice(&metadata_json(object, self.wanted.meta_version)?);
+            }
+            IncludeObject::Object => {
+                out.extend_from_slice(inner(&served(self.kind, &self.version, object.clone())?));
+            }
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// A table of one row. `columns` are told once in a watch.
+pub(super) fn of_one(rows: &Rows, now: i64, object: &Bytes, tell_columns: bool) -> Result<Vec<u8>, Refusal> {
+    let Rows { kind, wanted, .. } = rows;
+    let revision = tree(object)?["metadata"]["resourceVersion"].clone();
+    let mut out = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{{", wanted.meta_version)
+        .into_bytes();
+    if revision.is_string() {
+        out.extend_from_slice(b"\"resourceVersion\":");
+        out.extend(to_json(&revision));
+    }
+    out.extend_from_slice(b"},\"columnDefinitions\":");
+    out.extend(to_json(&tell_columns.then(|| columns(*kind))));
+    out.extend_from_slice(b",\"rows\":[");
+    rows.write(now, object, &mut out)?;
+    out.extend_from_slice(b"]}");
+    Ok(out)
+}

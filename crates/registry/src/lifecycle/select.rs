@@ -1,0 +1,221 @@
+//! Which objects count, answered from stored bytes: names and namespaces from the key, labels
+//! and plain fields by a scan, and only what is left from a tree.
+
+use coracle_meta::object::Meta;
+use coracle_meta::selector::labels::Labels;
+use coracle_meta::selector::{fields, labels};
+use coracle_store::Entry;
+use serde_json::Value;
+
+use super::tree;
+use crate::error::Result;
+use crate::kind::{Declaration, Kind, Scope};
+use crate::scan;
+
+/// Fields whose value in a selector is the text at their path, by group and resource. Those of other kinds are
+/// asked of [`Kind::selectable_value`], which is right for these too, but needs a tree. A test
+/// compares both.
+const PLAIN_FIELDS: &[(&str, &str, &[&str])] = &[
+    (
+        "",
+        "pods",
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.nominatedNodeName",
+        ],
+    ),
+    ("", "namespaces", &["status.phase"]),
+    ("", "secrets", &["type"]),
+    ("", "services", &["spec.clusterIP", "spec.type"]),
+    ("certificates.k8s.io", "certificatesigningrequests", &["spec.signerName"]),
+    ("resource.k8s.io", "resourceslices", &["spec.nodeName", "spec.driver"]),
+];
+
+/// Which objects count.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// By labels.
+    pub labels: labels::Selector,
+    /// By fields.
+    pub fields: fields::Selector,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { labels: labels::Selector::everything(), fields: fields::Selector::everything() }
+    }
+}
+
+impl Selection {
+    /// Whether all objects count.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Whether an object counts.
+    pub fn matches(&self, kind: &dyn Kind, object: &Value) -> bool {
+        let meta = Meta::of(object);
+        let by_labels = self.labels.is_everything() || self.labels.matches(&meta.labels());
+        by_labels
+            && self.fields.requirements().iter().all(|requirement| {
+                let value = match &*requirement.field {
+                    "metadata.name" => meta.name().into(),
+                    "metadata.namespace" => meta.namespace().into(),
+                    field => kind.selectable_value(object, field),
+                };
+                (*value == *requirement.value) == requirement.equal
+            })
+    }
+
+    /// Whether a stored object counts.
+    pub(super) fn selects(&self, kind: &dyn Kind, entry: &Entry) -> Result<bool> {
+        if self.is_everything() {
+            return Ok(true);
+        }
+        let declaration = kind.declaration();
+        match self.selects_by_scan(declaration, entry) {
+            Some(selected) => Ok(selected),
+            None => Ok(self.matches(kind, &tree(entry)?)),
+        }
+    }
+
+    /// `None` if only a tree can tell.
+    fn selects_by_scan(&self, declaration: &Declaration, entry: &Entry) -> Option<bool> {
+        let mut certain = true;
+        // First what is cheap: most objects that do not count are gone after this.
+        for requirement in self.fields.requirements() {
+            let value = match &*requirement.field {
+                "metadata.name" => name(entry),
+                "metadata.namespace" => namespace(declaration, entry),
+                field => match plain_field(declaration, entry, field) {
+                    Some(value) => value,
+                    None => {
+                        certain = false;
+                        continue;
+                    }
+                },
+            };
+            if (value == &*requirement.value) != requirement.equal {
+                return Some(false);
+            }
+        }
+        if !self.labels.is_everything() && !self.labels.matches(&Scanned(scan::labels(entry.value_bytes())?))
+        {
+            return Some(false);
+        }
+        certain.then_some(true)
+    }
+}
+
+struct Scanned<'a>(Vec<(&'a str, &'a str)>);
+
+impl Labels for Scanned<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+}
+
+fn plain_field<'a>(declaration: &Declaration, entry: &'a Entry, field: &str) -> Option<&'a str> {
+    let (_, _, plain) = PLAIN_FIELDS
+        .iter()
+        .find(|(group, plural, _)| *plural == declaration.plural && *group == declaration.group)?;
+    if !plain.contains(&field) {
+        return None;
+    }
+    match field.split_once('.') {
+        Some((part, name)) => scan::text(entry.value_bytes(), &[part, name]),
+        None => scan::text(entry.value_bytes(), &[field]),
+    }
+}
+
+/// The last part of the key.
+fn name(entry: &Entry) -> &str {
+    parts(entry).next().unwrap_or_default()
+}
+
+fn namespace<'a>(declaration: &Declaration, entry: &'a Entry) -> &'a str {
+    match declaration.scope {
+        Scope::Namespaced => parts(entry).nth(1).unwrap_or_default(),
+        Scope::Cluster => "",
+    }
+}
+
+fn parts(entry: &Entry) -> impl Iterator<Item = &str> {
+    // Keys are made of texts.
+    std::str::from_utf8(entry.key()).unwrap_or_default().rsplit('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use coracle_meta::object::MetaMut;
+    use coracle_store::{EntryParts, Revision};
+
+    use super::*;
+    use crate::catalog::BUILT_IN;
+    use crate::encode::Encoded;
+    use crate::keys;
+
+    fn entry(kind: &dyn Kind, object: &Value) -> Entry {
+        let meta = Meta::of(object);
+        let key = keys::key(kind.declaration(), meta.namespace(), meta.name());
+        let encoded = Encoded::of(object);
+        Entry::from_parts(&EntryParts {
+            key: Bytes::from(key),
+            value: encoded.bytes,
+            stamp: Some(encoded.stamp),
+            create_revision: Revision::new(1),
+            mod_revision: Revision::new(12),
+            version: 1,
+            expires_at: None,
+        })
+    }
+
+    /// For every kind, its samples, and every field and label: bytes and trees agree.
+    #[test]
+    fn bytes_and_trees_agree() {
+        for kind in BUILT_IN {
+            let declaration = kind.declaration();
+            for sample in kind.samples().valid {
+                let mut object = sample;
+                kind.set_defaults(&mut object);
+                let Some(mut meta) = MetaMut::of(&mut object) else { continue };
+                meta.set("labels", Some(serde_json::json!({"app": "a", "tier": ""})));
+                let entry = entry(*kind, &object);
+                let mut fields: Vec<String> =
+                    declaration.selectable_fields.iter().map(ToString::to_string).collect();
+                fields.extend(["metadata.name".into(), "metadata.namespace".into()]);
+                for field in fields {
+                    let own = match &*field {
+                        "metadata.name" => Meta::of(&object).name().to_owned(),
+                        "metadata.namespace" => Meta::of(&object).namespace().to_owned(),
+                        field => kind.selectable_value(&object, field).into_owned(),
+                    };
+                    for (value, labels) in [
+                        (&*own, ""),
+                        ("other", ""),
+                        (&*own, "app=a"),
+                        (&*own, "app!=a"),
+                        (&*own, "!tier"),
+                        ("", "tier="),
+                    ] {
+                        let selection = Selection {
+                            labels: labels.parse().unwrap(),
+                            fields: fields::Selector::equals(&*field, value),
+                        };
+                        assert_eq!(
+                            selection.selects(*kind, &entry).unwrap(),
+                            selection.matches(*kind, &object),
+                            "{}: {field}={value:?} {labels} of {object}",
+                            declaration.group_resource()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

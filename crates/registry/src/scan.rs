@@ -1,0 +1,223 @@
+//! Looks into the JSON of a stored object without building a tree.
+//!
+//! The bytes are ours ([`crate::encode`]), so they have no white space and names without escapes
+//! where this looks. Whatever is not so is no error: the answer is then that only a parser can
+//! tell, which is what the outer `None` of every function means.
+
+use std::str;
+
+/// A text at a path of names; empty if there is none. `None` if only a parser can tell.
+pub(crate) fn text<'a>(object: &'a [u8], path: &[&str]) -> Option<&'a str> {
+    let mut rest = object;
+    for name in path {
+        match seek(rest, name)? {
+            Some(value) => rest = value,
+            None => return Some(""),
+        }
+    }
+    if rest.first() != Some(&b'"') {
+        return Some("");
+    }
+    let (text, _) = plain_string(rest, 0)?;
+    str::from_utf8(text).ok()
+}
+
+/// The value of a member. `None` if there is none, or only a parser can tell.
+pub(crate) fn value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let rest = seek(object, name)??;
+    Some(&rest[..skip_value(rest, 0)?])
+}
+
+/// The labels of an object, in their order.
+pub(crate) fn labels(object: &[u8]) -> Option<Vec<(&str, &str)>> {
+    let mut found = Vec::new();
+    let Some(metadata) = seek(object, "metadata")? else { return Some(found) };
+    let Some(labels) = seek(metadata, "labels")? else { return Some(found) };
+    if labels.first() != Some(&b'{') {
+        return Some(found);
+    }
+    let mut at = 1;
+    if labels.get(at) == Some(&b'}') {
+        return Some(found);
+    }
+    loop {
+        let (name, after) = plain_string(labels, at)?;
+        let (value, after) = plain_string(labels, expect(labels, after, b':')?)?;
+        found.push((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?));
+        match labels.get(after)? {
+            b',' => at = after + 1,
+            b'}' => return Some(found),
+            _ => return None,
+        }
+    }
+}
+
+/// The rest of the text from the value of a member on; inside `None` if there is no such member.
+fn seek<'a>(object: &'a [u8], name: &str) -> Option<Option<&'a [u8]>> {
+    if object.first() != Some(&b'{') || object.get(1) == Some(&b'}') {
+        return Some(None);
+    }
+    let mut at = 1;
+    loop {
+        let (found, after) = plain_string(object, at)?;
+        let value = expect(object, after, b':')?;
+        if found == name.as_bytes() {
+            return Some(Some(&object[value..]));
+        }
+        let after = skip_value(object, value)?;
+        match object.get(after)? {
+            b',' => at = after + 1,
+            b'}' => return Some(None),
+            _ => return None,
+        }
+    }
+}
+
+fn expect(text: &[u8], at: usize, byte: u8) -> Option<usize> {
+    (text.get(at) == Some(&byte)).then_some(at + 1)
+}
+
+/// What stands between the quotes that begin at `at`, and where it goes on behind them. `None`
+/// if there is an escape in it.
+fn plain_string(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let begin = expect(text, at, b'"')?;
+    let length = text[begin..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    let end = begin + length;
+    (text[end] == b'"').then(|| (&text[begin..end], end + 1))
+}
+
+fn skip_string(text: &[u8], at: usize) -> Option<usize> {
+    let mut at = expect(text, at, b'"')?;
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Where it goes on behind the value at `at`.
+fn skip_value(text: &[u8], mut at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => skip_string(text, at),
+        b'{' | b'[' => {
+            let mut depth = 0_usize;
+            loop {
+                match text.get(at)? {
+                    b'"' => {
+                        at = skip_string(text, at)?;
+                        continue;
+                    }
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' if depth == 1 => return Some(at + 1),
+                    b'}' | b']' => depth -= 1,
+                    _ => {}
+                }
+                at += 1;
+            }
+        }
+        _ => {
+            let length = text[at..].iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?;
+            Some(at + length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_base::Rng;
+    use coracle_meta::object::Meta;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::encode::Encoded;
+    use crate::view;
+
+    /// Texts that a scanner could stumble over.
+    const TEXTS: [&str; 12] =
+        ["", "a", "app", "{", "}", "\"", "\\", "\\\"", ",\"metadata\":{", "\u{1}", "ü", "labels"];
+
+    fn random_text(rng: &mut Rng) -> String {
+        (0..rng.below(3)).map(|_| TEXTS[rng.below(TEXTS.len() as u64) as usize]).collect()
+    }
+
+    fn random_value(rng: &mut Rng, depth: u32) -> Value {
+        match rng.below(if depth == 0 { 5 } else { 7 }) {
+            0 => Value::Null,
+            1 => json!(rng.below(2) == 0),
+            2 => json!(rng.u64() as i64),
+            3 => json!(rng.u64() as f64 / 3.0),
+            4 => random_text(rng).into(),
+            5 => (0..rng.below(4)).map(|_| random_value(rng, depth - 1)).collect(),
+            _ => random_object(rng, depth - 1),
+        }
+    }
+
+    fn random_object(rng: &mut Rng, depth: u32) -> Value {
+        let names = ["metadata", "labels", "spec", "nodeName", "name", "status", "a\"b", "{"];
+        let mut object = Map::new();
+        for _ in 0..rng.below(6) {
+            let name = names[rng.below(names.len() as u64) as usize];
+            object.insert(name.into(), random_value(rng, depth));
+        }
+        object.into()
+    }
+
+    /// A scan says what a parser says, or that it cannot tell.
+    #[test]
+    fn a_scan_agrees_with_a_parser() {
+        let seed = Rng::from_entropy().u64();
+        let mut rng = Rng::seeded(seed);
+        let mut told = 0;
+        for _ in 0..20_000 {
+            let mut object = random_object(&mut rng, 4);
+            if rng.below(2) == 0 {
+                let labels: Map<String, Value> = (0..rng.below(4))
+                    .map(|_| (random_text(&mut rng), random_text(&mut rng).into()))
+                    .collect();
+                object["metadata"] = json!({"name": "x", "labels": labels});
+            }
+            let bytes = Encoded::of(&object).bytes;
+            let parsed: Value = serde_json::from_slice(&bytes).unwrap();
+            for path in [
+                &["spec", "nodeName"][..],
+                &["status"],
+                &["metadata", "name"],
+                &["metadata", "labels", "app"],
+            ] {
+                if let Some(found) = text(&bytes, path) {
+                    told += 1;
+                    assert_eq!(found, view::text(&parsed, path), "seed {seed}: {path:?} of {parsed}");
+                }
+            }
+            if let Some(found) = labels(&bytes) {
+                let expected: Vec<(&str, &str)> = Meta::of(&parsed)
+                    .labels()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+                    .collect();
+                assert_eq!(found, expected, "seed {seed}: {parsed}");
+            }
+        }
+        assert!(told > 20_000, "the scanner gave up too often: {told}");
+    }
+
+    /// Bytes that are cut off or overwritten never lead beyond their end.
+    #[test]
+    fn damage_is_survived() {
+        let mut rng = Rng::seeded(1);
+        for _ in 0..2_000 {
+            let mut bytes = Encoded::of(&random_object(&mut rng, 3)).bytes.to_vec();
+            let at = rng.below(bytes.len() as u64) as usize;
+            if rng.below(2) == 0 {
+                bytes.truncate(at)
+            } else {
+                bytes[at] = rng.u64() as u8
+            }
+            let _ = text(&bytes, &["spec", "nodeName"]);
+            let _ = labels(&bytes);
+        }
+    }
+}
