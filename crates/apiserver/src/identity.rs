@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+pub use coracle_registry::Identity;
 use x509_parser::der_parser::oid;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
@@ -19,36 +20,32 @@ pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id"
 /// k8s.io/apimachinery).
 const OID_KUBERNETES_UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
-/// Who is asking.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The name of the user.
-    pub name: String,
-    /// What tells apart users of the same name at different times; often empty.
-    pub uid: String,
-    /// The groups the user is in.
-    pub groups: Vec<String>,
-    /// Whatever else is known.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
 /// Who the other side of the connection proved to be in its handshake. Every request carries
 /// this in its extensions; what came over a stream without handshake has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerIdentity(pub Option<Arc<Identity>>);
 
-impl Identity {
-    /// Reads it from a client certificate in DER: the common name is the user, organizations
-    /// are groups. None if it names no user, or more than one UID.
-    pub fn from_certificate(der: &[u8]) -> Option<Self> {
-        let (_, certificate) = X509Certificate::from_der(der).ok()?;
-        let subject = certificate.subject();
-        // Of several the last counts, as Go reads them.
-        let name = texts(subject, &OID_X509_COMMON_NAME).pop().filter(|name| !name.is_empty())?;
-        let groups = texts(subject, &OID_X509_ORGANIZATION_NAME);
-        let extra = BTreeMap::from([(CREDENTIAL_ID_KEY.to_owned(), vec![fingerprint(der)])]);
-        Some(Self { name, uid: uid(subject)?, groups, extra })
+/// The group of everybody whose identity is known, as in upstream.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Somebody whose identity has been proven, and who is in the group of all those.
+pub fn authenticated(mut identity: Identity) -> Identity {
+    if !identity.groups.iter().any(|group| group == AUTHENTICATED) {
+        identity.groups.push(AUTHENTICATED.to_owned());
     }
+    identity
+}
+
+/// Reads who it is from a client certificate in DER: the common name is the user, organizations
+/// are groups. None if it names no user, or more than one UID.
+pub fn from_certificate(der: &[u8]) -> Option<Identity> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let subject = certificate.subject();
+    // Of several the last counts, as Go reads them.
+    let name = texts(subject, &OID_X509_COMMON_NAME).pop().filter(|name| !name.is_empty())?;
+    let groups = texts(subject, &OID_X509_ORGANIZATION_NAME);
+    let extra = BTreeMap::from([(CREDENTIAL_ID_KEY.to_owned(), vec![fingerprint(der)])]);
+    Some(Identity { name, uid: uid(subject)?, groups, extra })
 }
 
 /// Empty if there is none; none if what there is cannot be one.
@@ -88,7 +85,7 @@ mod tests {
             params.distinguished_name.push(attribute.clone(), *value);
         }
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        Identity::from_certificate(certificate.der())
+        from_certificate(certificate.der())
     }
 
     fn uid_attribute() -> DnType {
@@ -117,7 +114,7 @@ mod tests {
     fn what_names_no_user_is_nobody() {
         assert_eq!(read(&[(DnType::OrganizationName, "system:masters")]), None);
         assert_eq!(read(&[(DnType::CommonName, "")]), None);
-        assert_eq!(Identity::from_certificate(b"no certificate"), None);
-        assert_eq!(Identity::from_certificate(&[]), None);
+        assert_eq!(from_certificate(b"no certificate"), None);
+        assert_eq!(from_certificate(&[]), None);
     }
 }

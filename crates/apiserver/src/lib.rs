@@ -4,6 +4,7 @@
 //! them from sockets. Objects are the registry's business: here they are routed, decoded,
 //! encoded and told.
 
+mod authorize;
 mod body;
 mod discovery;
 pub mod health;
@@ -16,13 +17,19 @@ mod options;
 mod route;
 mod service;
 mod status;
+mod token;
 mod verbs;
 
+pub use authorize::{
+    Attributes, Authorizer, Decision, MastersOnly, NonResourceRule, ResourceRule, ResourceTarget, Rules,
+    Target,
+};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
 pub use health::HealthChecks;
 pub use identity::{Identity, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use service::{ApiServer, BootstrapError};
+pub use token::{EcdsaSigner, SignerError, TokenSigner};
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;

@@ -48,7 +48,10 @@ pub(crate) struct ResourcePath {
 pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     // Upstream does not mind a slash at the end, and some clients put one there.
     let path = path.strip_prefix('/')?.trim_end_matches('/');
-    let segments: Option<Vec<String>> = path.split('/').map(decode).collect();
+    let mut segments: Vec<&str> = path.split('/').collect();
+    // What comes after is for somebody else to understand.
+    segments.truncate(proxied_from(&segments).unwrap_or(segments.len()));
+    let segments: Option<Vec<String>> = segments.into_iter().map(decode).collect();
     let mut segments = segments?;
     let mut cluster = DEFAULT_CLUSTER.to_owned();
     if segments.len() > 2 && segments[0] == "clusters" {
@@ -84,6 +87,19 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
 fn watched(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
     let path = resource(group, version, segments)?;
     path.subresource.is_empty().then_some(ResourcePath { watch: true, ..path })
+}
+
+/// From where on a path belongs to what it is passed on to: after `proxy` as a part of an object.
+fn proxied_from(segments: &[&str]) -> Option<usize> {
+    let start = if segments.first() == Some(&"clusters") { 2 } else { 0 };
+    let resource = match segments.get(start..)? {
+        ["api", _, "namespaces", _, _, ..] => start + 4,
+        ["api", _, ..] => start + 2,
+        ["apis", _, _, "namespaces", _, _, ..] => start + 5,
+        ["apis", _, _, ..] => start + 3,
+        _ => return None,
+    };
+    (segments.get(resource + 2) == Some(&"proxy")).then_some(resource + 3)
 }
 
 fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
@@ -152,6 +168,11 @@ mod tests {
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
                 "default|rbac.authorization.k8s.io|v1||clusterroles|system:node|",
             ),
+            ("/api/v1/namespaces/a/services/s:80/proxy", "default||v1|a|services|s:80|proxy"),
+            ("/api/v1/namespaces/a/services/s:80/proxy/", "default||v1|a|services|s:80|proxy"),
+            ("/api/v1/namespaces/a/pods/p/proxy/x//../y", "default||v1|a|pods|p|proxy"),
+            ("/clusters/t1/api/v1/nodes/n/proxy/metrics", "t1||v1||nodes|n|proxy"),
+            ("/api/v1/namespaces/proxy/pods/proxy/log", "default||v1|proxy|pods|proxy|log"),
             ("/clusters/t1/api/v1/pods", "t1||v1||pods||"),
             ("/version", "default Version"),
             ("/version/", "default Version"),

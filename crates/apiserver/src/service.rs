@@ -7,13 +7,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::Clock;
-use coracle_registry::{Registry, Site, catalog};
+use coracle_meta::status::{Reason, Status};
+use coracle_registry::{Identity, Registry, Site, catalog};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use serde_json::{Value, json};
 use tower::Service;
 
+use crate::authorize::{Attributes, Authorizer, MastersOnly, Target};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
@@ -24,13 +26,11 @@ use crate::openapi;
 use crate::options::Query;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
+use crate::token::TokenSigner;
 use crate::verbs::ResourceRequest;
 
 /// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
-
-/// Whoever is in this group may do everything, as in upstream.
-const MASTERS: &str = "system:masters";
 
 /// Where the server tells what it counts.
 const METRICS: &str = "/metrics";
@@ -46,9 +46,9 @@ pub struct BootstrapError(#[source] coracle_registry::Error);
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
-    health: HealthChecks,
     registry: Registry,
     clock: Clock,
+    components: Arc<Components>,
     shared: Arc<Shared>,
 }
 
@@ -59,10 +59,26 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// What requests ask beside the registry.
+#[derive(Clone)]
+pub(crate) struct Components {
+    pub(crate) health: HealthChecks,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
+}
+
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        Self { health, registry, clock, shared: Arc::default() }
+        let components = Components { health, authorizer: Arc::new(MastersOnly), tokens: None };
+        Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
+    }
+
+    /// With tokens for service accounts, signed by this.
+    #[must_use]
+    pub fn with_token_signer(mut self, signer: Arc<dyn TokenSigner>) -> Self {
+        Arc::make_mut(&mut self.components).tokens = Some(signer);
+        self
     }
 
     /// Makes what every cluster has, before the first request.
@@ -91,7 +107,7 @@ impl ApiServer {
                 None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default()).await),
             };
         }
-        authorize(&parts)?;
+        let identity = self.authorize(&parts)?;
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
             let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
@@ -101,7 +117,7 @@ impl ApiServer {
             route::parse(parts.uri.path()).ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
             Route::Resource(path) => {
-                self.answer_resource(&cluster, path, parts, body::read(body).await?).await
+                self.answer_resource(&cluster, path, parts, identity, body::read(body).await?).await
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
@@ -119,6 +135,7 @@ impl ApiServer {
         cluster: &str,
         path: ResourcePath,
         parts: Parts,
+        identity: Arc<Identity>,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let kind = catalog::find(&path.group, &path.version, &path.resource)
@@ -131,36 +148,39 @@ impl ApiServer {
             cluster: self.registry.cluster(cluster)?,
             path,
             kind,
+            identity,
+            components: self.components.clone(),
             now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
             shared: self.shared.clone(),
         };
         request.answer().await
     }
 
+    /// Who is asking, if that may be asked.
+    fn authorize(&self, parts: &Parts) -> Result<Arc<Identity>, Refusal> {
+        let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.clone());
+        let identity = peer.ok_or_else(Refusal::unauthorized)?;
+        let (verb, path) = (parts.method.as_str().to_lowercase(), parts.uri.path());
+        let attributes = Attributes { verb: &verb, target: Target::Path(path) };
+        if self.components.authorizer.authorize(&identity, &attributes).allowed {
+            return Ok(identity);
+        }
+        let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.name);
+        Err(Status::failure(Reason::Forbidden, message).into())
+    }
+
     async fn answer_probe(&self, probe: Probe, query: &str) -> Response<ResponseBody> {
         let wishes = Wishes::of_query(query);
-        let report = self.health.run(probe, &wishes.excluded).await;
+        let report = self.components.health.run(probe, &wishes.excluded).await;
         let healthy = report.is_healthy();
         plain_text(healthy, report.text(wishes.verbose))
     }
 
     async fn answer_check(&self, probe: Probe, name: &str) -> Result<Response<ResponseBody>, Refusal> {
-        let healthy = self.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
+        let healthy = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
         let text = if healthy { "ok" } else { "internal server error: reason withheld\n" };
         Ok(plain_text(healthy, text.to_owned()))
     }
-}
-
-/// Until there are roles, only the administrator gets in.
-fn authorize(parts: &Parts) -> Result<(), Refusal> {
-    let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.as_deref());
-    let identity = peer.ok_or_else(Refusal::unauthorized)?;
-    if identity.groups.iter().any(|group| group == MASTERS) {
-        return Ok(());
-    }
-    let action = parts.method.as_str().to_lowercase();
-    let message = format!("forbidden: User {:?} cannot {action} path {:?}", identity.name, parts.uri.path());
-    Err(coracle_meta::status::Status::failure(coracle_meta::status::Reason::Forbidden, message).into())
 }
 
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {

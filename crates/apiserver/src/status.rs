@@ -12,6 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
 use crate::discovery::serves_group;
 use crate::negotiate::{self, Wanted};
+use crate::verbs::warn;
 
 /// How long a client should wait before it asks again for a revision that is not there yet.
 const RETRY_AFTER_S: u32 = 1;
@@ -22,11 +23,13 @@ pub(crate) struct Refusal {
     status: Box<Status>,
     /// Nothing of the API is there at all: told as a plain web server would.
     unserved: bool,
+    /// What the client should know beside that.
+    warnings: Vec<String>,
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status: Box::new(status), unserved: false }
+        Self { status: Box::new(status), unserved: false, warnings: Vec::new() }
     }
 }
 
@@ -80,6 +83,17 @@ impl Refusal {
         Status::unauthorized("Unauthorized").into()
     }
 
+    /// Whether the state of an object stands in the way, which may be another by now.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.status.reason == Reason::Conflict
+    }
+
+    /// The same, with something the client should know beside it.
+    pub(crate) fn warned(mut self, warning: &str) -> Self {
+        self.warnings.push(warning.to_owned());
+        self
+    }
+
     /// The object, for a stream that has begun already.
     pub(crate) fn status(&self) -> &Status {
         &self.status
@@ -93,6 +107,7 @@ impl Refusal {
         let mut response = negotiate::status(wanted, &self.status);
         *response.status_mut() =
             StatusCode::from_u16(self.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        warn(&mut response, &self.warnings);
         if let Some(seconds) = self.status.retry_after_seconds() {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
@@ -105,6 +120,10 @@ impl From<Error> for Refusal {
         let status = match &error {
             Error::NotFound(subject) => Status::not_found(&subject.resource, &subject.name),
             Error::AlreadyExists(subject) => Status::already_exists(&subject.resource, &subject.name),
+            Error::BeingDeleted(subject) => {
+                let exists = Status::already_exists(&subject.resource, &subject.name);
+                Status { message: format!("object is being deleted: {}", exists.message), ..exists }
+            }
             Error::NoFreeName(subject) => {
                 Status::generate_name_conflict(&subject.resource, &subject.name, RETRY_AFTER_S)
             }
@@ -112,11 +131,13 @@ impl From<Error> for Refusal {
             Error::ResourceVersionRequired(subject) => {
                 Status::resource_version_required(&subject.resource, &subject.name)
             }
-            Error::PreconditionFailed { subject, field, expected, found } => {
-                let key = format!("/registry/{}/{}", subject.resource.resource, subject.name);
+            Error::PreconditionFailed { subject, namespace, field, expected, found } => {
+                let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+                let key = format!("/registry/{}/{within}{}", subject.resource.resource, subject.name);
                 let failed = Precondition { what: field, key: &key, wanted: expected, found };
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }
+            Error::Conflict { subject, reason } => Status::conflict(&subject.resource, &subject.name, reason),
             Error::Invalid { subject, errors } => Status::invalid(&subject.kind, &subject.name, errors),
             Error::Forbidden { subject, message } => {
                 Status::forbidden(&subject.resource, &subject.name, message)
@@ -130,6 +151,7 @@ impl From<Error> for Refusal {
                 Status::apply_conflict(causes.collect(), conflicts.to_string())
             }
             Error::BadRequest(message) => Status::bad_request(message.clone()),
+            Error::Unspecific(message) => Status::failure(Reason::Unknown, message.clone()),
             Error::NamespaceMismatch(_) => Status::namespace_mismatch(),
             Error::ContinueExpired { fresh } => Status::continue_expired(fresh.clone()),
             Error::Expired { requested, oldest } => Status::watch_expired(requested.get(), oldest.get()),
@@ -148,7 +170,7 @@ impl From<PatchError> for Refusal {
         match error.class() {
             ErrorClass::BadRequest => Status::bad_request(message),
             ErrorClass::TooLarge => Status::request_entity_too_large(message),
-            ErrorClass::Unprocessable => Status::failure(Reason::Invalid, message),
+            ErrorClass::Unprocessable => Status::generic(422, &message),
             _ => Status::internal_error(message),
         }
         .into()

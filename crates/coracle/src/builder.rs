@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
-use coracle_apiserver::{ApiServer, Endpoint, HealthChecks, Limits, Registry, Server, Site};
+use coracle_apiserver::{ApiServer, EcdsaSigner, Endpoint, HealthChecks, Limits, Registry, Server, Site};
 use coracle_base::{Clock, Rng, Task};
 use coracle_controllers::Settings;
 use coracle_runtime::{ClusterId, Manager};
@@ -19,6 +20,9 @@ use crate::in_process;
 use crate::pki;
 use crate::storage;
 use crate::supervise::Components;
+
+/// Who vouches for the tokens of service accounts, as kubeadm has it.
+const TOKEN_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The key the health check reads. No object lies there, for all keys of objects have a slash.
 const HEALTH_KEY: &str = "health";
@@ -69,7 +73,8 @@ impl Coracle {
         let closing = CancellationToken::new();
         let registry =
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
-        let service = ApiServer::new(health(&store, &stopping), registry, clock.clone());
+        let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
+            .with_token_signer(secured.token_signer.clone());
         if let Err(error) = service.bootstrap(&secured.site).await {
             store.close().await;
             return Err(error.into());
@@ -107,9 +112,10 @@ fn start_controllers(server: &ApiServer, settings: Settings) -> Controllers {
     Controllers { idle, stop, running }
 }
 
-/// Listeners that encrypt, and what clients need to know of them.
-#[derive(Default)]
+/// Listeners that encrypt, what clients need to know of them, and what service accounts are known
+/// by.
 struct Secured {
+    token_signer: Arc<EcdsaSigner>,
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
     kubeconfig: Option<PathBuf>,
@@ -128,7 +134,15 @@ impl Secured {
         clock: &Clock,
     ) -> Result<Self, StartError> {
         if listeners.is_empty() {
-            return Ok(Self::default());
+            let token_signer = token_signer(&pki::passing_account_key()?)?;
+            return Ok(Self {
+                token_signer,
+                listeners: Vec::new(),
+                urls: Vec::new(),
+                kubeconfig: None,
+                root_ca: None,
+                site: Site::default(),
+            });
         }
         let port = addresses.first().map(SocketAddr::port);
         let (addresses, now) = (addresses.to_vec(), clock.now());
@@ -136,11 +150,23 @@ impl Secured {
         let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
         let tls = Tls::new(prepared.ca.as_bytes(), ServerCertificate::from_pem(chain, key)?)?;
         let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
+        let token_signer = token_signer(&prepared.account_key)?;
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
         let root_ca = Some(prepared.ca.clone());
         let site = Site { endpoint, client_ca: Some(prepared.ca) };
-        Ok(Self { listeners, urls: prepared.urls, kubeconfig: Some(prepared.kubeconfig), root_ca, site })
+        Ok(Self {
+            token_signer,
+            listeners,
+            urls: prepared.urls,
+            kubeconfig: Some(prepared.kubeconfig),
+            root_ca,
+            site,
+        })
     }
+}
+
+fn token_signer(key: &pki::PrivateKey) -> Result<Arc<EcdsaSigner>, StartError> {
+    Ok(Arc::new(EcdsaSigner::from_pem(TOKEN_ISSUER, key.expose().as_bytes())?))
 }
 
 async fn bind(addresses: &[SocketAddr]) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {

@@ -64,6 +64,9 @@ pub enum StartError {
     /// There are, and they cannot be used.
     #[error("cannot serve with the certificates in the data directory")]
     Tls(#[from] coracle_apiserver::listen::TlsError),
+    /// The key of the service accounts cannot be used.
+    #[error("cannot sign tokens with the key in the data directory")]
+    TokenKey(#[from] coracle_apiserver::SignerError),
     /// What every cluster has could not be made.
     #[error(transparent)]
     Bootstrap(#[from] coracle_apiserver::BootstrapError),

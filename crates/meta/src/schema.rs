@@ -120,6 +120,8 @@ pub struct PatchStrategy {
     pub merge_key: Option<Box<str>>,
     /// Fields that the patch does not name are dropped when it says so.
     pub retain_keys: bool,
+    /// Objects are replaced and not merged.
+    pub replace: bool,
 }
 
 /// A list.

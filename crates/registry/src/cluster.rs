@@ -128,11 +128,13 @@ impl Cluster {
         self.base.as_deref()
     }
 
-    pub(crate) fn now(&self) -> Time {
+    /// What time it is.
+    pub fn now(&self) -> Time {
         now(&self.clock)
     }
 
-    pub(crate) fn new_uid(&self) -> String {
+    /// A random identity, version 4 of RFC 9562.
+    pub fn new_uid(&self) -> String {
         random_uid(&self.rng)
     }
 

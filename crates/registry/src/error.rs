@@ -45,6 +45,9 @@ pub enum Error {
     /// There is one already.
     #[error("{} {:?} exists already", .0.resource, .0.name)]
     AlreadyExists(Box<Subject>),
+    /// There is one still, which is being deleted.
+    #[error("{} {:?} exists still", .0.resource, .0.name)]
+    BeingDeleted(Box<Subject>),
     /// No name could be found that is free; a later try may have more luck.
     #[error("no free name for {} {:?}", .0.resource, .0.name)]
     NoFreeName(Box<Subject>),
@@ -59,12 +62,22 @@ pub enum Error {
     PreconditionFailed {
         /// The object.
         subject: Box<Subject>,
+        /// Where it lives; empty for kinds without namespaces.
+        namespace: String,
         /// `UID` or `ResourceVersion`.
         field: &'static str,
         /// What the client expects.
         expected: String,
         /// What it is.
         found: String,
+    },
+    /// What is asked for does not fit the state of the object.
+    #[error("{} {:?}: {reason}", .subject.resource, .subject.name)]
+    Conflict {
+        /// The object.
+        subject: Box<Subject>,
+        /// Why not.
+        reason: String,
     },
     /// The object is not one that may be.
     #[error("{} {:?} is invalid: {errors}", .subject.kind, .subject.name)]
@@ -91,6 +104,9 @@ pub enum Error {
     /// The request makes no sense.
     #[error("{0}")]
     BadRequest(String),
+    /// The request makes no sense in a way that upstream takes for a fault of its own.
+    #[error("{0}")]
+    Unspecific(String),
     /// The body is of another namespace than the path.
     #[error(transparent)]
     NamespaceMismatch(#[from] NamespaceMismatch),

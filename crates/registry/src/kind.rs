@@ -6,11 +6,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use coracle_meta::apply::FieldFilter;
 use coracle_meta::field::ErrorList;
+use coracle_meta::table::TableRowCondition;
 use coracle_meta::time::Time;
 use serde_json::Value;
 
 use crate::claim::{Claim, Pool, Unallocated};
+use crate::identity::Identity;
+use crate::scale::{ScalePaths, ScaleSelector};
 
 #[cfg(any(test, feature = "samples"))]
 use crate::samples::Samples;
@@ -32,6 +36,11 @@ pub trait Kind: Send + Sync {
     /// status the client sent has already been dropped where there is a status subresource.
     fn prepare_for_create(&self, object: &mut Value, now: Time) {
         let _ = (object, now);
+    }
+
+    /// Notes in a new object who asks for it, where the kind keeps that.
+    fn note_requester(&self, object: &mut Value, requester: &Identity) {
+        let _ = (object, requester);
     }
 
     /// Carries over what an update may not touch, beyond the status, which has been carried
@@ -99,6 +108,11 @@ pub trait Kind: Send + Sync {
         None
     }
 
+    /// What a client should know who deletes without saying what is to become of dependents.
+    fn deletion_warning(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Notes in an object that its deletion has begun, beyond its metadata.
     fn begin_deletion(&self, object: &mut Value) {
         let _ = object;
@@ -123,6 +137,14 @@ pub trait Kind: Send + Sync {
         object
     }
 
+    /// Fields that a write to a part does not touch whatever it says, so that nobody comes to own
+    /// them. The object itself is the part without a name. None for what is usual: the status, or
+    /// all but the status.
+    fn untouched(&self, part: &str) -> Option<FieldFilter> {
+        let _ = part;
+        None
+    }
+
     /// What the client should know although it is allowed.
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let _ = (new, old);
@@ -140,6 +162,12 @@ pub trait Kind: Send + Sync {
     /// seconds since the epoch.
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         crate::view::name_and_age(object, now)
+    }
+
+    /// What is to be said of its row beside the cells.
+    fn row_conditions(&self, object: &Value) -> Vec<TableRowCondition> {
+        let _ = object;
+        Vec::new()
     }
 
     /// Examples that the tests loop over.
@@ -172,10 +200,17 @@ pub struct Declaration {
     pub subresources: Vec<Subresource>,
     /// What names may look like.
     pub names: NameRule,
+    /// Whether finalizers of its objects that are not those of the system need a prefix. Upstream
+    /// asks that, and once more what may change in metadata, for each kind, and forgets some.
+    pub prefixed_finalizers: bool,
     /// What makes its generation grow.
     pub generation: Generation,
     /// Whether a new object keeps the status the client sent.
     pub keeps_status_on_create: bool,
+    /// What of the metadata a write to the status changes.
+    pub status_metadata: StatusMetadata,
+    /// What clients are told who still use it.
+    pub deprecated: Option<&'static str>,
     /// For how long objects are kept after their last write; for ever if none.
     pub time_to_live: Option<Duration>,
     /// Where and as what objects are stored, if it is not as what the first version says: they
@@ -220,8 +255,11 @@ impl Declaration {
             verbs: Verbs::ALL,
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,
+            prefixed_finalizers: true,
             generation: Generation::Untracked,
             keeps_status_on_create: false,
+            status_metadata: StatusMetadata::Written,
+            deprecated: None,
             time_to_live: None,
             stored_as: None,
             unconditional_update: true,
@@ -265,6 +303,31 @@ impl Declaration {
             self.plural.to_string()
         } else {
             format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// What of the metadata a write to the status changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMetadata {
+    /// All that clients may write.
+    Written,
+    /// All but these fields.
+    WrittenBut(&'static [&'static str]),
+    /// Nothing.
+    Kept,
+}
+
+impl StatusMetadata {
+    /// What clients may write of the metadata of an object.
+    const OF_CLIENTS: &'static [&'static str] = &["labels", "annotations", "finalizers", "ownerReferences"];
+
+    /// The fields that stay as they are.
+    pub fn kept_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Written => &[],
+            Self::WrittenBut(fields) => fields,
+            Self::Kept => Self::OF_CLIENTS,
         }
     }
 }
@@ -391,6 +454,8 @@ pub struct Subresource {
     pub group_version: Option<(Cow<'static, str>, Cow<'static, str>)>,
     /// What can be done there.
     pub verbs: Verbs,
+    /// Where objects have their scale, if this is it.
+    pub scale: Option<ScalePaths>,
 }
 
 impl Subresource {
@@ -399,15 +464,30 @@ impl Subresource {
         Self::new("status", kind, Verbs::STATUS)
     }
 
-    /// The scale of a kind.
+    /// The scale of a kind that counts what a `LabelSelector` selects.
     pub fn scale() -> Self {
+        Self::scale_at(ScalePaths::usual(ScaleSelector::LabelSelector))
+    }
+
+    /// The scale of a kind whose objects have it there.
+    pub fn scale_at(paths: ScalePaths) -> Self {
         let group_version = Some((Cow::Borrowed("autoscaling"), Cow::Borrowed("v1")));
-        Self { group_version, ..Self::new("scale", "Scale", Verbs::STATUS) }
+        Self { group_version, scale: Some(paths), ..Self::new("scale", "Scale", Verbs::STATUS) }
+    }
+
+    /// The group and version of what is sent there, such as `autoscaling/v1`; that of the resource
+    /// where it is not another.
+    pub fn api_version<'a>(&'a self, of_resource: &'a str) -> Cow<'a, str> {
+        match &self.group_version {
+            None => Cow::Borrowed(of_resource),
+            Some((group, version)) if group.is_empty() => Cow::Borrowed(version),
+            Some((group, version)) => Cow::Owned(format!("{group}/{version}")),
+        }
     }
 
     /// Something else.
     pub fn new(name: &'static str, kind: &'static str, verbs: Verbs) -> Self {
-        Self { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: None, verbs }
+        Self { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: None, verbs, scale: None }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod claim;
 mod cluster;
 pub mod encode;
 mod error;
+mod identity;
 mod keys;
 pub mod kind;
 pub mod kinds;
@@ -18,6 +19,7 @@ pub mod lifecycle;
 pub mod network;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+pub mod scale;
 mod scan;
 pub mod view;
 
@@ -26,5 +28,6 @@ pub use coracle_store::{Entry, Revision};
 pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
 pub use error::{Error, Result, Subject};
-pub use kind::{Column, Declaration, Generation, Kind, Scope, StoredAs, Subresource, Verbs};
+pub use identity::Identity;
+pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, StoredAs, Subresource, Verbs};
 pub use network::ServiceNetwork;

@@ -35,10 +35,12 @@ pub fn fields<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a
     at(object, path).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// Sets a field of an object where it is absent.
+/// Sets a field of an object where it is absent, or has no value.
 pub fn set_default(object: &mut Value, name: &str, value: impl FnOnce() -> Value) {
-    if let Value::Object(fields) = object {
-        fields.entry(name).or_insert_with(value);
+    if let Value::Object(fields) = object
+        && fields.get(name).is_none_or(Value::is_null)
+    {
+        fields.insert(name.to_owned(), value());
     }
 }
 

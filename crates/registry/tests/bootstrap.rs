@@ -10,7 +10,7 @@ use coracle_registry::kinds::scheduling::priority_class::PriorityClass;
 use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, ObjectEvent, Page, Selection, WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Endpoint, Error, Kind, Registry, Site, catalog};
+use coracle_registry::{Cluster, Endpoint, Error, Identity, Kind, Registry, Site, catalog};
 use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
@@ -56,7 +56,15 @@ fn trees(page: &Page) -> Vec<Value> {
 
 fn write(kind: &'static dyn Kind, namespace: &'static str) -> Write<'static> {
     let api_version = if kind.declaration().group.is_empty() { "v1" } else { "scheduling.k8s.io/v1" };
-    Write { kind, api_version, namespace, subresource: "", manager: "test", dry_run: false }
+    Write {
+        kind,
+        api_version,
+        namespace,
+        subresource: "",
+        manager: "test",
+        requester: const { &Identity::server() },
+        dry_run: false,
+    }
 }
 
 async fn get(cluster: &Cluster, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Value, Error> {

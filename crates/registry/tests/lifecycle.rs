@@ -6,9 +6,10 @@ use coracle_base::{Clock, Rng};
 use coracle_meta::selector::{fields, labels};
 use coracle_registry::kinds::core::config_map::ConfigMap;
 use coracle_registry::lifecycle::{
-    Change, DeleteOptions, ListOptions, Object, ObjectEvent, Propagation, Selection, WatchOptions, Write,
+    Change, DeleteOptions, ListOptions, Object, ObjectEvent, Preconditions, Propagation, Selection,
+    WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Error, Registry};
+use coracle_registry::{Cluster, Error, Identity, Registry};
 use coracle_store::{Revision, Store, memory};
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ const WRITE: Write<'static> = Write {
     namespace: "default",
     subresource: "",
     manager: "test",
+    requester: &Identity::server(),
     dry_run: false,
 };
 
@@ -165,9 +167,12 @@ async fn deletion_waits_for_finalizers() {
 async fn deletion_is_of_the_object_that_is_meant() {
     let (_store, cluster) = cluster();
     cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
-    let options = DeleteOptions { uid: Some("another".into()), ..DeleteOptions::default() };
+    let options = DeleteOptions {
+        preconditions: Preconditions { uid: Some("another".into()), ..Preconditions::default() },
+        ..DeleteOptions::default()
+    };
     let refused = cluster.delete(&WRITE, "a", &options).await;
-    assert!(matches!(refused, Err(Error::PreconditionFailed { field: "UID", .. })));
+    assert!(matches!(refused, Err(Error::Conflict { .. })));
     let dry =
         cluster.delete(&Write { dry_run: true, ..WRITE }, "a", &DeleteOptions::default()).await.unwrap();
     assert!(dry.gone);

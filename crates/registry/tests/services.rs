@@ -8,7 +8,7 @@ use coracle_base::{Clock, Rng, Task};
 use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
-use coracle_registry::{Cluster, Error, Registry, ServiceNetwork};
+use coracle_registry::{Cluster, Error, Identity, Registry, ServiceNetwork};
 use coracle_store::memory;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ const WRITE: Write<'static> = Write {
     namespace: "default",
     subresource: "",
     manager: "test",
+    requester: const { &Identity::server() },
     dry_run: false,
 };
 

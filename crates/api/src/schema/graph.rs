@@ -1,12 +1,12 @@
 //! The node graph of [`coracle_meta::schema`] for the built-in types.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use coracle_meta::schema::{
     self, ListMerge, ListNode, Node, NodeId, ObjectNode, PatchStrategy, Scalar, Schema,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
 use super::types::{Field, Item, Shape, Single, Type, TypeId, types};
@@ -46,22 +46,11 @@ impl Graph {
 fn build() -> Graph {
     let mut builder = Builder::default();
     builder.roots = types().iter().map(|_| builder.schema.reserve()).collect();
-    builder.keys = list_map_keys();
     for (id, one) in types().iter() {
-        let node = builder.object(id, one, is_atomic(one.attributes));
+        let node = builder.object(one, is_atomic(one.attributes));
         builder.schema.set(builder.roots[usize::from(id.0)], Node::Object(node));
     }
     Graph { schema: builder.schema, roots: builder.roots }
-}
-
-/// Fields by which items of some list are told apart.
-fn list_map_keys() -> HashSet<(TypeId, &'static str)> {
-    let lists = types().iter().flat_map(|(_, one)| one.fields.iter());
-    let keyed = lists.filter_map(|field| match field.shape {
-        Shape::List(Item::Struct(id)) => Some(field.attributes.list_map_keys().map(move |key| (id, key))),
-        _ => None,
-    });
-    keyed.flatten().collect()
 }
 
 fn is_atomic(attributes: Attributes) -> bool {
@@ -82,26 +71,25 @@ struct Builder {
     schema: Schema,
     roots: Vec<NodeId>,
     shared: HashMap<Key, NodeId>,
-    keys: HashSet<(TypeId, &'static str)>,
 }
 
 impl Builder {
-    fn object(&mut self, id: TypeId, one: &Type, atomic: bool) -> ObjectNode {
-        let fields = one.fields.iter().map(|field| self.field(id, field)).collect();
+    fn object(&mut self, one: &Type, atomic: bool) -> ObjectNode {
+        let fields = one.fields.iter().map(|field| self.field(field)).collect();
         let mut object = ObjectNode::new(fields);
         object.atomic = atomic;
         object
     }
 
-    fn field(&mut self, id: TypeId, field: &Field) -> schema::Field {
+    fn field(&mut self, field: &Field) -> schema::Field {
         let mut node = schema::Field::new(field.name, self.shape(field));
         node.required = field.required;
         node.default = field.attributes.default_json().map(|text| {
             serde_json::from_str(text).expect("the generator writes defaults as JSON without blanks")
         });
-        // Apply fills in the keys of list items from their defaults; elsewhere the published
-        // defaults that are empty values say nothing.
-        if field.zero_default && self.keys.contains(&(id, field.name)) {
+        // Apply fills in the keys of list items from their defaults, and what has one is there
+        // before anybody has written it.
+        if field.zero_default {
             node.default = zero(field.shape);
         }
         let strategies = field.attributes.patch_strategy().unwrap_or_default();
@@ -109,6 +97,7 @@ impl Builder {
             merge: strategies.split(',').any(|one| one == "merge"),
             merge_key: field.attributes.patch_merge_key().map(Into::into),
             retain_keys: strategies.split(',').any(|one| one == "retainKeys"),
+            replace: strategies.split(',').any(|one| one == "replace"),
         };
         node
     }
@@ -116,7 +105,7 @@ impl Builder {
     fn shape(&mut self, field: &Field) -> NodeId {
         match field.shape {
             Shape::One(Item::Struct(id)) if is_atomic(field.attributes) => {
-                let object = self.object(id, types().get(id), true);
+                let object = self.object(types().get(id), true);
                 self.schema.add(Node::Object(object))
             }
             Shape::One(Item::Single(Single::Strings)) => {
@@ -207,6 +196,8 @@ fn zero(shape: Shape) -> Option<Value> {
     match shape {
         Shape::One(Item::Single(Single::String)) => Some(Value::from("")),
         Shape::One(Item::Single(Single::Int32 | Single::Int64)) => Some(Value::from(0)),
+        Shape::One(Item::Single(Single::Boolean)) => Some(Value::from(false)),
+        Shape::One(Item::Struct(_)) => Some(Value::Object(Map::new())),
         _ => None,
     }
 }

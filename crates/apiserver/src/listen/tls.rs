@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::accept::{Accept, Handshake};
 use super::plain_http;
-use crate::identity::{Identity, PeerIdentity};
+use crate::identity::{self, PeerIdentity};
 
 /// What may be agreed on, the better one first.
 const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -166,7 +166,8 @@ impl Handshake for TlsConnection {
         }
         let stream = self.acceptor.accept(self.stream).await?;
         let peer = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let identity = peer.and_then(|certificate| Identity::from_certificate(certificate));
+        let identity =
+            peer.and_then(|certificate| identity::from_certificate(certificate)).map(identity::authenticated);
         Ok((stream, PeerIdentity(identity.map(Arc::new))))
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn page(encoding: &Encoding<'_>, page: Page) -> Result<Response<Respo
 }
 
 /// A list of these.
-pub(crate) fn list(
+fn list(
     encoding: &Encoding<'_>,
     metadata: &ListMeta,
     entries: Vec<Entry>,

@@ -10,9 +10,10 @@ mod list;
 mod respond;
 mod table;
 
-pub(crate) use accept::{Asked, Wanted};
+pub(crate) use accept::{Asked, Shape, Wanted};
 pub(crate) use decode::{Decoding, decode, decode_delete_options, media_type};
 pub(crate) use encode::{Encoding, object, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
-pub(crate) use list::{list, page};
-pub(crate) use respond::{respond, status, to_json, told};
+pub(crate) use list::page;
+pub(crate) use respond::{respond, status, to_json, to_value, told};
+pub(crate) use table::table;

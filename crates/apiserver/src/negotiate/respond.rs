@@ -79,12 +79,14 @@ pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, ki
     }
 }
 
-/// What we tell of ourselves.
+/// A tree that says of which kind it is, such as what we tell of ourselves.
 pub(crate) fn told(wanted: Wanted, value: &Value) -> Response<ResponseBody> {
-    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let kind = text("kind");
     match wanted.form {
-        Form::Protobuf if types().kind("", "v1", kind).is_some() => {
-            bytes_of(wanted, written(Form::Protobuf, value, "", "v1", kind).into(), Form::Protobuf)
+        Form::Protobuf if types().kind(group, version, kind).is_some() => {
+            bytes_of(wanted, written(Form::Protobuf, value, group, version, kind).into(), Form::Protobuf)
         }
         Form::Yaml => bytes_of(wanted, yaml::encode(value).into(), Form::Yaml),
         _ => json(wanted, to_json(value)),

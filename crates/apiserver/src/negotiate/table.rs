@@ -4,10 +4,13 @@ use bytes::Bytes;
 use coracle_meta::table::{IncludeObject, TableColumnDefinition};
 use coracle_registry::Kind;
 use coracle_registry::encode::inner;
+use http::Response;
+use serde_json::Value;
 
 use super::accept::Wanted;
 use super::encode::{Encoding, metadata_json, served, tree};
-use super::respond::to_json;
+use super::respond::{self, to_json};
+use crate::body::ResponseBody;
 use crate::status::Refusal;
 
 /// The columns of a kind.
@@ -36,8 +39,14 @@ impl Rows {
 
     /// The row of a stored object; `now` in seconds since the epoch.
     pub(super) fn write(&self, now: i64, object: &Bytes, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let read = tree(object)?;
         out.extend_from_slice(b"{\"cells\":");
-        out.extend(to_json(&self.kind.cells(&tree(object)?, now)));
+        out.extend(to_json(&self.kind.cells(&read, now)));
+        let conditions = self.kind.row_conditions(&read);
+        if !conditions.is_empty() {
+            out.extend_from_slice(b",\"conditions\":");
+            out.extend(to_json(&conditions));
+        }
         out.extend_from_slice(b",\"object\":");
         match self.wanted.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
@@ -55,18 +64,39 @@ impl Rows {
 
 /// A table of one row. `columns` are told once in a watch.
 pub(super) fn of_one(rows: &Rows, now: i64, object: &Bytes, tell_columns: bool) -> Result<Vec<u8>, Refusal> {
-    let Rows { kind, wanted, .. } = rows;
     let revision = tree(object)?["metadata"]["resourceVersion"].clone();
+    of_all(rows, now, std::slice::from_ref(object), &revision, tell_columns)
+}
+
+/// A table of objects that are stored nowhere.
+pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Bytes]) -> Result<Response<ResponseBody>, Refusal> {
+    let table = of_all(&Rows::of(encoding), encoding.now, objects, &Value::Null, true)?;
+    Ok(respond::json(encoding.wanted, table))
+}
+
+fn of_all(
+    rows: &Rows,
+    now: i64,
+    objects: &[Bytes],
+    revision: &Value,
+    tell_columns: bool,
+) -> Result<Vec<u8>, Refusal> {
+    let Rows { kind, wanted, .. } = rows;
     let mut out = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{{", wanted.meta_version)
         .into_bytes();
     if revision.is_string() {
         out.extend_from_slice(b"\"resourceVersion\":");
-        out.extend(to_json(&revision));
+        out.extend(to_json(revision));
     }
     out.extend_from_slice(b"},\"columnDefinitions\":");
     out.extend(to_json(&tell_columns.then(|| columns(*kind))));
     out.extend_from_slice(b",\"rows\":[");
-    rows.write(now, object, &mut out)?;
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        rows.write(now, object, &mut out)?;
+    }
     out.extend_from_slice(b"]}");
     Ok(out)
 }

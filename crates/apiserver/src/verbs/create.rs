@@ -24,12 +24,8 @@ impl ResourceRequest {
     }
 
     pub(super) fn decoding(&self) -> Result<Decoding<'_>, Refusal> {
-        Ok(Decoding {
-            group: &self.path.group,
-            version: &self.path.version,
-            kind: &self.kind.declaration().kind,
-            validation: self.validation(),
-        })
+        let (group, version, kind) = self.body_type();
+        Ok(Decoding { group, version, kind, validation: self.validation() })
     }
 
     /// Nothing is created in a namespace that does not exist, or is going.

@@ -2,13 +2,13 @@
 
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
-use coracle_meta::status::{ListMeta, Status};
-use coracle_registry::lifecycle::{DeleteOptions, Deletion, Propagation};
-use coracle_registry::{Entry, Error, view};
-use http::Response;
-use serde_json::Value;
+use coracle_meta::status::Status;
+use coracle_registry::lifecycle::{DeleteOptions, Page, Preconditions, Propagation, Write};
+use coracle_registry::{Error, view};
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
 
-use super::ResourceRequest;
+use super::{ResourceRequest, warn, with_status};
 use crate::body::ResponseBody;
 use crate::negotiate;
 use crate::options::check_delete;
@@ -26,18 +26,30 @@ impl ResourceRequest {
         if is_namespace && PROTECTED_NAMESPACES.contains(&&*self.path.name) {
             return Err(Status::namespace_protected(&self.path.name).into());
         }
-        let (options, dry_run) = self.delete_options()?;
-        let api_version = self.kind.declaration().storage_api_version();
-        let mut write = self.write(&api_version)?;
-        write.dry_run = dry_run;
-        let deletion = self.cluster.delete(&write, &self.path.name, &options).await?;
-        self.deleted(deletion)
+        let body = self.options_body()?;
+        let options = read_options(&body)?;
+        let warning = if options.propagation.is_none() { self.kind.deletion_warning() } else { None };
+        let outcome = self.delete_with(&body, &options).await;
+        let Some(warning) = warning else { return outcome };
+        let mut response = outcome.map_err(|refusal| refusal.warned(warning))?;
+        warn(&mut response, &[warning.to_owned()]);
+        Ok(response)
     }
 
-    fn deleted(&self, deletion: Deletion) -> Result<Response<ResponseBody>, Refusal> {
+    async fn delete_with(
+        &self,
+        body: &Value,
+        options: &DeleteOptions,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let api_version = self.kind.declaration().storage_api_version();
+        let write = Write { dry_run: is_dry_run(body), ..self.write(&api_version)? };
+        let deletion = self.cluster.delete(&write, &self.path.name, options).await?;
         let declaration = self.kind.declaration();
         if !deletion.gone || declaration.deletion_returns_object {
-            return negotiate::object(&self.encoding()?, deletion.object.json);
+            let response = negotiate::object(&self.encoding()?, deletion.object.json)?;
+            // Whoever waited for dependents in the old way is told that it takes a while.
+            let waits = !deletion.gone && view::at(body, &["orphanDependents"]) == Some(&Value::Bool(false));
+            return Ok(with_status(response, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }));
         }
         let object = negotiate::tree(&deletion.object.json)?;
         let resource =
@@ -47,65 +59,97 @@ impl ResourceRequest {
     }
 
     pub(super) async fn delete_collection(self) -> Result<Response<ResponseBody>, Refusal> {
-        let (options, dry_run) = self.delete_options()?;
+        let body = self.options_body()?;
+        let options = read_options(&body)?;
         let mut list = self.list_options()?;
-        list.limit = if list.limit == 0 { PAGE } else { list.limit };
+        let only_one_page = list.limit > 0;
+        if !only_one_page {
+            list.limit = PAGE;
+        }
         let api_version = self.kind.declaration().storage_api_version();
-        let mut write = self.write(&api_version)?;
-        write.dry_run = dry_run;
-        let mut deleted: Vec<Entry> = Vec::new();
-        let revision = loop {
+        let write = Write { dry_run: is_dry_run(&body), ..self.write(&api_version)? };
+        let mut deleted: Option<Page> = None;
+        loop {
             let page = self.cluster.list(self.kind, &self.path.namespace, &list).await?;
-            for entry in page.entries {
-                let object = negotiate::tree(entry.value_bytes())?;
-                match self.cluster.delete(&write, view::name(&object), &options).await {
-                    Ok(_) => deleted.push(entry),
-                    // Somebody else was faster.
-                    Err(Error::NotFound(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            self.delete_all(&write, &options, &page).await?;
+            list.continue_token = page.continue_token.clone();
+            list.exact = None;
+            list.not_older_than = None;
+            match &mut deleted {
+                Some(deleted) => deleted.entries.extend(page.entries),
+                None => deleted = Some(page),
             }
-            list.continue_token = page.continue_token;
-            if list.continue_token.is_none() {
-                break page.revision;
+            if only_one_page || list.continue_token.is_none() {
+                break;
             }
-        };
-        let metadata = ListMeta { resource_version: revision.to_string(), ..ListMeta::default() };
-        negotiate::list(&self.encoding()?, &metadata, deleted)
+        }
+        let mut deleted = deleted.ok_or_else(Refusal::not_found)?;
+        if !only_one_page {
+            (deleted.continue_token, deleted.remaining) = (None, None);
+        }
+        negotiate::page(&self.encoding()?, deleted)
     }
 
-    /// Options come in the body or, if there is none, in the query. Also whether it is only tried.
-    fn delete_options(&self) -> Result<(DeleteOptions, bool), Refusal> {
-        if self.body.is_empty() {
-            return self.delete_query();
+    async fn delete_all(
+        &self,
+        write: &Write<'_>,
+        options: &DeleteOptions,
+        page: &Page,
+    ) -> Result<(), Refusal> {
+        for entry in &page.entries {
+            let object = negotiate::tree(entry.value_bytes())?;
+            match self.cluster.delete(write, view::name(&object), options).await {
+                // Or somebody else was faster.
+                Ok(_) | Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        let body = negotiate::decode_delete_options(&self.headers, &self.body)?;
-        let text =
-            |path: &[&str]| Some(view::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
-        let policy = view::text(&body, &["propagationPolicy"]);
-        let orphan = view::at(&body, &["orphanDependents"]).and_then(Value::as_bool);
-        let dry_run: Vec<&str> =
-            view::items(&body, &["dryRun"]).iter().map(|item| item.as_str().unwrap_or_default()).collect();
-        check_delete(policy, orphan, &dry_run)?;
-        let options = DeleteOptions {
+        Ok(())
+    }
+
+    /// Options come in the body or, if there is none, in the query.
+    fn options_body(&self) -> Result<Value, Refusal> {
+        if !self.body.is_empty() {
+            return negotiate::decode_delete_options(&self.headers, &self.body);
+        }
+        let mut options = json!({});
+        if let Some(seconds) = self.query.number("gracePeriodSeconds")? {
+            options["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(orphan) = self.query.optional_flag("orphanDependents") {
+            options["orphanDependents"] = orphan.into();
+        }
+        match self.query.text("propagationPolicy") {
+            "" => {}
+            policy => options["propagationPolicy"] = policy.into(),
+        }
+        if self.query.dry_run() {
+            options["dryRun"] = json!(["All"]);
+        }
+        Ok(options)
+    }
+}
+
+fn is_dry_run(options: &Value) -> bool {
+    !view::items(options, &["dryRun"]).is_empty()
+}
+
+/// Reads the options of a deletion.
+pub(super) fn read_options(options: &Value) -> Result<DeleteOptions, Refusal> {
+    let text = |path: &[&str]| view::at(options, path).and_then(Value::as_str).map(str::to_owned);
+    let dry_run: Vec<&str> =
+        view::items(options, &["dryRun"]).iter().map(|item| item.as_str().unwrap_or_default()).collect();
+    let policy = view::text(options, &["propagationPolicy"]);
+    let orphan = view::at(options, &["orphanDependents"]).and_then(Value::as_bool);
+    check_delete(policy, orphan, &dry_run)?;
+    Ok(DeleteOptions {
+        preconditions: Preconditions {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            propagation: propagation(policy, orphan),
-            grace_period_s: view::integer(&body, &["gracePeriodSeconds"]),
-        };
-        Ok((options, !dry_run.is_empty()))
-    }
-
-    /// What the query says has been checked already.
-    fn delete_query(&self) -> Result<(DeleteOptions, bool), Refusal> {
-        let orphan = self.query.optional_flag("orphanDependents");
-        let options = DeleteOptions {
-            propagation: propagation(self.query.text("propagationPolicy"), orphan),
-            grace_period_s: self.query.number("gracePeriodSeconds")?,
-            ..DeleteOptions::default()
-        };
-        Ok((options, self.query.dry_run()))
-    }
+        },
+        propagation: propagation(policy, orphan),
+        grace_period_s: view::integer(options, &["gracePeriodSeconds"]),
+    })
 }
 
 /// What happens to dependents, if the client says; no more than one of both is set.

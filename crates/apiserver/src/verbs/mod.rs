@@ -1,18 +1,23 @@
 //! What is done with resources: one function for each verb, for all kinds.
 
+mod component_status;
 mod create;
 mod delete;
+mod parts;
 mod patch;
 mod read;
+mod reviews;
+mod told;
 mod update;
 mod watch;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{Cluster, Kind, Scope, Verbs};
+use coracle_registry::{Cluster, Identity, Kind, Scope, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
@@ -20,7 +25,7 @@ use crate::body::ResponseBody;
 use crate::negotiate::{Encoding, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
-use crate::service::Shared;
+use crate::service::{Components, Shared};
 use crate::status::Refusal;
 
 /// A request for a resource, with its body.
@@ -32,6 +37,9 @@ pub(crate) struct ResourceRequest {
     pub(crate) cluster: Cluster,
     pub(crate) path: ResourcePath,
     pub(crate) kind: &'static dyn Kind,
+    /// Who is asking.
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) components: Arc<Components>,
     /// Seconds since the epoch.
     pub(crate) now: i64,
     /// What all requests share.
@@ -41,18 +49,56 @@ pub(crate) struct ResourceRequest {
 impl ResourceRequest {
     /// Does what the request asks for.
     pub(crate) async fn answer(self) -> Result<Response<ResponseBody>, Refusal> {
+        let Some(deprecated) = self.kind.declaration().deprecated else { return self.carry_out().await };
+        let mut response = self.carry_out().await.map_err(|refusal| refusal.warned(deprecated))?;
+        warn(&mut response, &[deprecated.to_owned()]);
+        Ok(response)
+    }
+
+    async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
+        let verb = self.verb()?;
+        self.check_allowed(verb)?;
+        let declaration = self.kind.declaration();
+        if let Some(part) = declaration.subresource(&self.path.subresource)
+            && (part.kind != declaration.kind || part.name == "log")
+        {
+            return self.answer_part(part, verb).await;
+        }
+        if !declaration.verbs.contain(Verbs::GET) {
+            return self.answer_question().await;
+        }
+        if !declaration.verbs.contain(Verbs::WATCH) {
+            return self.answer_components().await;
+        }
+        match verb {
+            Verbs::WATCH => self.watch().await,
+            Verbs::GET => self.get().await,
+            Verbs::LIST => self.list().await,
+            Verbs::CREATE => self.create().await,
+            Verbs::UPDATE => self.update().await,
+            Verbs::PATCH => self.patch().await,
+            Verbs::DELETE => self.delete().await,
+            _ => self.delete_collection().await,
+        }
+    }
+
+    /// What is asked for.
+    fn verb(&self) -> Result<Verbs, Refusal> {
         let one = !self.path.name.is_empty();
+        let part = !self.path.subresource.is_empty();
         let watching = self.path.watch || !one && self.query.flag("watch");
         match (&self.method, one) {
-            (&Method::GET, _) if watching => self.allow(Verbs::WATCH)?.watch().await,
-            (&Method::GET, true) => self.allow(Verbs::GET)?.get().await,
-            (&Method::GET, false) => self.allow(Verbs::LIST)?.list().await,
-            (&Method::POST, false) => self.allow(Verbs::CREATE)?.create().await,
-            (&Method::PUT, true) => self.allow(Verbs::UPDATE)?.update().await,
-            (&Method::PATCH, true) => self.allow(Verbs::PATCH)?.patch().await,
-            (&Method::DELETE, true) => self.allow(Verbs::DELETE)?.delete().await,
-            (&Method::DELETE, false) => self.allow(Verbs::DELETE_COLLECTION)?.delete_collection().await,
+            (&Method::GET, _) if !part && watching => Ok(Verbs::WATCH),
+            (&Method::GET, true) => Ok(Verbs::GET),
+            // Whether there is anything to pass on to is found out later.
+            (&Method::HEAD | &Method::OPTIONS, true) if self.path.subresource == "proxy" => Ok(Verbs::GET),
+            (&Method::GET, false) => Ok(Verbs::LIST),
+            (&Method::POST, one) if one == part => Ok(Verbs::CREATE),
+            (&Method::PUT, true) => Ok(Verbs::UPDATE),
+            (&Method::PATCH, true) => Ok(Verbs::PATCH),
+            (&Method::DELETE, true) => Ok(Verbs::DELETE),
+            (&Method::DELETE, false) => Ok(Verbs::DELETE_COLLECTION),
             _ => Err(Refusal::method_not_allowed()),
         }
     }
@@ -84,37 +130,42 @@ impl ResourceRequest {
         Ok(())
     }
 
-    fn allow(self, verb: Verbs) -> Result<Self, Refusal> {
+    fn check_allowed(&self, verb: Verbs) -> Result<(), Refusal> {
         let declaration = self.kind.declaration();
         let offered = match &*self.path.subresource {
             "" => declaration.verbs,
             name => declaration.subresource(name).ok_or_else(Refusal::not_found)?.verbs,
         };
-        if !offered.contain(verb) {
-            return Err(Refusal::method_not_allowed());
+        if offered.contain(verb) {
+            self.query.check_timeout(verb == Verbs::WATCH)?;
+            self.wanted()?;
+            return self.query.check_write(&self.method, self.body.is_empty());
         }
-        self.query.check_timeout(verb == Verbs::WATCH)?;
-        self.wanted()?;
-        self.query.check_write(&self.method, self.body.is_empty())?;
-        match self.missing() {
-            None => Ok(self),
-            Some(what) => Err(Status::service_unavailable(format!("{what} is not served yet")).into()),
+        if verb == Verbs::WATCH && offered.contain(Verbs::LIST) {
+            let resource =
+                GroupResource { group: declaration.group.clone(), resource: declaration.plural.clone() };
+            return Err(Status::method_not_supported(&resource, "watch").into());
         }
+        // Where no object has a path there is nothing to refuse.
+        let nameless = !offered.contain(Verbs::GET) && self.path.subresource.is_empty();
+        if nameless && !self.path.name.is_empty() {
+            return Err(Refusal::not_found());
+        }
+        Err(Refusal::method_not_allowed())
     }
 
-    /// What is declared but cannot be answered yet: saying so is better than a wrong answer.
-    fn missing(&self) -> Option<String> {
+    /// The group, version and kind of what is sent and answered.
+    fn body_type(&self) -> (&str, &str, &str) {
         let declaration = self.kind.declaration();
-        let plural = &declaration.plural;
-        let stored = declaration.verbs.contain(Verbs::GET);
-        let name = &self.path.subresource;
-        let of_own_kind =
-            declaration.subresource(name).is_none_or(|part| part.kind == declaration.kind && name != "log");
-        if !of_own_kind {
-            return Some(format!("{plural}/{name}"));
+        let own = (self.path.group.as_str(), self.path.version.as_str());
+        match declaration.subresource(&self.path.subresource) {
+            None => (own.0, own.1, &declaration.kind),
+            Some(part) => {
+                let other = part.group_version.as_ref();
+                let (group, version) = other.map_or(own, |(group, version)| (&**group, &**version));
+                (group, version, &part.kind)
+            }
         }
-        // Questions that are posted, and answered without being kept.
-        (!stored).then(|| declaration.group_resource())
     }
 
     /// An object of the body, as it is stored.
@@ -155,6 +206,7 @@ impl ResourceRequest {
             namespace: &self.path.namespace,
             subresource: &self.path.subresource,
             manager: self.manager(),
+            requester: &self.identity,
             dry_run: self.query.dry_run(),
         })
     }
@@ -175,7 +227,7 @@ impl ResourceRequest {
 }
 
 /// Adds the headers by which clients are warned.
-fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
+pub(crate) fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -9,7 +9,7 @@ use coracle_meta::gvk::GroupKind;
 use coracle_meta::patch::{PatchError, PatchType, json::JsonPatch, merge, strategic};
 use coracle_meta::status::Status;
 use coracle_registry::Error;
-use coracle_registry::lifecycle::Change;
+use coracle_registry::lifecycle::{Change, Updated};
 use http::Response;
 use serde_json::Value;
 
@@ -36,6 +36,12 @@ struct Aside {
 
 impl ResourceRequest {
     pub(super) async fn patch(self) -> Result<Response<ResponseBody>, Refusal> {
+        let (updated, warnings) = self.patched().await?;
+        self.updated(updated, &warnings)
+    }
+
+    /// Carries out the patch. Returns what came of it and what the client should be warned of.
+    pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let Some(kind) = PatchType::from_media_type(media_type(&self.headers)) else {
             return Err(Refusal::unsupported_patch());
         };
@@ -52,7 +58,8 @@ impl ResourceRequest {
     }
 
     fn type_id(&self) -> Option<TypeId> {
-        types().kind(&self.path.group, &self.path.version, &self.kind.declaration().kind)
+        let (group, version, kind) = self.body_type();
+        types().kind(group, version, kind)
     }
 
     fn prepare(&self, kind: PatchType) -> Result<Prepared, Refusal> {
@@ -71,7 +78,7 @@ impl ResourceRequest {
         }
     }
 
-    async fn patch_by(&self, patch: Prepared) -> Result<Response<ResponseBody>, Refusal> {
+    async fn patch_by(&self, patch: Prepared) -> Result<(Updated, Vec<String>), Refusal> {
         let validation = self.validation();
         let id = self.type_id();
         let aside = Mutex::new(Aside::default());
@@ -92,37 +99,30 @@ impl ResourceRequest {
                 }
             }
         };
-        let api_version = self.kind.declaration().storage_api_version();
-        let write = self.write(&api_version)?;
-        let outcome = self.cluster.update(&write, &self.path.name, &Change::Patch(&change)).await;
+        let outcome = self.change(&Change::Patch(&change)).await;
         let aside = aside.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (outcome, aside.refusal) {
             (Err(_), Some(refusal)) => Err(refusal),
-            (Err(error), None) => Err(error.into()),
-            (Ok(updated), _) => self.updated(updated, &aside.warnings),
+            (Err(refusal), None) => Err(refusal),
+            (Ok(updated), _) => Ok((updated, aside.warnings)),
         }
     }
 
-    async fn apply(&self) -> Result<Response<ResponseBody>, Refusal> {
+    async fn apply(&self) -> Result<(Updated, Vec<String>), Refusal> {
         if self.query.text("fieldManager").is_empty() {
             return Err(self
                 .invalid(FieldError::required(&Path::root("fieldManager"), "is required for apply patch")));
         }
-        let target = self.type_id().map_or(Target::Any, Target::Type);
-        // The configuration itself is taken as it is: reading it as an object of the kind would
-        // add fields that are always written, which the applier does not want to own.
-        let config = yaml::decode(&self.body, Target::Any)?.object;
-        let problems = yaml::decode(&self.body, target)?.problems;
+        // Only what is said counts, and what the kind does not know is refused further on.
+        let Decoded { object: config, problems } = yaml::decode(&self.body, Target::Any)?;
         let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
         if self.validation() == FieldValidation::Strict && !warnings.is_empty() {
             return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));
         }
         self.check_namespace().await?;
         let config = self.stored(config);
-        let api_version = self.kind.declaration().storage_api_version();
         let change = Change::Apply { config: &config, force: self.query.flag("force") };
-        let updated = self.cluster.update(&self.write(&api_version)?, &self.path.name, &change).await?;
-        self.updated(updated, &warnings)
+        Ok((self.change(&change).await?, warnings))
     }
 
     /// A refusal of the options of a request.

@@ -1,7 +1,7 @@
 //! GET of one and of many.
 
 use coracle_meta::status::Status;
-use coracle_registry::lifecycle::ListOptions;
+use coracle_registry::lifecycle::{ListOptions, Object};
 use coracle_registry::{Error, Revision};
 use http::Response;
 
@@ -17,10 +17,14 @@ impl ResourceRequest {
             let message = "the export parameter, deprecated since v1.14, is no longer supported";
             return Err(Refusal::bad_request(message));
         }
+        negotiate::object(&self.encoding()?, self.read().await?.json)
+    }
+
+    /// The object of the path, not older than the client says.
+    pub(super) async fn read(&self) -> Result<Object, Refusal> {
         let number = revision_number(self.query.text("resourceVersion")).map_err(unexplained)?;
-        let ResourceRequest { cluster, path, kind, .. } = &self;
-        let object = cluster.get(*kind, &path.namespace, &path.name, number.map(Revision::new)).await?;
-        negotiate::object(&self.encoding()?, object.json)
+        let ResourceRequest { cluster, path, kind, .. } = self;
+        Ok(cluster.get(*kind, &path.namespace, &path.name, number.map(Revision::new)).await?)
     }
 
     pub(super) async fn list(self) -> Result<Response<ResponseBody>, Refusal> {

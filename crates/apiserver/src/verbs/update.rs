@@ -10,12 +10,22 @@ use crate::status::Refusal;
 
 impl ResourceRequest {
     pub(super) async fn update(self) -> Result<Response<ResponseBody>, Refusal> {
-        let (object, warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
-        let object = self.stored(object);
-        let api_version = self.kind.declaration().storage_api_version();
-        let change = Change::Replace(object);
-        let updated = self.cluster.update(&self.write(&api_version)?, &self.path.name, &change).await?;
+        let (object, warnings) = self.posted()?;
+        let updated = self.change(&Change::Replace(self.stored(object))).await?;
         self.updated(updated, &warnings)
+    }
+
+    /// Changes the object, or its Scale if that is what the path leads to.
+    pub(super) async fn change(&self, change: &Change<'_>) -> Result<Updated, Refusal> {
+        let declaration = self.kind.declaration();
+        let api_version = declaration.storage_api_version();
+        let write = self.write(&api_version)?;
+        let part = declaration.subresource(&self.path.subresource);
+        let name = &self.path.name;
+        Ok(match part.and_then(|part| part.scale.as_ref()) {
+            Some(paths) => self.cluster.update_scale(&write, name, paths, change).await?,
+            None => self.cluster.update(&write, name, change).await?,
+        })
     }
 
     pub(super) fn updated(

@@ -1,8 +1,9 @@
 //! The certificates of a cluster: its authority, what its server shows, what its administrator
-//! shows. Made on the first start, found again on later ones, remade before they expire.
+//! shows; and the key of its service accounts. Made on the first start, found again on later ones, remade before they expire.
 //!
 //! They lie in `pki` below the data directory, under the names kubeadm uses where it has one.
 
+mod account_key;
 mod authority;
 mod error;
 mod files;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use coracle_base::Timestamp;
 
+pub(crate) use account_key::passing as passing_account_key;
 use authority::Authority;
 pub use error::PkiError;
 use files::Batch;
@@ -35,6 +37,8 @@ pub(crate) struct Credentials {
     /// What the server shows.
     pub(crate) server_certificate: String,
     pub(crate) server_key: PrivateKey,
+    /// What the tokens of service accounts are signed with.
+    pub(crate) account_key: PrivateKey,
     /// The file an administrator uses.
     pub(crate) kubeconfig: PathBuf,
     /// The address by which others reach this machine.
@@ -65,6 +69,7 @@ pub(crate) fn prepare(
     let authority = Authority::load_or_make(&dir, now, &mut batch)?;
     let server = Leaf::load_or_issue(&dir, &authority, &Profile::server(&names), now, &mut batch)?;
     let admin = Leaf::load_or_issue(&dir, &authority, &Profile::admin(), now, &mut batch)?;
+    let account_key = account_key::load_or_make(&dir, &mut batch)?;
 
     let reachable = addresses.iter().map(|address| advertise::reachable(*address, advertised));
     let urls: Vec<String> = reachable.map(|address| format!("https://{address}")).collect();
@@ -77,6 +82,7 @@ pub(crate) fn prepare(
         ca: authority.into_certificate(),
         server_certificate: server.certificate,
         server_key: server.key,
+        account_key,
         kubeconfig,
         advertised,
         urls,

@@ -73,9 +73,9 @@ fn files_are_private() {
     let credentials = cluster.prepare(NOW);
     let names: Vec<_> = cluster.files().into_keys().collect();
     let expected = ["admin.crt", "admin.key", "admin.kubeconfig", "apiserver.crt", "apiserver.key", "ca.crt"];
-    assert_eq!(names, [&expected[..], &["ca.key"]].concat());
+    assert_eq!(names, [&expected[..], &["ca.key", "sa.key"]].concat());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    for file in ["admin.key", "apiserver.key", "ca.key"] {
+    for file in ["admin.key", "apiserver.key", "ca.key", "sa.key"] {
         assert_eq!(mode(&cluster.path(file)), 0o600, "{file}");
     }
     assert_eq!(mode(&credentials.kubeconfig), 0o600);

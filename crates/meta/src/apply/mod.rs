@@ -19,6 +19,7 @@ mod lazy_fields;
 mod managed_fields;
 mod path_element;
 mod prune;
+mod scale;
 mod timestamp;
 pub mod typed;
 mod update;
@@ -36,4 +37,5 @@ pub use managed_fields::{
     ManagedFields, ManagedFieldsEntry, ManagedFieldsError, ManagerId, Operation, is_reset,
 };
 pub use path_element::{KeyField, PathElement};
+pub use scale::ScaleOwnership;
 pub use versions::{ConversionError, OneVersion, Versions};

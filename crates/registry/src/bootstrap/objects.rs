@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Site, api_services, authentication, endpoint, flow_control};
 use crate::cluster::Cluster;
 use crate::error::Result;
+use crate::identity::Identity;
 use crate::kind::Kind;
 use crate::kinds::core::namespace::Namespace;
 use crate::kinds::scheduling::priority_class::PriorityClass;
@@ -63,6 +64,7 @@ impl Seed {
             namespace: self.namespace,
             subresource: "",
             manager: self.manager,
+            requester: &Identity::server(),
             dry_run: false,
         };
         let mut object = workshop.prepared(&write, self.object.clone())?;

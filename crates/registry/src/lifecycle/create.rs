@@ -7,7 +7,8 @@ use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_syst
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
-use super::{Object, Write, meta_mut, metadata_errors, ownership};
+use super::ownership::Ownership;
+use super::{Object, Write, meta_mut, metadata_errors, tree};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
@@ -42,7 +43,7 @@ impl Cluster {
             let name = generate_name(&prefix, self.name_digits());
             meta_mut(&mut object)?.set_name(&name);
             match self.create_named(write, &object).await {
-                Err(Error::AlreadyExists(_)) => {}
+                Err(Error::AlreadyExists(_) | Error::BeingDeleted(_)) => {}
                 outcome => return outcome,
             }
         }
@@ -56,8 +57,14 @@ impl Cluster {
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let outcome = self
             .transact(write.declaration(), &key, known, |found, taken| {
-                if found.is_some() {
-                    return Err(Error::AlreadyExists(write.subject(name)));
+                if let Some(entry) = found {
+                    let subject = write.subject(name);
+                    let is_deleting = Meta::of(&tree(entry)?).is_deleting();
+                    return Err(if is_deleting {
+                        Error::BeingDeleted(subject)
+                    } else {
+                        Error::AlreadyExists(subject)
+                    });
                 }
                 let object = self.prepare_new(write, object.clone(), Tracking::Update, taken)?;
                 let encoded = last.insert(Encoded::of(&object));
@@ -99,8 +106,9 @@ impl Cluster {
         }
         kind.set_defaults(&mut object);
         if tracking == Tracking::Update {
-            object = ownership::track(write, None, object, now);
+            object = Ownership::of(write).track(None, object, now);
         }
+        kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);
         self.allocate(write, &mut object, None, taken)?;
         let mut errors = metadata_errors(declaration, &object);

@@ -1,15 +1,16 @@
 //! Deletion: at once, after a grace period, or when the last finalizer has gone.
 
+use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::{Meta, MetaMut};
 use coracle_meta::time::Time;
 use coracle_store::Entry;
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
-use super::{Object, Write, meta_mut, tree};
+use super::{Object, Preconditions, Write, meta_mut, tree};
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Subject};
 use crate::keys;
 
 const ORPHAN: &str = "orphan";
@@ -29,10 +30,8 @@ pub enum Propagation {
 /// How to delete.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// Only the object with this uid.
-    pub uid: Option<String>,
-    /// Only the object in this state.
-    pub resource_version: Option<String>,
+    /// Which object is meant.
+    pub preconditions: Preconditions,
     /// What happens to dependents.
     pub propagation: Option<Propagation>,
     /// How long the object is given to end, if it can be given time.
@@ -67,7 +66,7 @@ impl Cluster {
             .transact(write.declaration(), &key, Known::Nothing, |found, _| {
                 let entry = found.ok_or_else(|| Error::NotFound(write.subject(name)))?;
                 let object = tree(entry)?;
-                check_preconditions(write, name, options, &object, entry)?;
+                check_meant(write, name, &options.preconditions, &object, entry)?;
                 let fate = self.doom(write, options, object)?;
                 let (encoded, _) = last.insert((Encoded::of(&fate.object), fate.gone));
                 Ok(match fate {
@@ -90,6 +89,9 @@ impl Cluster {
     /// Says in the object that it is being deleted, and by what it is kept.
     fn doom(&self, write: &Write<'_>, options: &DeleteOptions, mut object: Value) -> Result<Fate> {
         let mut changed = false;
+        if Meta::of(&object).is_deleting() && write.kind.is_held(&object) {
+            return Ok(Fate { object, changed: false, gone: false });
+        }
         let grace_s = if Meta::of(&object).is_deleting() {
             let (remaining_s, shortened) = shorten_grace(&mut object, options)?;
             if remaining_s > 0 && !shortened {
@@ -166,26 +168,32 @@ fn set_propagation(write: &Write<'_>, options: &DeleteOptions, meta: &mut MetaMu
     changed
 }
 
-fn check_preconditions(
+/// Whether the object is the one that is meant.
+fn check_meant(
     write: &Write<'_>,
     name: &str,
-    options: &DeleteOptions,
+    wanted: &Preconditions,
     object: &Value,
     entry: &Entry,
 ) -> Result<()> {
-    let failed = |field, expected: &str, found: &str| Error::PreconditionFailed {
-        subject: write.subject(name),
-        field,
-        expected: expected.to_owned(),
-        found: found.to_owned(),
+    let refused = |reason: String| {
+        let subject = write.subject(name);
+        // Upstream names the kind where the collection belongs.
+        let resource =
+            GroupResource { group: subject.kind.group.clone(), resource: subject.kind.kind.clone() };
+        Err(Error::Conflict { subject: Box::new(Subject { resource, ..*subject }), reason })
     };
     let uid = Meta::of(object).uid();
-    if let Some(expected) = options.uid.as_deref().filter(|expected| *expected != uid) {
-        return Err(failed("UID", expected, uid));
+    if let Some(expected) = wanted.uid.as_deref().filter(|expected| *expected != uid) {
+        return refused(format!(
+            "the UID in the precondition ({expected}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ));
     }
     let revision = entry.mod_revision().to_string();
-    if let Some(expected) = options.resource_version.as_deref().filter(|expected| *expected != revision) {
-        return Err(failed("ResourceVersion", expected, &revision));
+    match wanted.resource_version.as_deref().filter(|expected| *expected != revision) {
+        Some(expected) => refused(format!(
+            "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -9,25 +9,32 @@ mod list;
 mod ownership;
 mod prepared;
 mod read;
+mod rewrite;
+mod scale;
 mod select;
 mod update;
 mod watch;
 
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, Page};
+pub use rewrite::Preconditions;
 pub use select::Selection;
 pub use update::{Change, Updated};
 pub use watch::{ObjectEvent, ObjectState, ObjectWatch, WatchOptions};
 
 use bytes::Bytes;
-use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
 use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
 use crate::error::{Error, Result, Subject};
+use crate::identity::Identity;
 use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
+
+/// Finalizers that need no prefix.
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// An object that was written, or would have been.
 #[derive(Clone, Debug)]
@@ -51,6 +58,8 @@ pub struct Write<'a> {
     pub subresource: &'a str,
     /// Who owns the fields that are written.
     pub manager: &'a str,
+    /// Who asks for it.
+    pub requester: &'a Identity,
     /// Everything but the write itself.
     pub dry_run: bool,
 }
@@ -123,5 +132,40 @@ fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
         NameRule::PathSegment | NameRule::IpAddress => name::object_path_segment,
     };
     let namespaced = declaration.scope == Scope::Namespaced;
-    validate_object_meta(Meta::of(object), namespaced, rule, &Path::root("metadata"))
+    let path = Path::root("metadata");
+    let mut errors = validate_object_meta(Meta::of(object), namespaced, rule, &path);
+    if declaration.prefixed_finalizers {
+        let path = path.child("finalizers");
+        for (index, name) in Meta::of(object).finalizers().enumerate() {
+            if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+                let detail = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(&path.index(index), name, detail));
+            }
+        }
+    }
+    errors
+}
+
+fn check_preconditions(
+    write: &Write<'_>,
+    name: &str,
+    wanted: &Preconditions,
+    uid: &str,
+    entry: &Entry,
+) -> Result<()> {
+    let failed = |field, expected: &str, found: &str| Error::PreconditionFailed {
+        subject: write.subject(name),
+        namespace: write.namespace.to_owned(),
+        field,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    };
+    if let Some(expected) = wanted.uid.as_deref().filter(|expected| *expected != uid) {
+        return Err(failed("UID", expected, uid));
+    }
+    let revision = entry.mod_revision().to_string();
+    if let Some(expected) = wanted.resource_version.as_deref().filter(|expected| *expected != revision) {
+        return Err(failed("ResourceVersion", expected, &revision));
+    }
+    Ok(())
 }

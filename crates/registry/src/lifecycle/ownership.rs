@@ -1,5 +1,6 @@
 //! Who owns which fields: kept with every write.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,64 +13,94 @@ use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::Write;
+use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::kind::StatusMetadata;
 
-/// Takes note that `new` is written over `live`.
-pub(super) fn track(write: &Write<'_>, live: Option<&Value>, new: Value, now: Time) -> Value {
-    let now = now.to_string();
-    with_manager(write, |manager| manager.update_no_errors(live, new.clone(), &writer(write, &now)))
-        // A kind without schema keeps no such notes.
-        .unwrap_or(new)
+/// Whose writes are noted, to what, and in which form.
+pub(super) struct Ownership<'a> {
+    api_version: Cow<'a, str>,
+    kind: &'a str,
+    subresource: &'a str,
+    manager: &'a str,
+    reset_fields: ResetFields,
 }
 
-/// Merges an applied configuration into `live`.
-pub(super) fn apply(
-    write: &Write<'_>,
-    live: Option<&Value>,
-    config: &Value,
-    force: bool,
-    now: Time,
-) -> Result<Value> {
-    let now = now.to_string();
-    let applied = with_manager(write, |manager| manager.apply(live, config, &writer(write, &now), force));
-    match applied {
-        Some(Ok(applied)) => conform(write, applied.object),
-        Some(Err(ApplyError::Conflicts(conflicts))) => Err(Error::ApplyConflict(conflicts)),
-        Some(Err(other)) => Err(Error::BadRequest(other.to_string())),
-        None => Err(Error::BadRequest("this kind cannot be applied".into())),
+impl<'a> Ownership<'a> {
+    /// Of an object, or of what is sent to one of its parts.
+    pub(super) fn of(write: &'a Write<'_>) -> Self {
+        let declaration = write.declaration();
+        let part = declaration.subresource(write.subresource);
+        let (api_version, kind) = match part.filter(|part| part.kind != declaration.kind) {
+            Some(part) => (part.api_version(write.api_version), &part.kind),
+            None => (write.api_version.into(), &declaration.kind),
+        };
+        let reset_fields = reset_fields(write);
+        Self { api_version, kind, subresource: write.subresource, manager: write.manager, reset_fields }
+    }
+
+    /// Takes note that `new` is written over `live`.
+    pub(super) fn track(&self, live: Option<&Value>, new: Value, now: Time) -> Value {
+        let now = now.to_string();
+        let writer = Writer { manager: self.manager, now: &now };
+        self.with_manager(|manager| manager.update_no_errors(live, new.clone(), &writer))
+            // A kind without schema keeps no such notes.
+            .unwrap_or(new)
+    }
+
+    /// Merges an applied configuration into `live`.
+    pub(super) fn apply(
+        &self,
+        live: Option<&Value>,
+        config: &Value,
+        force: bool,
+        now: Time,
+    ) -> Result<Value> {
+        let now = now.to_string();
+        let writer = Writer { manager: self.manager, now: &now };
+        match self.with_manager(|manager| manager.apply(live, config, &writer, force)) {
+            Some(Ok(applied)) => self.conform(applied.object),
+            Some(Err(ApplyError::Conflicts(conflicts))) => Err(Error::ApplyConflict(conflicts)),
+            Some(Err(error @ ApplyError::NotTyped { .. })) => Err(Error::Unspecific(error.to_string())),
+            Some(Err(other)) => Err(Error::BadRequest(other.to_string())),
+            None => Err(Error::BadRequest("this kind cannot be applied".into())),
+        }
+    }
+
+    /// Brings what was merged into the form of its type.
+    fn conform(&self, object: Value) -> Result<Value> {
+        let (group, version) = self.group_version();
+        let Some(id) = types().kind(group, version, self.kind) else { return Ok(object) };
+        let conformed = json::conform(&object, id);
+        conformed.map(|decoded| decoded.object).map_err(|error| Error::BadRequest(error.to_string()))
+    }
+
+    fn group_version(&self) -> (&str, &str) {
+        self.api_version.split_once('/').unwrap_or(("", &*self.api_version))
+    }
+
+    fn with_manager<T>(&self, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
+        let (group, version) = self.group_version();
+        let graph = graph();
+        let node = graph.kind(group, version, self.kind)?;
+        let versions = OneVersion { schema: graph.schema(), node, api_version: &self.api_version };
+        let initial = initial(node);
+        Some(work(&FieldManager {
+            versions: &versions,
+            api_version: &self.api_version,
+            kind: self.kind,
+            subresource: self.subresource,
+            reset_fields: &self.reset_fields,
+            initial: Some(&initial),
+        }))
     }
 }
 
-/// A configuration says what its applier wants and nothing else; what it was merged into is
-/// brought into the form in which objects of the kind are written.
-fn conform(write: &Write<'_>, object: Value) -> Result<Value> {
-    let (group, version) = write.group_version();
-    let Some(id) = types().kind(group, version, &write.declaration().kind) else { return Ok(object) };
-    json::conform(&object, id)
-        .map(|conformed| conformed.object)
-        .map_err(|error| Error::BadRequest(error.to_string()))
-}
-
-fn writer<'a>(write: &Write<'a>, now: &'a str) -> Writer<'a> {
-    Writer { manager: write.manager, now }
-}
-
-fn with_manager<T>(write: &Write<'_>, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
-    let declaration = write.declaration();
-    let (group, version) = write.group_version();
-    let graph = graph();
-    let node = graph.kind(group, version, &declaration.kind)?;
-    let versions = OneVersion { schema: graph.schema(), node, api_version: write.api_version };
-    let reset_fields = reset_fields(write);
-    let initial = initial(node);
-    Some(work(&FieldManager {
-        versions: &versions,
-        api_version: write.api_version,
-        kind: &declaration.kind,
-        subresource: write.subresource,
-        reset_fields: &reset_fields,
-        initial: Some(&initial),
-    }))
+impl Cluster {
+    /// Notes who owns what of an object that is answered and not kept.
+    pub fn note_ownership(&self, write: &Write<'_>, object: Value) -> Value {
+        Ownership::of(write).track(None, object, self.now())
+    }
 }
 
 /// What an object of a type has before anybody has written anything. The same for all objects,
@@ -85,11 +116,28 @@ fn initial(node: NodeId) -> Arc<Value> {
 
 /// What the write does not touch whatever it says: nobody comes to own that.
 fn reset_fields(write: &Write<'_>) -> ResetFields {
-    let field = match write.subresource {
-        "" if write.declaration().has_status() => "status",
-        "status" => "spec",
-        _ => return ResetFields::default(),
+    let declaration = write.declaration();
+    let usual = || {
+        let mut fields: Vec<&[&str]> = Vec::new();
+        let kept: Vec<[&str; 2]>;
+        match write.subresource {
+            "" if declaration.has_status() => fields.push(&["status"]),
+            "status" => {
+                fields.push(&["spec"]);
+                match declaration.status_metadata {
+                    StatusMetadata::Kept => fields.push(&["metadata"]),
+                    other => {
+                        kept = other.kept_fields().iter().map(|field| ["metadata", *field]).collect();
+                        fields.extend(kept.iter().map(<[&str; 2]>::as_slice));
+                    }
+                }
+            }
+            _ => return None,
+        }
+        Some(FieldFilter::Except(FieldSet::of_fields(&fields)))
     };
-    let filter = FieldFilter::Except(FieldSet::of_fields(&[&[field]]));
-    ResetFields::default().with(write.api_version, filter)
+    match write.kind.untouched(write.subresource).or_else(usual) {
+        Some(filter) => ResetFields::default().with(write.api_version, filter),
+        None => ResetFields::default(),
+    }
 }

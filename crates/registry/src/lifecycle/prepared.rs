@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::Write;
 use super::create::Tracking;
-use super::{Write, ownership};
+use super::ownership::Ownership;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::error::Result;
@@ -27,6 +28,6 @@ impl Cluster {
             "metadata": {"name": object["metadata"]["name"]},
             "status": status,
         });
-        ownership::apply(write, Some(&object), &config, false, self.now())
+        Ownership::of(write).apply(Some(&object), &config, false, self.now())
     }
 }

@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
 use super::create::Tracking;
-use super::{Object, Write, content_changed, meta_mut, metadata_errors, ownership, tree};
+use super::ownership::Ownership;
+use super::{Object, Write, content_changed, meta_mut, metadata_errors, tree};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::keys;
-use crate::kind::{Generation, Kind};
+use crate::kind::{Generation, Kind, StatusMetadata};
 
-/// A patch: from what is there to what is to be.
+/// From what is there to what is to be.
 type Patch<'a> = &'a (dyn Fn(Value) -> Result<Value> + Send + Sync);
 
 /// How an object is to change.
@@ -25,6 +26,8 @@ pub enum Change<'a> {
     Replace(Value),
     /// By a patch, which may be applied several times, to newer and newer states.
     Patch(Patch<'a>),
+    /// By something else that may be done several times, and that has noted who owns what.
+    Tracked(Patch<'a>),
     /// By server-side apply.
     Apply {
         /// What the applier wants.
@@ -59,6 +62,9 @@ impl Cluster {
     /// # Errors
     /// If it does not exist, has changed, or may not become what it is to become.
     pub async fn update(&self, write: &Write<'_>, name: &str, change: &Change<'_>) -> Result<Updated> {
+        if let Change::Replace(object) = change {
+            check_name(object, name)?;
+        }
         let key = keys::key(write.declaration(), write.namespace, name);
         let mut last: Option<Encoded> = None;
         let mut same: Option<Object> = None;
@@ -111,12 +117,13 @@ impl Cluster {
             Change::Replace(object)
                 if write.declaration().create_on_update && write.subresource.is_empty() =>
             {
+                check_uid(write, name, object, &Value::Null)?;
                 let mut object = object.clone();
                 meta_mut(&mut object)?.set_resource_version("");
                 self.prepare_new(write, object, Tracking::Update, taken)?
             }
             Change::Apply { config, force } if write.subresource.is_empty() => {
-                let applied = ownership::apply(write, None, config, *force, self.now())?;
+                let applied = Ownership::of(write).apply(None, config, *force, self.now())?;
                 self.prepare_new(write, applied, Tracking::Done, taken)?
             }
             _ => return Err(Error::NotFound(write.subject(name))),
@@ -135,10 +142,14 @@ impl Cluster {
         taken: &Taken,
     ) -> Result<Next> {
         let now = self.now();
+        let ownership = Ownership::of(write);
         let mut new = match change {
-            Change::Replace(object) => object.clone(),
-            Change::Patch(patch) => patch(old.clone())?,
-            Change::Apply { config, force } => ownership::apply(write, Some(old), config, *force, now)?,
+            Change::Replace(object) => {
+                check_uid(write, name, object, old)?;
+                object.clone()
+            }
+            Change::Patch(patch) | Change::Tracked(patch) => patch(old.clone())?,
+            Change::Apply { config, force } => ownership.apply(Some(old), config, *force, now)?,
         };
         self.check_revision(write, name, &new, entry)?;
         check_name(&new, name)?;
@@ -149,12 +160,15 @@ impl Cluster {
             carry_over(&mut new, old, "status");
         }
         write.kind.set_defaults(&mut new);
-        if !matches!(change, Change::Apply { .. }) {
-            new = ownership::track(write, Some(old), new, now);
+        if matches!(change, Change::Replace(_) | Change::Patch(_)) {
+            new = ownership.track(Some(old), new, now);
         }
         match write.subresource {
             "" => write.kind.prepare_for_update(&mut new, old),
-            "status" => write.kind.prepare_for_status_update(&mut new, old, now),
+            "status" => {
+                keep_metadata(&mut new, old, write.declaration().status_metadata);
+                write.kind.prepare_for_status_update(&mut new, old, now);
+            }
             part => write.kind.prepare_for_part_update(part, &mut new, old, now),
         }
         self.finish_change(write, name, new, old, entry, taken)
@@ -171,6 +185,7 @@ impl Cluster {
     ) -> Result<Next> {
         let declaration = write.declaration();
         if declaration.generation != Generation::Untracked
+            && !write.is_status()
             && content_changed(declaration.generation, &new, old)
         {
             let generation = Meta::of(old).generation() + 1;
@@ -182,7 +197,11 @@ impl Cluster {
             self.allocate(write, &mut new, Some(old), taken)?;
         }
         let mut errors = metadata_errors(declaration, &new);
-        errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &Path::root("metadata")));
+        let metadata = Path::root("metadata");
+        // Upstream asks for all kinds and then again for most, and tells both answers.
+        for _ in 0..1 + usize::from(declaration.prefixed_finalizers) {
+            errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
+        }
         match write.subresource {
             "" => {
                 write.kind.validate(&new, &mut errors);
@@ -210,17 +229,39 @@ impl Cluster {
         if wanted.is_empty() || wanted == entry.mod_revision().to_string() {
             return Ok(());
         }
+        if wanted.parse::<u64>().is_err() {
+            let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
+            return Err(Error::Unspecific(message));
+        }
         Err(Error::Modified(write.subject(name)))
     }
 }
 
-fn check_name(object: &Value, name: &str) -> Result<()> {
+pub(super) fn check_name(object: &Value, name: &str) -> Result<()> {
     let found = Meta::of(object).name();
     if found == name {
         return Ok(());
     }
-    let message = format!("the name of the object ({found}) does not match the name on the URL ({name})");
-    Err(Error::BadRequest(message))
+    Err(Error::BadRequest(if found.is_empty() {
+        format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    } else {
+        format!("the name of the object ({found}) does not match the name on the URL ({name})")
+    }))
+}
+
+/// An object that is sent whole may say which of all that had its name it is.
+pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value) -> Result<()> {
+    let (expected, found) = (Meta::of(sent).uid(), Meta::of(old).uid());
+    if expected.is_empty() || expected == found {
+        return Ok(());
+    }
+    Err(Error::PreconditionFailed {
+        subject: write.subject(name),
+        namespace: write.namespace.to_owned(),
+        field: "UID",
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    })
 }
 
 /// What is written, what is newly claimed and what is set free.
@@ -244,6 +285,14 @@ fn with_status_of(old: &Value, new: Value) -> Value {
     fields.remove("status");
     fields.extend(new.into_iter().filter(|(name, _)| name == "status" || name == "metadata"));
     result
+}
+
+/// What of the metadata a write to the status leaves as it is.
+fn keep_metadata(new: &mut Value, old: &Value, status_metadata: StatusMetadata) {
+    let (Some(new), Some(old)) = (new.get_mut("metadata"), old.get("metadata")) else { return };
+    for field in status_metadata.kept_fields() {
+        carry_over(new, old, field);
+    }
 }
 
 fn carry_over(new: &mut Value, old: &Value, field: &str) {

@@ -105,6 +105,9 @@ fn merge_values(
     match (current, change) {
         (Value::Object(object), Value::Object(patch)) => {
             let field = meta.object_field(name)?;
+            if field.strategy.replace {
+                return Ok(Value::Object(patch));
+            }
             merge_objects(field.meta, object, patch, mode).map(Value::Object)
         }
         (Value::Array(items), Value::Array(patch)) => {

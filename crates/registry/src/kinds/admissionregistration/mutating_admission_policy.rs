@@ -18,6 +18,7 @@ const PATCH_TYPES: [(&str, &str); 2] =
 pub struct MutatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,
     unconditional_update: false,

@@ -14,6 +14,7 @@ use crate::view;
 pub struct MutatingWebhookConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Content,
     unconditional_update: false,

@@ -8,7 +8,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::{name_warnings, policies};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
 use crate::kinds::{conditions, rules};
 use crate::view;
 
@@ -25,8 +25,10 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 pub struct ValidatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("ValidatingAdmissionPolicy")],
+    status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,
     unconditional_update: false,
     columns: vec![

@@ -15,6 +15,7 @@ use crate::view;
 pub struct ValidatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,
     unconditional_update: false,

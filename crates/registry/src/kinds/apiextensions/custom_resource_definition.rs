@@ -20,6 +20,7 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 pub struct CustomResourceDefinition;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     short_names: texts(&["crd", "crds"]),
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("CustomResourceDefinition")],

@@ -7,7 +7,7 @@ use coracle_meta::name;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Kind, NameRule, Scope, StatusMetadata, Subresource, texts};
 use crate::kinds::rules;
 use crate::view;
 
@@ -24,8 +24,10 @@ const MAX_VERSION_PRIORITY: i64 = 1000;
 pub struct ApiService;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("APIService")],
+    status_metadata: StatusMetadata::Kept,
     names: NameRule::PathSegment,
     unconditional_update: false,
     columns: vec![

@@ -62,6 +62,8 @@ impl Kind for DaemonSet {
     }
 
     fn set_defaults(&self, object: &mut Value) {
+        // Whoever creates it comes to own this, too.
+        set_template_generation(object, template_generation(object));
         let spec = ensure(object, "spec");
         set_strategy_defaults(ensure(spec, "updateStrategy"));
         view::set_default(spec, "revisionHistoryLimit", || 10.into());

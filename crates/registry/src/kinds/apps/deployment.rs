@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
 use super::{int_or_percent, pod_controller};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
 use crate::view;
 
 /// The kind.
@@ -18,6 +18,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["deploy"]),
     categories: texts(&["all"]),
     subresources: vec![Subresource::scale(), Subresource::status("Deployment")],
+    status_metadata: StatusMetadata::WrittenBut(&["labels"]),
     generation: Generation::SpecAndAnnotations,
     columns: columns(),
     storage_version_hash: "8aSe+NMegvE=".into(),
@@ -58,11 +59,6 @@ impl Kind for Deployment {
 
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         pod_controller::drop_disabled_fields(new.get_mut("spec"));
-    }
-
-    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
-        let metadata = old.get("metadata").unwrap_or(&Value::Null);
-        checks::carry_over(ensure(new, "metadata"), metadata, "labels");
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

@@ -18,7 +18,12 @@ pub(super) fn check_attributes(review: &Value, errors: &mut ErrorList) {
     match (resource, other) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), other, detail));
+            let shown = BadValue::Json(format!(
+                "{{\"Path\":{},\"Verb\":{}}}",
+                BadValue::from(view::text(other, &["path"])),
+                BadValue::from(view::text(other, &["verb"]))
+            ));
+            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), shown, detail));
         }
         (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";

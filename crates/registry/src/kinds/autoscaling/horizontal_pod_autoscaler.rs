@@ -61,7 +61,7 @@ impl Kind for HorizontalPodAutoscaler {
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        checks::set(object, "status", json!({"desiredReplicas": 0}));
+        checks::set(object, "status", json!({"currentMetrics": null, "desiredReplicas": 0}));
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

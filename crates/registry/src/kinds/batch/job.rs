@@ -56,11 +56,18 @@ impl Kind for Job {
 
     fn set_defaults(&self, object: &mut Value) {
         set_spec_defaults(ensure(object, "spec"));
+        set_default_labels(object);
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
+        // Labels that came from the template stay those of the template.
+        let of_template =
+            object.pointer("/metadata/labels") == object.pointer("/spec/template/metadata/labels");
         if !view::is_true(object, &["spec", "manualSelector"]) {
             generate_selector(object);
+        }
+        if let (true, Some(Value::Object(metadata))) = (of_template, object.get_mut("metadata")) {
+            metadata.remove("labels");
         }
         set_default_labels(object);
         checks::set(object, "status", Value::Object(Map::new()));
@@ -70,6 +77,12 @@ impl Kind for Job {
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         set_default_labels(new);
         pod_controller::drop_disabled_fields(new.get_mut("spec"));
+    }
+
+    fn deletion_warning(&self) -> Option<&'static str> {
+        Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        )
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

@@ -1,18 +1,19 @@
 //! CertificateSigningRequest: the wish for a certificate, what was decided and what was issued.
 //!
-//! Who asks is filled in by whoever handles the request; what a client says about it is
-//! dropped here.
+//! Who asks is noted by the server; what a client says about it does not count.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use coracle_meta::apply::{FieldFilter, FieldSet};
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::table::human_duration;
 use coracle_meta::time::Time;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{conditions, pem, signer_name};
+use crate::identity::Identity;
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::kinds::rules;
 use crate::view;
@@ -85,10 +86,19 @@ impl Kind for CertificateSigningRequest {
         &DECLARATION
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-            for field in ["username", "uid", "groups", "extra"] {
-                spec.remove(field);
+    /// Whoever asks is who the certificate is requested by, whatever the request says.
+    fn note_requester(&self, object: &mut Value, requester: &Identity) {
+        let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        let Identity { name, uid, groups, extra } = requester;
+        for (field, value, is_empty) in [
+            ("username", json!(name), name.is_empty()),
+            ("uid", json!(uid), uid.is_empty()),
+            ("groups", json!(groups), groups.is_empty()),
+            ("extra", json!(extra), extra.is_empty()),
+        ] {
+            spec.remove(field);
+            if !is_empty {
+                spec.insert(field.to_owned(), value);
             }
         }
     }
@@ -122,6 +132,15 @@ impl Kind for CertificateSigningRequest {
         self.validate(new, errors);
         conditions::check_none_removed(new, old, errors);
         check_certificate_kept(new, old, errors);
+    }
+
+    fn untouched(&self, part: &str) -> Option<FieldFilter> {
+        let rest: &[&str] = match part {
+            "" => &["status"],
+            "status" => &["status", "conditions"],
+            _ => &["status", "certificate"],
+        };
+        Some(FieldFilter::Except(FieldSet::of_fields(&[&["spec"], rest])))
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

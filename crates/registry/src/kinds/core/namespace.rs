@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use coracle_meta::apply::{FieldFilter, FieldSet};
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::time::Time;
@@ -83,6 +84,10 @@ impl Kind for Namespace {
         }
     }
 
+    fn untouched(&self, part: &str) -> Option<FieldFilter> {
+        (part == "finalize").then(|| FieldFilter::Except(FieldSet::of_fields(&[&["status"]])))
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         for finalizer in view::items(object, &["spec", "finalizers"]) {
             check_finalizer(finalizer, &Path::root("spec.finalizers"), errors);
@@ -118,6 +123,10 @@ impl Kind for Namespace {
 
     fn begin_deletion(&self, object: &mut Value) {
         object["status"]["phase"] = "Terminating".into();
+        // It has no say in how long it takes.
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            metadata.remove("deletionGracePeriodSeconds");
+        }
     }
 
     fn is_held(&self, object: &Value) -> bool {

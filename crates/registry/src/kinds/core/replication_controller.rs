@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::pod_spec::defaults::within;
 use super::pod_spec::{self, check};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::scale::{ScalePaths, ScaleSelector};
 use crate::view;
 
 /// The kind.
@@ -20,7 +21,10 @@ pub struct ReplicationController;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["rc"]),
     categories: texts(&["all"]),
-    subresources: vec![Subresource::scale(), Subresource::status("ReplicationController")],
+    subresources: vec![
+        Subresource::scale_at(ScalePaths::usual(ScaleSelector::Labels)),
+        Subresource::status("ReplicationController"),
+    ],
     generation: Generation::Spec,
     orphans_by_default: true,
     selectable_fields: texts(&["status.replicas"]),

@@ -7,7 +7,7 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{check_conditions, policy_rules};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
 use crate::view;
 
@@ -22,6 +22,7 @@ pub struct FlowSchema;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("FlowSchema")],
+    status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,
     columns: vec![
         Column::name(),

@@ -6,7 +6,7 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Value, json};
 
 use super::check_conditions;
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
 use crate::view;
 
@@ -30,6 +30,7 @@ pub struct PriorityLevelConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("PriorityLevelConfiguration")],
+    status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,
     columns: vec![
         Column::name(),

@@ -6,7 +6,7 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::Value;
 
-use crate::kind::{Column, Declaration, Kind, Scope, Subresource};
+use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::core::rules;
 use crate::view;
 
@@ -15,6 +15,7 @@ pub struct ServiceCidr;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("ServiceCIDR")],
+    status_metadata: StatusMetadata::Kept,
     columns: vec![Column::name(), Column::text("CIDRs", "the ranges, one for each family"), Column::age()],
     storage_version_hash: "gNLvruQhW2g=".into(),
     ..Declaration::new(

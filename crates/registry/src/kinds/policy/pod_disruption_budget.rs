@@ -19,6 +19,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["pdb"]),
     subresources: vec![Subresource::status("PodDisruptionBudget")],
     generation: Generation::Spec,
+    prefixed_finalizers: false,
     unconditional_update: false,
     columns: vec![
         Column::name(),

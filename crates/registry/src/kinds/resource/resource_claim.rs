@@ -7,7 +7,7 @@ use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::{allocation, device_requests};
-use crate::kind::{Column, Declaration, Kind, Scope, Subresource};
+use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
 use crate::view;
 
@@ -16,6 +16,7 @@ pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("ResourceClaim")],
+    status_metadata: StatusMetadata::Kept,
     deletion_returns_object: true,
     columns: vec![
         Column::name(),

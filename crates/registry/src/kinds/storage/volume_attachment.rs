@@ -7,7 +7,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::{driver_name, parameters};
-use crate::kind::{Column, Declaration, Kind, Scope, Subresource};
+use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
 use crate::view;
 
@@ -19,6 +19,7 @@ pub struct VolumeAttachment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("VolumeAttachment")],
+    status_metadata: StatusMetadata::Kept,
     unconditional_update: false,
     deletion_returns_object: true,
     columns: vec![

@@ -77,7 +77,7 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
         // A hint that would mislead from now on.
         status.remove("nominatedNodeName");
     }
-    scheduled(status, now);
+    set_condition(status, json!({"type": "PodScheduled", "status": "True"}), now);
     Ok(())
 }
 
@@ -95,12 +95,22 @@ fn refusal(pod: &Value) -> Option<BindError> {
     }
 }
 
-fn scheduled(status: &mut Value, now: &str) {
-    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
+/// Puts a condition into the status of a pod. Its time is that of the last change of its status.
+pub(super) fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     view::set_default(status, "conditions", || json!([]));
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
-    match conditions.iter_mut().find(|condition| view::text(condition, &["type"]) == "PodScheduled") {
-        Some(found) => *found = condition,
+    let known = conditions.iter_mut().find(|known| known.get("type") == condition.get("type"));
+    condition["lastTransitionTime"] = now.into();
+    // Written although it has no value, as by upstream.
+    condition["lastProbeTime"] = Value::Null;
+    match known {
+        Some(known) => {
+            if known.get("status") == condition.get("status") {
+                condition["lastTransitionTime"] =
+                    known.get("lastTransitionTime").cloned().unwrap_or_else(|| now.into());
+            }
+            *known = condition;
+        }
         None => conditions.push(condition),
     }
 }

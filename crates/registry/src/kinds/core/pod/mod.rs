@@ -5,8 +5,10 @@
 //! which the life cycle of those subresources calls.
 
 mod binding;
+mod container_choice;
 mod defaults;
 mod ephemeral_containers;
+pub mod eviction;
 mod label_keys;
 mod profile;
 mod qos;
@@ -25,17 +27,19 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::table::TableRowCondition;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 pub use binding::{BindError, bind, validate_binding};
+pub use container_choice::{ContainerChoiceError, choose_container};
 pub use ephemeral_containers::{prepare_ephemeral_containers, validate_ephemeral_containers};
 pub use qos::qos_class;
 pub use resize::{prepare_resize, validate_resize};
 
 use super::pod_spec::defaults::within;
 use super::pod_spec::{self, annotation, container};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, Verbs, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, Verbs, texts};
 use crate::view;
 
 /// The kind.
@@ -45,6 +49,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["po"]),
     categories: texts(&["all"]),
     subresources: subresources(),
+    status_metadata: StatusMetadata::WrittenBut(&["ownerReferences"]),
     generation: Generation::Spec,
     deletion_returns_object: true,
     selectable_fields: texts(SELECTABLE_FIELDS),
@@ -214,6 +219,15 @@ impl Kind for Pod {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         table::cells(object, now)
+    }
+
+    fn row_conditions(&self, object: &Value) -> Vec<TableRowCondition> {
+        let message = match view::text(object, &["status", "phase"]) {
+            "Succeeded" => "The pod has completed successfully.",
+            "Failed" => "The pod failed.",
+            _ => return Vec::new(),
+        };
+        vec![TableRowCondition::completed(view::text(object, &["status", "phase"]), message)]
     }
 
     #[cfg(any(test, feature = "samples"))]

@@ -19,6 +19,7 @@ pub(super) fn gated_condition(pod: &Value) -> Value {
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
+        "lastProbeTime": null,
     });
     if let Some(now) = view::at(pod, &["metadata", "creationTimestamp"]) {
         condition["lastTransitionTime"] = now.clone();
@@ -28,14 +29,6 @@ pub(super) fn gated_condition(pod: &Value) -> Value {
 
 /// Keeps what writers of a status tend to forget.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
-    let old_metadata = parts(old).0;
-    if let Some(Value::Object(metadata)) = new.get_mut("metadata") {
-        // Old nodes corrupted them, which broke garbage collection.
-        match old_metadata.get("ownerReferences") {
-            Some(owners) => metadata.insert("ownerReferences".to_owned(), owners.clone()),
-            None => metadata.remove("ownerReferences"),
-        };
-    }
     let old = old.get("status").unwrap_or(&Value::Null);
     let Some(new) = new.get_mut("status") else { return };
     if view::text(new, &["qosClass"]).is_empty() {

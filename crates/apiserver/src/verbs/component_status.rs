@@ -1,0 +1,52 @@
+//! ComponentStatus: whether the parts of the control plane work. Nothing is kept of it, and in one
+//! process there is nobody to ask but ourselves: the health checks speak for all parts.
+
+use bytes::Bytes;
+use coracle_meta::gvk::GroupResource;
+use coracle_meta::status::Status;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::ResourceRequest;
+use crate::body::ResponseBody;
+use crate::health::Probe;
+use crate::negotiate::{self, Shape, to_json};
+use crate::status::Refusal;
+
+/// The parts that upstream tells of. The store goes by the name of the one that is usual there.
+const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
+
+impl ResourceRequest {
+    pub(super) async fn answer_components(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let healthy = self.components.health.run(Probe::Live, &[]).await.is_healthy();
+        let (status, message) = if healthy { ("True", "ok") } else { ("False", "a health check failed") };
+        let component = |name: &str| {
+            json!({
+                "metadata": {"name": name},
+                "conditions": [{"type": "Healthy", "status": status, "message": message}],
+            })
+        };
+        if self.path.name.is_empty() {
+            return self.tell_components(COMPONENTS.map(component).to_vec());
+        }
+        if !COMPONENTS.contains(&&*self.path.name) {
+            let resource = GroupResource { group: "".into(), resource: "componentstatus".into() };
+            return Err(Status::not_found(&resource, &self.path.name).into());
+        }
+        let mut component = component(&self.path.name);
+        component["kind"] = "ComponentStatus".into();
+        component["apiVersion"] = "v1".into();
+        negotiate::object(&self.encoding()?, to_json(&component).into())
+    }
+
+    fn tell_components(&self, components: Vec<Value>) -> Result<Response<ResponseBody>, Refusal> {
+        let encoding = self.encoding()?;
+        if encoding.wanted.shape == Shape::Table {
+            let objects: Vec<Bytes> = components.iter().map(|component| to_json(component).into()).collect();
+            return negotiate::table(&encoding, &objects);
+        }
+        let list =
+            json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": components});
+        self.tell(&list, StatusCode::OK)
+    }
+}

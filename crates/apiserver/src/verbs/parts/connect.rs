@@ -1,0 +1,175 @@
+//! Parts that lead to a node: logs, terminals, ports and proxies.
+//!
+//! What can be said without the node is said here, in upstream's words.
+
+use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
+use coracle_meta::gvk::GroupKind;
+use coracle_meta::status::Status;
+use coracle_registry::kinds::core::pod::choose_container;
+use coracle_registry::view;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::super::ResourceRequest;
+use super::known;
+use crate::body::{ResponseBody, full};
+use crate::status::Refusal;
+
+impl ResourceRequest {
+    pub(super) async fn connect(&self, part: &str) -> Result<Response<ResponseBody>, Refusal> {
+        match (&*self.path.resource, part) {
+            ("pods", "log") => self.log().await,
+            ("pods", "exec" | "attach") => {
+                let pod = self.find(self.kind, &self.path.name).await?;
+                self.chosen_container(&pod)?;
+                Err(self.unreachable(self.node_of(&pod)?))
+            }
+            ("pods", "portforward") => {
+                let pod = self.find(self.kind, &self.path.name).await?;
+                Err(self.unreachable(self.node_of(&pod)?))
+            }
+            ("pods", _) => self.proxy_to_pod().await,
+            ("services", _) => self.proxy_to_service().await,
+            _ => {
+                let name = self.proxied_name("node")?;
+                self.find(self.kind, name).await?;
+                Err(self.unreachable(name))
+            }
+        }
+    }
+
+    async fn log(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let errors = self.log_option_errors()?;
+        if !errors.is_empty() {
+            let kind = GroupKind { group: "".into(), kind: "PodLogOptions".into() };
+            return Err(Status::invalid(&kind, &self.path.name, &errors).into());
+        }
+        let pod = self.find(self.kind, &self.path.name).await?;
+        self.chosen_container(&pod)?;
+        match view::text(&pod, &["spec", "nodeName"]) {
+            // Nothing has been said yet.
+            "" => {
+                let mut response = Response::new(full(""));
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                Ok(response)
+            }
+            node => Err(self.unreachable(node)),
+        }
+    }
+
+    fn log_option_errors(&self) -> Result<ErrorList, Refusal> {
+        let mut errors = ErrorList::new();
+        let mut check = |name: &str, least: i64, detail: &str| -> Result<(), Refusal> {
+            if let Some(number) = self.query.number(name)?.filter(|number| *number < least) {
+                errors.push(FieldError::invalid(&Path::root(name), number, detail));
+            }
+            Ok(())
+        };
+        check("tailLines", 0, "must be greater than or equal to 0")?;
+        check("limitBytes", 1, "must be greater than 0")?;
+        if self.query.text("sinceTime").is_empty() {
+            check("sinceSeconds", 1, "must be greater than 0")?;
+        } else if self.query.number("sinceSeconds")?.is_some() {
+            let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            // Upstream has no name for the place.
+            errors.push(FieldError::forbidden(&Path::root("[]"), detail));
+        }
+        if !self.query.text("stream").is_empty() {
+            errors.push(FieldError::forbidden(&Path::root("stream"), "may not be specified"));
+        }
+        Ok(errors)
+    }
+
+    fn chosen_container(&self, pod: &Value) -> Result<String, Refusal> {
+        let chosen = choose_container(pod, self.query.text("container"));
+        chosen.map(str::to_owned).map_err(|error| Refusal::bad_request(error.to_string()))
+    }
+
+    fn node_of<'a>(&self, pod: &'a Value) -> Result<&'a str, Refusal> {
+        match view::text(pod, &["spec", "nodeName"]) {
+            "" => Err(Refusal::bad_request(format!("pod {} does not have a host assigned", self.path.name))),
+            node => Ok(node),
+        }
+    }
+
+    async fn proxy_to_pod(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let pod = self.find(self.kind, self.proxied_name("pod")?).await?;
+        let address =
+            view::items(&pod, &["status", "podIPs"]).first().map(|address| view::text(address, &["ip"]));
+        match address.and_then(|address| address.parse::<std::net::IpAddr>().ok()) {
+            Some(address) if is_elsewhere(address) => Err(self.unreachable(&address.to_string())),
+            _ => Err(Refusal::bad_request("address not allowed")),
+        }
+    }
+
+    async fn proxy_to_service(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let name = self.proxied_name("service")?;
+        let (_, _, port) = split(&self.path.name).unwrap_or_default();
+        let service = self.find(self.kind, name).await?;
+        if let Ok(number) = port.parse::<i64>() {
+            let ports = view::items(&service, &["spec", "ports"]);
+            if !ports.iter().any(|port| view::integer(port, &["port"]) == Some(number)) {
+                let message = format!("no service port {number} found for service {}", quoted(name));
+                return Err(Status::service_unavailable(message).into());
+            }
+        }
+        let endpoints = self.find(known("", "v1", "endpoints")?, name).await?;
+        let ready = view::items(&endpoints, &["subsets"])
+            .iter()
+            .any(|subset| !view::items(subset, &["addresses"]).is_empty());
+        if ready {
+            return Err(self.unreachable(name));
+        }
+        let message = format!("no endpoints available for service {}", quoted(name));
+        Err(Status::service_unavailable(message).into())
+    }
+
+    /// The name of what is passed on to, without scheme and port.
+    fn proxied_name(&self, what: &str) -> Result<&str, Refusal> {
+        let refused = || Refusal::bad_request(format!("invalid {what} request {}", quoted(&self.path.name)));
+        split(&self.path.name).map(|(_, name, _)| name).ok_or_else(refused)
+    }
+
+    fn unreachable(&self, what: &str) -> Refusal {
+        let (plural, part) = (&self.kind.declaration().plural, &self.path.subresource);
+        let message = format!("{plural}/{part} needs a connection to {what}, and this server makes none yet");
+        Status::service_unavailable(message).into()
+    }
+}
+
+/// Whether an address is neither of this machine nor of many.
+fn is_elsewhere(address: std::net::IpAddr) -> bool {
+    let link_local = match address {
+        std::net::IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        std::net::IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(link_local || address.is_loopback() || address.is_multicast() || address.is_unspecified())
+}
+
+/// Scheme, name and port of `name`, `name:port` or `scheme:name:port`. The scheme is that of plain
+/// HTTP where it is empty.
+fn split(id: &str) -> Option<(&str, &str, &str)> {
+    let parts: Vec<&str> = id.split(':').collect();
+    let (scheme, name, port) = match parts.as_slice() {
+        [name] => ("", *name, ""),
+        [name, port] => ("", *name, *port),
+        [scheme, name, port] => (*scheme, *name, *port),
+        _ => return None,
+    };
+    (matches!(scheme, "" | "http" | "https") && !name.is_empty()).then_some((scheme, name, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_carry_scheme_and_port() {
+        assert_eq!(split("a"), Some(("", "a", "")));
+        assert_eq!(split("a:80"), Some(("", "a", "80")));
+        assert_eq!(split("https:a:"), Some(("https", "a", "")));
+        assert_eq!(split("ftp:a:1"), None);
+        assert_eq!(split(":80"), None);
+        assert_eq!(split("a:b:c:d"), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! `pods/eviction`: deletes a pod if the budgets that count it can spare it.
+
+use std::sync::{Mutex, PoisonError};
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::gvk::{GroupKind, GroupResource};
+use coracle_meta::object::Meta;
+use coracle_meta::status::{Cause, Reason, Status};
+use coracle_registry::kinds::core::pod::eviction;
+use coracle_registry::kinds::policy::disruption::{self, DisruptionError};
+use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
+use coracle_registry::{Error, view};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::super::delete::read_options;
+use super::super::{ResourceRequest, warn};
+use super::{conflict, known};
+use crate::body::ResponseBody;
+use crate::negotiate::{self, Decoding};
+use crate::status::Refusal;
+
+/// How often a pod that keeps changing is looked at again, as in upstream.
+const ATTEMPTS: usize = 20;
+
+/// After how many seconds a client should try again whose pod is counted by a budget that has not
+/// been counted yet.
+const RETRY_AFTER_S: u32 = 10;
+
+/// Who notes in a budget that a pod goes.
+const MANAGER: &str = "kube-apiserver";
+
+const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// What the budgets say about a pod.
+enum Verdict {
+    /// It may go.
+    Free,
+    /// It may go as long as it is as it was when it was looked at.
+    FreeAsItIs { budget: String },
+}
+
+impl ResourceRequest {
+    pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let (eviction, warnings) = self.posted().or_else(|refusal| {
+            // The older version is taken, too, and has the same fields.
+            let older = Decoding { version: "v1beta1", ..self.decoding()? };
+            negotiate::decode(&self.headers, &self.body, &older).map_err(|_| refusal)
+        })?;
+        if Meta::of(&eviction).name() != self.path.name {
+            return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
+        }
+        let body = eviction.get("deleteOptions").unwrap_or(&Value::Null);
+        let (options, dry_run) = self.eviction_options(body)?;
+        let outcome = self.evict_within_budgets(&options, dry_run).await?;
+        let mut response = match outcome {
+            Some(status) => return Err(status.into()),
+            None => self.done(StatusCode::CREATED)?,
+        };
+        warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    fn eviction_options(&self, body: &Value) -> Result<(DeleteOptions, bool), Refusal> {
+        if view::is_true(body, &["ignoreStoreReadErrorWithClusterBreakingPotential"]) {
+            let path = Path::root("deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential");
+            let detail = "can not be set for pod eviction, try after removing the option";
+            let kind = GroupKind { group: "policy".into(), kind: "Eviction".into() };
+            let errors = ErrorList::from(FieldError::invalid(&path, true, detail));
+            return Err(Status::invalid(&kind, &self.path.name, &errors).into());
+        }
+        let wanted: Vec<&str> = view::items(body, &["dryRun"]).iter().filter_map(Value::as_str).collect();
+        let asked = self.query.dry_run();
+        if asked && !wanted.is_empty() && wanted != ["All"] {
+            let wanted = wanted.join(" ");
+            let message =
+                format!("Non-matching dry-run options in request and content: [All] and [{wanted}]");
+            return Err(Status::failure(Reason::Unknown, message).into());
+        }
+        Ok((read_options(body)?, asked || !wanted.is_empty()))
+    }
+
+    async fn evict_within_budgets(
+        &self,
+        options: &DeleteOptions,
+        dry_run: bool,
+    ) -> Result<Option<Status>, Refusal> {
+        let own_revision = options.preconditions.resource_version.is_some();
+        let mut attempts = ATTEMPTS;
+        let pod = loop {
+            let pod = self.find(self.kind, &self.path.name).await?;
+            if !eviction::can_ignore_budgets(&pod) {
+                break pod;
+            }
+            let mut exact = options.clone();
+            if !eviction::is_ending(&pod) && !own_revision {
+                exact.preconditions.resource_version = Some(Meta::of(&pod).resource_version().to_owned());
+            }
+            attempts -= 1;
+            match self.disrupt_pod(&exact, dry_run).await {
+                Ok(()) => return Ok(None),
+                Err(refusal) if !own_revision && attempts > 0 && refusal.is_conflict() => {}
+                Err(refusal) => return Err(refusal),
+            }
+        };
+        let budgets = self.budgets_of(&pod).await?;
+        let verdict = match budgets.as_slice() {
+            [] => Verdict::Free,
+            [budget] => self.ask(budget, &pod, dry_run).await?,
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Ok(Some(Status::failure(Reason::Unknown, message)));
+            }
+        };
+        match verdict {
+            Verdict::Free => self.disrupt_pod(options, dry_run).await?,
+            Verdict::FreeAsItIs { budget } => {
+                let mut exact = options.clone();
+                exact.preconditions.resource_version = Some(Meta::of(&pod).resource_version().to_owned());
+                match self.disrupt_pod(&exact, dry_run).await {
+                    Err(refusal) if refusal.is_conflict() && !own_revision => {
+                        let cause =
+                            format!("The disruption budget {budget} is still being processed by the server.");
+                        return Err(violation(cause, Some(RETRY_AFTER_S)));
+                    }
+                    outcome => outcome?,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn budgets_of(&self, pod: &Value) -> Result<Vec<Value>, Refusal> {
+        let kind = known("policy", "v1", "poddisruptionbudgets")?;
+        let page = self.cluster.list(kind, &self.path.namespace, &ListOptions::default()).await?;
+        let mut budgets = Vec::new();
+        for entry in &page.entries {
+            let budget = negotiate::tree(entry.value_bytes())?;
+            if disruption::selects(&budget, pod) {
+                budgets.push(budget);
+            }
+        }
+        Ok(budgets)
+    }
+
+    /// Asks a budget whether a pod may go, and has it counted.
+    async fn ask(&self, budget: &Value, pod: &Value, dry_run: bool) -> Result<Verdict, Refusal> {
+        let name = view::name(budget);
+        if !eviction::is_ready(pod) && disruption::lets_unready_go(budget) {
+            return Ok(Verdict::FreeAsItIs { budget: name.to_owned() });
+        }
+        let kind = known("policy", "v1", "poddisruptionbudgets")?;
+        let api_version = kind.declaration().storage_api_version();
+        let write =
+            Write { kind, subresource: "status", manager: MANAGER, dry_run, ..self.write(&api_version)? };
+        let now = self.cluster.now().to_string();
+        let refused: Mutex<Option<DisruptionError>> = Mutex::default();
+        let count = |mut budget: Value| match disruption::disrupt(&mut budget, view::name(pod), &now) {
+            Ok(()) => Ok(budget),
+            Err(error) => {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(Error::BadRequest("the budget does not allow it".into()))
+            }
+        };
+        let outcome = self.cluster.update(&write, name, &Change::Patch(&count)).await;
+        match refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(DisruptionError::Unprocessed(cause)) => Err(violation(cause, Some(RETRY_AFTER_S))),
+            Some(DisruptionError::Exhausted(cause)) => Err(violation(cause, None)),
+            Some(DisruptionError::Forbidden(why)) => {
+                let resource =
+                    GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
+                Err(Status::forbidden(&resource, name, why).into())
+            }
+            Some(_) => Err(violation(String::new(), None)),
+            None => {
+                outcome?;
+                Ok(Verdict::Free)
+            }
+        }
+    }
+
+    /// Notes in the pod why it goes, and deletes it.
+    async fn disrupt_pod(&self, options: &DeleteOptions, dry_run: bool) -> Result<(), Refusal> {
+        let mut options = options.clone();
+        let api_version = self.kind.declaration().storage_api_version();
+        let write = Write { subresource: "", dry_run, ..self.write(&api_version)? };
+        if !dry_run {
+            let updated = self.mark(&write, &options).await?;
+            if let Some(revision) = &mut options.preconditions.resource_version {
+                *revision = updated;
+            }
+        }
+        self.cluster.delete(&write, &self.path.name, &options).await?;
+        Ok(())
+    }
+
+    /// Returns the revision of the pod that was marked.
+    async fn mark(&self, write: &Write<'_>, options: &DeleteOptions) -> Result<String, Refusal> {
+        let now = self.cluster.now().to_string();
+        let refused: Mutex<Option<String>> = Mutex::default();
+        let mark = |mut pod: Value| {
+            if let Some(reason) = mismatch(&pod, options) {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                return Err(Error::BadRequest("another pod is meant".into()));
+            }
+            eviction::mark_as_target(&mut pod, &now);
+            Ok(pod)
+        };
+        let status = Write { subresource: "status", ..*write };
+        let outcome = self.cluster.update(&status, &self.path.name, &Change::Tracked(&mark)).await;
+        if let Some(reason) = refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(conflict("", "Pod", &self.path.name, reason));
+        }
+        Ok(outcome?.object.revision.to_string())
+    }
+}
+
+/// Why a pod is not the one that is meant.
+fn mismatch(pod: &Value, options: &DeleteOptions) -> Option<String> {
+    let meta = Meta::of(pod);
+    let wanted = &options.preconditions;
+    if let Some(uid) = wanted.uid.as_deref().filter(|uid| !uid.is_empty() && *uid != meta.uid()) {
+        let found = meta.uid();
+        return Some(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
+        ));
+    }
+    let found = meta.resource_version();
+    let revision = wanted.resource_version.as_deref();
+    revision.filter(|revision| !revision.is_empty() && *revision != found).map(|revision| {
+        format!(
+            "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({found}). The object might have been modified"
+        )
+    })
+}
+
+fn violation(cause: String, retry_after_s: Option<u32>) -> Refusal {
+    let status = Status::too_many_requests(VIOLATION, retry_after_s.unwrap_or(0));
+    status.with_cause(Cause::new(Cause::DISRUPTION_BUDGET, cause, "")).into()
+}

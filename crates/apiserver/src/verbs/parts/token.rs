@@ -1,0 +1,210 @@
+//! `serviceaccounts/token`: a token by which a pod shows who it is.
+
+use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
+use coracle_meta::gvk::GroupKind;
+use coracle_meta::object::Meta;
+use coracle_meta::status::Status;
+use coracle_meta::time::Time;
+use coracle_registry::{Error, view};
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::super::{ResourceRequest, warn};
+use super::{conflict, known};
+use crate::body::ResponseBody;
+use crate::negotiate;
+use crate::status::Refusal;
+use crate::token::{BoundTo, Claims, ObjectRef, TokenSigner, issue};
+
+const GROUP: &str = "authentication.k8s.io";
+const KIND: &str = "TokenRequest";
+
+/// How long a token is valid where nobody says, in seconds, as in upstream.
+const DEFAULT_EXPIRATION_S: i64 = 3600;
+const MIN_EXPIRATION_S: i64 = 600;
+const MAX_EXPIRATION_S: i64 = 1 << 32;
+
+/// What pods ask for that were made before tokens ended. They are given [`EXTENDED_S`], and told
+/// that they are late when it has passed.
+const WARN_ONLY_S: i64 = 3607;
+const EXTENDED_S: i64 = 365 * 24 * 3600;
+
+impl ResourceRequest {
+    pub(super) async fn issue_token(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let (mut request, warnings) = self.token_request()?;
+        let signer = self.components.tokens.as_deref().ok_or_else(no_key)?;
+        let account = self.find(self.kind, &self.path.name).await?;
+        self.complete(&mut request, &account, signer)?;
+        let bound = self.bound_to(&request, &account).await?;
+        let claims = self.claims(&request, bound, signer);
+        let token = issue(signer, &claims).map_err(Status::internal_error)?;
+        let seconds = view::integer(&request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
+        let expires = Time(self.now.saturating_add(seconds)).to_string();
+        // Written although it has no value, as by upstream.
+        view::set_default(&mut request["spec"], "boundObjectRef", || Value::Null);
+        request["status"] = json!({"token": token, "expirationTimestamp": expires});
+        let mut response = self.tell(&request, StatusCode::CREATED)?;
+        warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    /// The request in the body, with its defaults.
+    fn token_request(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let (mut request, warnings) = self.posted()?;
+        let said = Meta::of(&request).name();
+        if !said.is_empty() && said != self.path.name {
+            let detail = "must match the service account name if specified";
+            let error = FieldError::invalid(&Path::root("metadata.name"), said, detail);
+            return Err(invalid(&self.path.name, error));
+        }
+        view::set_default(&mut request, "spec", || json!({}));
+        view::set_default(&mut request["spec"], "expirationSeconds", || DEFAULT_EXPIRATION_S.into());
+        if let Value::Object(fields) = &mut request {
+            fields.remove("status");
+        }
+        if let Value::Object(spec) = &mut request["spec"] {
+            spec.retain(|_, value| !value.is_null());
+        }
+        let api_version = self.kind.declaration().storage_api_version();
+        Ok((self.cluster.note_ownership(&self.write(&api_version)?, request), warnings))
+    }
+
+    /// Fills in what the account says, and checks the rest.
+    fn complete(
+        &self,
+        request: &mut Value,
+        account: &Value,
+        signer: &dyn TokenSigner,
+    ) -> Result<(), Refusal> {
+        let (said, uid) = (Meta::of(request).uid(), Meta::of(account).uid());
+        if !said.is_empty() && said != uid {
+            let reason = format!(
+                "the UID in the token request ({said}) does not match the UID of the service account ({uid})"
+            );
+            return Err(conflict(GROUP, KIND, &self.path.name, reason));
+        }
+        view::set_default(request, "metadata", || json!({}));
+        let metadata = &mut request["metadata"];
+        metadata["name"] = self.path.name.as_str().into();
+        metadata["namespace"] = self.path.namespace.as_str().into();
+        metadata["uid"] = uid.into();
+        metadata["creationTimestamp"] = Time(self.now).to_string().into();
+        if view::items(request, &["spec", "audiences"]).is_empty() {
+            request["spec"]["audiences"] = json!([signer.issuer()]);
+        }
+        let seconds = view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(0);
+        let detail = if seconds < MIN_EXPIRATION_S {
+            "may not specify a duration less than 10 minutes"
+        } else if seconds > MAX_EXPIRATION_S {
+            "may not specify a duration larger than 2^32 seconds"
+        } else {
+            return Ok(());
+        };
+        Err(invalid("", FieldError::invalid(&Path::root("spec.expirationSeconds"), seconds, detail)))
+    }
+
+    /// Whose token it is to be, and with what it is to end.
+    async fn bound_to(&self, request: &Value, account: &Value) -> Result<BoundTo, Refusal> {
+        let mut bound = BoundTo {
+            namespace: self.path.namespace.clone(),
+            serviceaccount: reference(account),
+            ..BoundTo::default()
+        };
+        let Some(wanted) = view::at(request, &["spec", "boundObjectRef"]).filter(|wanted| !wanted.is_null())
+        else {
+            return Ok(bound);
+        };
+        let [kind, api_version, name, uid] =
+            ["kind", "apiVersion", "name", "uid"].map(|field| view::text(wanted, &[field]));
+        let plural = match (kind, api_version.contains('/')) {
+            ("Pod", false) => "pods",
+            ("Secret", false) => "secrets",
+            ("Node", false) => "nodes",
+            _ => {
+                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+                let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+                return Err(Refusal::bad_request(message));
+            }
+        };
+        let object = self.find(known("", "v1", plural)?, name).await?;
+        let found = reference(&object);
+        match plural {
+            "pods" => {
+                if view::text(&object, &["spec", "serviceAccountName"]) != self.path.name {
+                    return Err(Refusal::bad_request(format!(
+                        "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+                        quoted(&self.path.name)
+                    )));
+                }
+                bound.node = self.node_of_pod(&object).await?;
+                bound.pod = Some(found.clone());
+            }
+            "secrets" => bound.secret = Some(found.clone()),
+            _ => bound.node = Some(found.clone()),
+        }
+        if uid.is_empty() || uid == found.uid {
+            return Ok(bound);
+        }
+        let reason = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        let kind = match plural {
+            "pods" => "Pod",
+            "secrets" => "Secret",
+            _ => "Node",
+        };
+        Err(conflict("", kind, name, reason))
+    }
+
+    /// Where a pod runs; only the name if there is no such node.
+    async fn node_of_pod(&self, pod: &Value) -> Result<Option<ObjectRef>, Refusal> {
+        let name = view::text(pod, &["spec", "nodeName"]);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let node = match self.cluster.get(known("", "v1", "nodes")?, "", name, None).await {
+            Ok(node) => reference(&negotiate::tree(&node.json)?),
+            Err(Error::NotFound(_)) => ObjectRef { name: name.to_owned(), uid: String::new() },
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(node))
+    }
+
+    fn claims(&self, request: &Value, mut bound: BoundTo, signer: &dyn TokenSigner) -> Claims {
+        let now = self.now;
+        let audiences = view::items(request, &["spec", "audiences"]).iter().filter_map(Value::as_str);
+        let aud: Vec<String> = audiences.map(str::to_owned).collect();
+        let mut seconds =
+            view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
+        let ours = aud.iter().all(|audience| audience == signer.issuer());
+        if bound.pod.is_some() && seconds == WARN_ONLY_S && ours {
+            bound.warnafter = Some(now.saturating_add(seconds));
+            seconds = EXTENDED_S;
+        }
+        Claims {
+            aud,
+            exp: now.saturating_add(seconds),
+            iat: now,
+            iss: signer.issuer().to_owned(),
+            jti: self.cluster.new_uid(),
+            nbf: now,
+            sub: format!("system:serviceaccount:{}:{}", bound.namespace, bound.serviceaccount.name),
+            kubernetes: bound,
+        }
+    }
+}
+
+fn reference(object: &Value) -> ObjectRef {
+    let meta = Meta::of(object);
+    ObjectRef { name: meta.name().to_owned(), uid: meta.uid().to_owned() }
+}
+
+fn invalid(name: &str, error: FieldError) -> Refusal {
+    let kind = GroupKind { group: GROUP.into(), kind: KIND.into() };
+    Status::invalid(&kind, name, &ErrorList::from(error)).into()
+}
+
+/// A server that was given no key.
+fn no_key() -> Refusal {
+    Status::service_unavailable("tokens cannot be issued: this server has no key to sign them with").into()
+}

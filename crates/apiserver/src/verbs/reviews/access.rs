@@ -1,0 +1,99 @@
+//! Who may do what: the four kinds of reviews that ask.
+
+use coracle_registry::{Identity, view};
+use serde_json::{Value, json};
+
+use super::super::ResourceRequest;
+use crate::authorize::{Attributes, Decision, ResourceTarget, Rules, Target};
+use crate::negotiate::to_value;
+use crate::status::Refusal;
+
+impl ResourceRequest {
+    /// The status of a review of access.
+    pub(super) fn review_access(&self, question: &Value) -> Value {
+        let spec = question.get("spec").unwrap_or(&Value::Null);
+        let asked_for;
+        let identity = if self.kind.declaration().kind == "SelfSubjectAccessReview" {
+            &*self.identity
+        } else {
+            asked_for = subject(spec);
+            &asked_for
+        };
+        let decision = self.components.authorizer.authorize(identity, &attributes(spec));
+        let Decision { allowed, denied, reason, evaluation_error } = decision;
+        let mut status = json!({"allowed": allowed});
+        if denied {
+            status["denied"] = true.into();
+        }
+        for (field, text) in [("reason", reason), ("evaluationError", evaluation_error)] {
+            if !text.is_empty() {
+                status[field] = text.into();
+            }
+        }
+        status
+    }
+
+    /// A SelfSubjectRulesReview with its answer, which does not repeat the question.
+    pub(super) fn what_may_i(&self, question: &Value) -> Result<Value, Refusal> {
+        let namespace = view::text(question, &["spec", "namespace"]);
+        if namespace.is_empty() {
+            return Err(Refusal::bad_request("no namespace on request"));
+        }
+        let rules = self.components.authorizer.rules(&self.identity, namespace);
+        let Rules { resource_rules, non_resource_rules, incomplete, evaluation_error } = rules;
+        let mut status = json!({
+            "resourceRules": to_value(&resource_rules),
+            "nonResourceRules": to_value(&non_resource_rules),
+            "incomplete": incomplete,
+        });
+        if !evaluation_error.is_empty() {
+            status["evaluationError"] = evaluation_error.into();
+        }
+        Ok(json!({
+            "kind": "SelfSubjectRulesReview",
+            "apiVersion": "authorization.k8s.io/v1",
+            "metadata": {},
+            "spec": {},
+            "status": status,
+        }))
+    }
+}
+
+/// Whom a review asks about.
+fn subject(spec: &Value) -> Identity {
+    let texts = |value: &Value| {
+        let items = value.as_array().into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    Identity {
+        name: view::text(spec, &["user"]).to_owned(),
+        uid: view::text(spec, &["uid"]).to_owned(),
+        groups: spec.get("groups").map(texts).unwrap_or_default(),
+        extra: view::fields(spec, &["extra"])
+            .map(|(key, values)| (key.to_lowercase(), texts(values)))
+            .collect(),
+    }
+}
+
+/// What a review asks about.
+fn attributes(spec: &Value) -> Attributes<'_> {
+    if let Some(path) = spec.get("nonResourceAttributes") {
+        return Attributes {
+            verb: view::text(path, &["verb"]),
+            target: Target::Path(view::text(path, &["path"])),
+        };
+    }
+    let resource = spec.get("resourceAttributes").unwrap_or(&Value::Null);
+    let text = |field| view::text(resource, &[field]);
+    Attributes {
+        verb: text("verb"),
+        target: Target::Resource(ResourceTarget {
+            group: text("group"),
+            version: text("version"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: text("namespace"),
+            name: text("name"),
+        }),
+    }
+}

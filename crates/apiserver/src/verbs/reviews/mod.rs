@@ -1,0 +1,85 @@
+//! Questions: objects that are posted, answered and not kept.
+
+mod access;
+mod token;
+
+use coracle_meta::field::ErrorList;
+use coracle_meta::gvk::GroupKind;
+use coracle_meta::status::Status;
+use coracle_meta::time::Time;
+use coracle_registry::Identity;
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::{ResourceRequest, warn};
+use crate::body::ResponseBody;
+use crate::status::Refusal;
+
+impl ResourceRequest {
+    /// Answers an object of a kind of which nothing is kept.
+    pub(super) async fn answer_question(&self) -> Result<Response<ResponseBody>, Refusal> {
+        let kind = &*self.kind.declaration().kind;
+        if kind == "Binding" {
+            return self.bind("").await;
+        }
+        let (question, warnings) = self.posted()?;
+        let api_version = self.kind.declaration().storage_api_version();
+        let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
+        let answer = match kind {
+            "SelfSubjectReview" => self.who_am_i(),
+            "SelfSubjectRulesReview" => self.what_may_i(&question)?,
+            "TokenReview" => {
+                if !question.pointer("/spec/token").is_some_and(|token| token != "") {
+                    return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+                }
+                question["status"] = self.review_token(&question).await?;
+                question
+            }
+            _ => {
+                self.check_question(&question)?;
+                question["status"] = self.review_access(&question);
+                question
+            }
+        };
+        let mut response = self.tell(&answer, StatusCode::CREATED)?;
+        warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    fn check_question(&self, question: &Value) -> Result<(), Refusal> {
+        let mut errors = ErrorList::new();
+        self.kind.validate(question, &mut errors);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        // Upstream does not know any more what it was asked.
+        let kind = GroupKind { group: self.path.group.clone().into(), kind: "".into() };
+        Err(Status::invalid(&kind, "", &errors).into())
+    }
+
+    fn who_am_i(&self) -> Value {
+        json!({
+            "kind": "SelfSubjectReview",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"creationTimestamp": Time(self.now).to_string()},
+            "status": {"userInfo": user_info(&self.identity)},
+        })
+    }
+}
+
+/// A user as `UserInfo`, of which nothing is told that is empty.
+fn user_info(identity: &Identity) -> Value {
+    let Identity { name, uid, groups, extra } = identity;
+    let mut info = Map::new();
+    for (field, value, is_empty) in [
+        ("username", json!(name), name.is_empty()),
+        ("uid", json!(uid), uid.is_empty()),
+        ("groups", json!(groups), groups.is_empty()),
+        ("extra", json!(extra), extra.is_empty()),
+    ] {
+        if !is_empty {
+            info.insert(field.to_owned(), value);
+        }
+    }
+    Value::Object(info)
+}

@@ -1,0 +1,170 @@
+//! Whether a PodDisruptionBudget lets a pod be evicted, and what it notes then.
+
+use coracle_meta::selector::LabelSelector;
+use serde_json::{Value, json};
+
+use crate::view;
+
+/// Evictions that a budget waits to see the end of. More than that are not let through: whoever
+/// counts pods is behind.
+const MAX_DISRUPTED_PODS: usize = 2000;
+
+const ALLOWED: &str = "DisruptionAllowed";
+
+/// Why a pod may not be evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DisruptionError {
+    /// What the budget says is not about what it is now: try again.
+    Unprocessed(String),
+    /// It makes no sense, or too much is going on.
+    Forbidden(&'static str),
+    /// No more pods may go.
+    Exhausted(String),
+}
+
+/// Whether a budget counts a pod.
+pub fn selects(budget: &Value, pod: &Value) -> bool {
+    let Some(selector) = view::at(budget, &["spec", "selector"]) else { return false };
+    let Ok(selector) = serde_json::from_value::<LabelSelector>(selector.clone()) else { return false };
+    let Ok(selector) = selector.to_selector() else { return false };
+    let none = serde_json::Map::new();
+    let labels = view::at(pod, &["metadata", "labels"]).and_then(Value::as_object).unwrap_or(&none);
+    selector.matches(labels)
+}
+
+/// Whether a pod that is not ready may go without being counted.
+pub fn lets_unready_go(budget: &Value) -> bool {
+    let healthy = |field| view::integer(budget, &["status", field]).unwrap_or(0);
+    view::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+        || healthy("currentHealthy") >= healthy("desiredHealthy") && healthy("desiredHealthy") > 0
+}
+
+/// Counts a pod that is about to go; `now` as it is to stand in the budget.
+///
+/// # Errors
+/// If it may not go.
+pub fn disrupt(budget: &mut Value, pod: &str, now: &str) -> Result<(), DisruptionError> {
+    let name = view::name(budget).to_owned();
+    let number = |path: &[&str]| view::integer(budget, path).unwrap_or(0);
+    if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
+        return Err(DisruptionError::Unprocessed(format!(
+            "The disruption budget {name} is still being processed by the server."
+        )));
+    }
+    let allowed = number(&["status", "disruptionsAllowed"]);
+    if allowed < 0 {
+        return Err(DisruptionError::Forbidden("pdb disruptions allowed is negative"));
+    }
+    if view::fields(budget, &["status", "disruptedPods"]).count() > MAX_DISRUPTED_PODS {
+        return Err(DisruptionError::Forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
+    }
+    if allowed == 0 {
+        return Err(DisruptionError::Exhausted(why_exhausted(budget, &name)));
+    }
+    view::set_default(budget, "status", || json!({}));
+    let status = &mut budget["status"];
+    status["disruptionsAllowed"] = (allowed - 1).into();
+    if allowed == 1 {
+        note_none_left(status, now);
+    }
+    view::set_default(status, "disruptedPods", || json!({}));
+    status["disruptedPods"][pod] = now.into();
+    Ok(())
+}
+
+fn why_exhausted(budget: &Value, name: &str) -> String {
+    let conditions = view::items(budget, &["status", "conditions"]);
+    let condition = conditions.iter().find(|condition| view::text(condition, &["type"]) == ALLOWED);
+    let refusal = condition.filter(|condition| {
+        view::text(condition, &["status"]) == "False" && !view::text(condition, &["message"]).is_empty()
+    });
+    let part = |field| refusal.map_or("", |condition| view::text(condition, &[field]));
+    let (reason, message) = (part("reason"), part("message"));
+    let pods = |field| view::integer(budget, &["status", field]).unwrap_or(0);
+    let (needs, has) = (pods("desiredHealthy"), pods("currentHealthy"));
+    // Numbers of a budget that could not be counted say nothing.
+    if reason == "SyncFailed" {
+        format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+        )
+    } else if has <= needs {
+        format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently")
+    } else if refusal.is_some() {
+        format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {message}")
+    } else {
+        format!("The disruption budget {name} does not allow evicting pods currently")
+    }
+}
+
+fn note_none_left(status: &mut Value, now: &str) {
+    let mut condition = json!({
+        "type": ALLOWED,
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "lastTransitionTime": now,
+    });
+    if let Some(observed) = status.get("observedGeneration") {
+        condition["observedGeneration"] = observed.clone();
+    }
+    view::set_default(status, "conditions", || json!([]));
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+    match conditions.iter_mut().find(|known| view::text(known, &["type"]) == ALLOWED) {
+        Some(known) => {
+            if view::text(known, &["status"]) == "False" {
+                condition["lastTransitionTime"] =
+                    known.get("lastTransitionTime").cloned().unwrap_or_default();
+            }
+            *known = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    #[test]
+    fn the_last_allowed_disruption_closes_the_budget() {
+        let mut budget = json!({
+            "metadata": {"name": "b", "generation": 1},
+            "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}
+        });
+        assert_eq!(disrupt(&mut budget, "p", NOW), Ok(()));
+        assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+        assert_eq!(budget["status"]["disruptedPods"], json!({"p": NOW}));
+        assert_eq!(budget["status"]["conditions"][0]["reason"], "InsufficientPods");
+        let again = disrupt(&mut budget, "q", NOW);
+        let why = "The disruption budget b does not allow evicting pods currently";
+        assert_eq!(again, Err(DisruptionError::Exhausted(why.to_owned())));
+        budget["metadata"]["generation"] = 2.into();
+        assert!(matches!(disrupt(&mut budget, "q", NOW), Err(DisruptionError::Unprocessed(_))));
+    }
+
+    #[test]
+    fn the_reason_is_told_as_far_as_it_is_known() {
+        let mut budget = json!({
+            "metadata": {"name": "b"},
+            "status": {"currentHealthy": 1, "desiredHealthy": 2}
+        });
+        let why = |budget: &Value| why_exhausted(budget, "b");
+        assert_eq!(why(&budget), "The disruption budget b needs 2 healthy pods and has 1 currently");
+        budget["status"]["conditions"] =
+            json!([{"type": ALLOWED, "status": "False", "reason": "SyncFailed", "message": "why"}]);
+        assert!(why(&budget).ends_with("because it failed sync: why"));
+    }
+
+    #[test]
+    fn an_empty_selector_selects_all_and_none_nothing() {
+        let pod = json!({"metadata": {"labels": {"a": "b"}}});
+        assert!(selects(&json!({"spec": {"selector": {}}}), &pod));
+        assert!(!selects(&json!({"spec": {}}), &pod));
+        assert!(!selects(&json!({"spec": {"selector": {"matchLabels": {"a": "c"}}}}), &pod));
+    }
+}

@@ -1,0 +1,154 @@
+//! Scales: how many of something there are to be, whatever the kind.
+//!
+//! A kind says where its objects have the numbers; the Scale of an object, and what a change of
+//! it does to the object, follow from that.
+
+use std::borrow::Cow;
+
+use coracle_meta::object::Meta;
+use coracle_meta::selector::{LabelSelector, labels};
+use serde_json::{Map, Value, json};
+
+/// The names of fields from an object to one of its values.
+pub type FieldPath = Vec<Cow<'static, str>>;
+
+/// Where the objects of a kind have what a Scale tells.
+#[derive(Clone, Debug)]
+pub struct ScalePaths {
+    /// How many there are to be.
+    pub spec_replicas: FieldPath,
+    /// How many there are.
+    pub status_replicas: FieldPath,
+    /// Which objects are counted, if the kind says so.
+    pub selector: Option<ScaleSelector>,
+}
+
+/// In which form a kind says which objects are counted.
+#[derive(Clone, Debug)]
+pub enum ScaleSelector {
+    /// A `LabelSelector`.
+    LabelSelector(FieldPath),
+    /// Labels and the values that they must have.
+    Labels(FieldPath),
+    /// A selector in its text form.
+    Text(FieldPath),
+}
+
+impl ScalePaths {
+    /// Where most built-in kinds have them, with this selector.
+    pub fn usual(selector: fn(FieldPath) -> ScaleSelector) -> Self {
+        Self {
+            spec_replicas: vec!["spec".into(), "replicas".into()],
+            status_replicas: vec!["status".into(), "replicas".into()],
+            selector: Some(selector(vec!["spec".into(), "selector".into()])),
+        }
+    }
+
+    /// The Scale of an object.
+    pub fn scale_of(&self, object: &Value) -> Value {
+        let mut metadata = Map::new();
+        for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            if let Some(value) = object.get("metadata").and_then(|metadata| metadata.get(field)) {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+        }
+        let mut spec = json!({});
+        // None to be is told by telling nothing.
+        if let Some(replicas) = number(object, &self.spec_replicas).filter(|replicas| *replicas != 0) {
+            spec["replicas"] = replicas.into();
+        }
+        let mut status = json!({"replicas": number(object, &self.status_replicas).unwrap_or(0)});
+        let selector = self.selector.as_ref().map_or_else(String::new, |selector| selector.text(object));
+        if !selector.is_empty() {
+            status["selector"] = selector.into();
+        }
+        json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": metadata,
+            "spec": spec,
+            "status": status,
+        })
+    }
+
+    /// Says in an object how many there are to be.
+    pub fn set_replicas(&self, object: &mut Value, replicas: i64) {
+        let Some((last, parents)) = self.spec_replicas.split_last() else { return };
+        let mut place = object;
+        for name in parents {
+            let Value::Object(fields) = place else { return };
+            place = fields.entry(&**name).or_insert_with(|| json!({}));
+        }
+        if let Value::Object(fields) = place {
+            fields.insert(last.to_string(), replicas.into());
+        }
+    }
+}
+
+impl ScaleSelector {
+    /// As a Scale tells it; empty if there is none.
+    fn text(&self, object: &Value) -> String {
+        match self {
+            Self::LabelSelector(path) => {
+                let found = at(object, path).map(|value| serde_json::from_value(value.clone()));
+                let selector =
+                    found.and_then(Result::ok).map(|selector: LabelSelector| selector.to_selector());
+                selector.and_then(Result::ok).map(|selector| selector.to_string()).unwrap_or_default()
+            }
+            Self::Labels(path) => {
+                let fields = at(object, path).and_then(Value::as_object).into_iter().flatten();
+                let pairs = fields.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+                labels::Selector::from_set(pairs).to_string()
+            }
+            Self::Text(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// How many a Scale says there are to be.
+pub(crate) fn replicas(scale: &Value) -> i64 {
+    scale.get("spec").and_then(|spec| spec.get("replicas")).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whose Scale it is, as far as it says.
+pub(crate) fn uid(scale: &Value) -> &str {
+    Meta::of(scale).uid()
+}
+
+fn at<'a>(object: &'a Value, path: &FieldPath) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, name| value.get(&**name))
+}
+
+fn number(object: &Value, path: &FieldPath) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_tells_numbers_and_a_selector() {
+        let mut object = json!({
+            "metadata": {"name": "a", "uid": "u", "labels": {"not": "told"}},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"b": "c", "a": "b"}}},
+            "status": {"replicas": 1}
+        });
+        let paths = ScalePaths::usual(ScaleSelector::LabelSelector);
+        let scale = paths.scale_of(&object);
+        assert_eq!(scale["metadata"], json!({"name": "a", "uid": "u"}));
+        assert_eq!(scale["spec"], json!({"replicas": 2}));
+        assert_eq!(scale["status"], json!({"replicas": 1, "selector": "a=b,b=c"}));
+        paths.set_replicas(&mut object, 0);
+        assert_eq!(paths.scale_of(&object)["spec"], json!({}));
+    }
+
+    #[test]
+    fn selectors_come_in_several_forms() {
+        let object = json!({"spec": {"labels": {"a": "b"}, "text": "x in (y)"}});
+        let path = |name: &'static str| vec!["spec".into(), name.into()];
+        assert_eq!(ScaleSelector::Labels(path("labels")).text(&object), "a=b");
+        assert_eq!(ScaleSelector::Text(path("text")).text(&object), "x in (y)");
+        assert_eq!(ScaleSelector::LabelSelector(path("none")).text(&object), "");
+    }
+}
