@@ -143,6 +143,7 @@ impl From<Error> for Refusal {
                 Status::forbidden(&subject.resource, &subject.name, message)
             }
             Error::Exhausted(message) => Status::internal_error(message),
+            Error::Refused(status) => (**status).clone(),
             Error::ApplyConflict(conflicts) => {
                 let causes = conflicts
                     .causes()
@@ -233,6 +234,8 @@ mod tests {
         check(Refusal::bad_request("no"), 400, "BadRequest").await;
         check(Refusal::unauthorized(), 401, "Unauthorized").await;
         check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
+        let chosen = Status::failure(Reason::Other("Tired".into()), "no");
+        check(Error::Refused(Box::new(chosen)).into(), 500, "Tired").await;
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use coracle_base::{Clock, ManualClock, Rng, Timestamp};
-use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH};
+use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH, generate_name};
 use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
 use coracle_store::Store;
@@ -141,6 +141,11 @@ impl Cluster {
     /// A random number below a bound, for whoever has to spread things.
     pub fn spread(&self, below: u64) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(below)
+    }
+
+    /// A name that begins so and is probably free.
+    pub fn generate_name(&self, prefix: &str) -> String {
+        generate_name(prefix, self.name_digits())
     }
 
     pub(crate) fn name_digits(&self) -> [u8; GENERATED_SUFFIX_LENGTH] {

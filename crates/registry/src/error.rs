@@ -5,6 +5,7 @@ use coracle_meta::apply::Conflicts;
 use coracle_meta::field::ErrorList;
 use coracle_meta::gvk::{GroupKind, GroupResource};
 use coracle_meta::object::NamespaceMismatch;
+use coracle_meta::status::Status;
 use coracle_store::Revision;
 
 use crate::kind::Declaration;
@@ -98,6 +99,9 @@ pub enum Error {
     /// The object needs something of which there is nothing left.
     #[error("{0}")]
     Exhausted(String),
+    /// Somebody who has a say in it does not let it pass, and says how that is to be told.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
     /// Others own what an apply would change.
     #[error(transparent)]
     ApplyConflict(#[from] Conflicts),
