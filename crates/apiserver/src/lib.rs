@@ -4,6 +4,7 @@
 //! them from sockets. Objects are the registry's business: here they are routed, decoded,
 //! encoded and told.
 
+pub mod admission;
 mod authorize;
 mod body;
 mod discovery;

@@ -1,0 +1,278 @@
+//! The plugins in their order, and who of them is asked about what.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use coracle_registry::Result;
+use coracle_registry::admission::{Admission, Attributes, BoxFuture};
+use serde_json::Value;
+
+use super::certificate_subject_restriction::CertificateSubjectRestriction;
+use super::default_ingress_class::DefaultIngressClass;
+use super::default_storage_class::DefaultStorageClass;
+use super::default_toleration_seconds::DefaultTolerationSeconds;
+use super::limit_ranger::LimitRanger;
+use super::namespace_lifecycle::NamespaceLifecycle;
+use super::node_declared_feature_validator::NodeDeclaredFeatureValidator;
+use super::persistent_volume_claim_resize::PersistentVolumeClaimResize;
+use super::plugin::{Plugin, Rule, nothing_to_say};
+use super::pod_resize_validator::PodResizeValidator;
+use super::pod_topology_labels::PodTopologyLabels;
+use super::priority::Priority;
+use super::resource_quota::ResourceQuota;
+use super::runtime_class::RuntimeClass;
+use super::service_account::ServiceAccount;
+use super::storage_object_in_use_protection::StorageObjectInUseProtection;
+use super::taint_nodes_by_condition::TaintNodesByCondition;
+
+/// The built-in plugins that are on by default, in upstream's order
+/// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
+///
+/// Those that are on by default there and have no line yet belong here:
+/// `PodSecurity` before `Priority`; `CertificateApproval`, `CertificateSigning` and
+/// `ClusterTrustBundleAttest`, which ask an authorizer, before `CertificateSubjectRestriction`.
+/// `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do nothing there unless a
+/// feature is turned on that is off by default.
+fn built_in() -> Vec<Arc<dyn Plugin>> {
+    vec![
+        Arc::new(NamespaceLifecycle),
+        Arc::new(LimitRanger),
+        Arc::new(ServiceAccount::default()),
+        Arc::new(TaintNodesByCondition),
+        Arc::new(Priority),
+        Arc::new(DefaultTolerationSeconds),
+        Arc::new(DefaultStorageClass),
+        Arc::new(StorageObjectInUseProtection),
+        Arc::new(PersistentVolumeClaimResize),
+        Arc::new(RuntimeClass),
+        Arc::new(CertificateSubjectRestriction),
+        Arc::new(DefaultIngressClass),
+        Arc::new(PodTopologyLabels),
+        Arc::new(NodeDeclaredFeatureValidator),
+        Arc::new(PodResizeValidator),
+    ]
+}
+
+/// What comes after everybody else. Policies and webhooks will come before it, mutating ones
+/// first; the quota is charged when nobody is left to refuse.
+fn built_in_last() -> Vec<Arc<dyn Plugin>> {
+    vec![Arc::new(ResourceQuota)]
+}
+
+/// All plugins, asked one after the other.
+///
+/// A write that concerns none of them costs one look into a map.
+#[derive(Clone)]
+pub struct Chain {
+    plugins: Vec<Arc<dyn Plugin>>,
+    last: Vec<Arc<dyn Plugin>>,
+    mutating: Index,
+    validating: Index,
+}
+
+impl Chain {
+    /// The plugins that are on by default.
+    pub fn built_in() -> Self {
+        Self::of(built_in(), built_in_last())
+    }
+
+    /// No plugin at all.
+    pub fn empty() -> Self {
+        Self::of(Vec::new(), Vec::new())
+    }
+
+    /// With one more plugin. It comes after the built-in ones and those added before, but before
+    /// quotas are charged.
+    #[must_use]
+    pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.push(plugin);
+        Self::of(self.plugins, self.last)
+    }
+
+    /// The names of the plugins in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.plugins.iter().chain(&self.last).map(|plugin| plugin.name())
+    }
+
+    fn of(plugins: Vec<Arc<dyn Plugin>>, last: Vec<Arc<dyn Plugin>>) -> Self {
+        let all = || plugins.iter().chain(&last);
+        let mutating = Index::of(all().map(|plugin| (plugin, plugin.mutates())));
+        let validating = Index::of(all().map(|plugin| (plugin, plugin.validates())));
+        Self { plugins, last, mutating, validating }
+    }
+}
+
+impl Admission for Chain {
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let mut concerned = self.mutating.concerned(attributes).peekable();
+        if concerned.peek().is_none() {
+            return nothing_to_say();
+        }
+        Box::pin(async move {
+            for plugin in concerned {
+                plugin.mutate(attributes, object, warnings).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let mut concerned = self.validating.concerned(attributes).peekable();
+        if concerned.peek().is_none() {
+            return nothing_to_say();
+        }
+        Box::pin(async move {
+            for plugin in concerned {
+                plugin.validate(attributes, object, warnings).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A plugin with the rules of it that can match.
+#[derive(Clone)]
+struct Candidate {
+    plugin: Arc<dyn Plugin>,
+    rules: Vec<Rule>,
+}
+
+/// Who may be concerned, by resource. Each list is in the order of the chain.
+#[derive(Clone)]
+struct Index {
+    by_resource: HashMap<String, Vec<Candidate>>,
+    /// For resources that no rule names.
+    otherwise: Vec<Candidate>,
+}
+
+impl Index {
+    fn of<'a>(plugins: impl Iterator<Item = (&'a Arc<dyn Plugin>, Vec<Rule>)>) -> Self {
+        let plugins: Vec<_> = plugins.collect();
+        let named = plugins.iter().flat_map(|(_, rules)| rules).filter_map(Rule::resource);
+        let by_resource =
+            named.map(|resource| (resource.to_owned(), candidates(&plugins, Some(resource)))).collect();
+        Self { by_resource, otherwise: candidates(&plugins, None) }
+    }
+
+    fn concerned<'a>(&'a self, attributes: &'a Attributes<'a>) -> impl Iterator<Item = &'a dyn Plugin> {
+        let resource = &*attributes.write.kind.declaration().plural;
+        self.by_resource
+            .get(resource)
+            .unwrap_or(&self.otherwise)
+            .iter()
+            .filter(|candidate| candidate.rules.iter().any(|rule| rule.matches(attributes)))
+            .map(|candidate| &*candidate.plugin)
+    }
+}
+
+/// Who may be concerned with a resource, or with those that nobody names.
+fn candidates(plugins: &[(&Arc<dyn Plugin>, Vec<Rule>)], resource: Option<&str>) -> Vec<Candidate> {
+    let fits = |rule: &&Rule| rule.resource().is_none() || rule.resource() == resource;
+    plugins
+        .iter()
+        .map(|(plugin, rules)| Candidate {
+            plugin: Arc::clone(plugin),
+            rules: rules.iter().filter(fits).cloned().collect(),
+        })
+        .filter(|candidate| !candidate.rules.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_registry::admission::Operation;
+    use coracle_registry::kinds::core::config_map::ConfigMap;
+    use coracle_registry::kinds::core::pod::Pod;
+    use serde_json::json;
+
+    use super::super::testing::Bench;
+    use super::*;
+
+    #[test]
+    fn the_order_is_upstreams() {
+        let chain = Chain::built_in();
+        let names: Vec<&str> = chain.names().collect();
+        assert_eq!(
+            names,
+            [
+                "NamespaceLifecycle",
+                "LimitRanger",
+                "ServiceAccount",
+                "TaintNodesByCondition",
+                "Priority",
+                "DefaultTolerationSeconds",
+                "DefaultStorageClass",
+                "StorageObjectInUseProtection",
+                "PersistentVolumeClaimResize",
+                "RuntimeClass",
+                "CertificateSubjectRestriction",
+                "DefaultIngressClass",
+                "PodTopologyLabels",
+                "NodeDeclaredFeatureValidator",
+                "PodResizeValidator",
+                "ResourceQuota",
+            ]
+        );
+    }
+
+    /// Writes its name onto what it sees.
+    struct Marks(&'static str, Vec<Rule>);
+
+    impl Plugin for Marks {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn mutates(&self) -> Vec<Rule> {
+            self.1.clone()
+        }
+
+        fn mutate<'a>(
+            &'a self,
+            _attributes: &'a Attributes<'a>,
+            object: &'a mut Value,
+            _warnings: &'a mut Vec<String>,
+        ) -> BoxFuture<'a, Result<()>> {
+            let seen = object["seen"].as_str().unwrap_or_default().to_owned();
+            object["seen"] = (seen + self.0).into();
+            nothing_to_say()
+        }
+    }
+
+    #[tokio::test]
+    async fn only_those_concerned_are_asked_and_in_order() {
+        let create = [Operation::Create];
+        let chain = Chain::empty()
+            .with(Arc::new(Marks("a", vec![Rule::any(&create)])))
+            .with(Arc::new(Marks("b", vec![Rule::new("", "pods", &create)])))
+            .with(Arc::new(Marks("c", vec![Rule::new("other", "pods", &create)])))
+            .with(Arc::new(Marks("d", vec![Rule::new("", "pods", &create).of_subresource("binding")])))
+            .with(Arc::new(Marks("e", vec![Rule::new("", "*", &create), Rule::new("", "pods", &create)])));
+        let bench = Bench::new().await;
+        let seen = bench.admit(&chain, &Pod, Operation::Create, json!({})).await;
+        assert_eq!(seen.unwrap()["seen"], "abe");
+        let seen = bench.admit(&chain, &ConfigMap, Operation::Create, json!({})).await;
+        assert_eq!(seen.unwrap()["seen"], "ae");
+        let seen = bench.admit(&chain, &Pod, Operation::Delete, json!({})).await;
+        assert_eq!(seen.unwrap(), json!({}));
+        let seen = bench.admit_part(&chain, &Pod, "binding", json!({})).await;
+        assert_eq!(seen.unwrap()["seen"], "d");
+    }
+
+    #[tokio::test]
+    async fn plugins_of_an_embedder_come_before_quotas() {
+        let chain = Chain::built_in().with(Arc::new(Marks("x", Vec::new())));
+        let names: Vec<&str> = chain.names().collect();
+        assert_eq!(names[names.len() - 2..], ["x", "ResourceQuota"]);
+    }
+}

@@ -1,0 +1,39 @@
+//! Which of several classes is the one for those who name none.
+
+use std::cmp::Reverse;
+
+use coracle_meta::object::Meta;
+use serde_json::Value;
+
+/// The class that is marked as default by one of these annotations: the newest of them, and of
+/// the equally new the first by name.
+pub(super) fn newest_default<'a>(classes: &'a [Value], annotations: &[&str]) -> Option<&'a Value> {
+    classes
+        .iter()
+        .filter(|class| annotations.iter().any(|key| Meta::of(class).annotation(key) == Some("true")))
+        .max_by_key(|class| {
+            let meta = Meta::of(class);
+            (meta.creation_timestamp().map(|time| time.0), Reverse(meta.name()))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_registry::view;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_wins_then_the_first_by_name() {
+        let class = |name: &str, time: &str, value: &str| json!({"metadata": {"name": name, "creationTimestamp": time, "annotations": {"default": value}}});
+        let classes = [
+            class("a", "2024-01-01T00:00:00Z", "true"),
+            class("c", "2024-01-02T00:00:00Z", "true"),
+            class("b", "2024-01-02T00:00:00Z", "true"),
+            class("d", "2024-01-03T00:00:00Z", "false"),
+        ];
+        assert_eq!(newest_default(&classes, &["default"]).map(view::name), Some("b"));
+        assert_eq!(newest_default(&classes, &["other"]), None);
+    }
+}

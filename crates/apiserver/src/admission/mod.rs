@@ -1,0 +1,39 @@
+//! Who else has a say in writes: the built-in admission plugins, and those of an embedder.
+//!
+//! A rule of admission is one file here and one line in [`chain`]. Each is a [`Plugin`], says
+//! which writes concern it, and is asked about no others. What a kind itself demands is not
+//! admission: that is in the registry, with the kind.
+
+mod certificate_subject_restriction;
+mod chain;
+mod default_class;
+mod default_ingress_class;
+mod default_storage_class;
+mod default_toleration_seconds;
+mod limit_ranger;
+mod namespace_lifecycle;
+mod node_declared_feature_validator;
+mod persistent_volume_claim_resize;
+mod plugin;
+mod pod_resize_validator;
+mod pod_resources;
+mod pod_topology_labels;
+mod priority;
+mod read;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod upstream;
+
+pub use chain::Chain;
+pub use coracle_registry::admission::{Admission, Attributes, BoxFuture, Operation};
+pub use plugin::{Plugin, Rule, forbidden, nothing_to_say};
+
+// Names that several plugins need.
+const PODS: &str = "pods";
+const PERSISTENT_VOLUME_CLAIMS: &str = "persistentvolumeclaims";

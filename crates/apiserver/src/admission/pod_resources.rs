@@ -1,0 +1,205 @@
+//! How much of each resource a pod asks for, and how much it may use.
+//!
+//! Init containers run one after the other before the others, so what counts of them is the
+//! largest; those that go on running, called sidecars, count with the others and with the init
+//! containers after them.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::quantity::Quantity;
+use coracle_registry::view;
+use serde_json::Value;
+
+/// Amounts by the name of the resource.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+/// Requests or limits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Requests,
+    Limits,
+}
+
+impl Side {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+}
+
+/// From where amounts are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// What is wanted.
+    Spec,
+    /// What is wanted or what there still is, whichever is more: while a pod is resized, both
+    /// have to be paid for.
+    SpecAndStatus,
+}
+
+/// The amounts at a path.
+pub(super) fn amounts(object: &Value, path: &[&str]) -> Amounts {
+    view::fields(object, path)
+        .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_json(amount).ok()?)))
+        .collect()
+}
+
+/// What all containers of a pod come to; for processor and memory, what the pod itself says.
+pub(super) fn of_containers_or_pod(pod: &Value, side: Side) -> Amounts {
+    let mut total = of_containers(pod, side, Basis::Spec);
+    override_by_pod(&mut total, pod, side, |name| matches!(name, "cpu" | "memory"));
+    total
+}
+
+/// What a pod costs altogether, with what its runtime needs.
+pub(super) fn of_pod(pod: &Value, side: Side, basis: Basis) -> Amounts {
+    let mut total = of_containers(pod, side, basis);
+    override_by_pod(&mut total, pod, side, is_pod_level);
+    let mut overhead = amounts(pod, &["spec", "overhead"]);
+    if side == Side::Limits {
+        // Who has no limit gets none by what its runtime needs.
+        overhead.retain(|name, _| total.get(name).is_some_and(|limit| !limit.is_zero()));
+    }
+    add(&mut total, &overhead);
+    total
+}
+
+/// Resources that a pod may state for all its containers together.
+pub(super) fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// Adds amounts. What has more digits than can be held stays as it was.
+pub(super) fn add(total: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = match total.get(name) {
+            Some(so_far) => so_far.checked_add(amount).unwrap_or_else(|| so_far.clone()),
+            None => amount.clone(),
+        };
+        total.insert(name.clone(), sum);
+    }
+}
+
+fn raise(total: &mut Amounts, to: Amounts) {
+    for (name, amount) in to {
+        if total.get(&name).is_none_or(|so_far| amount > *so_far) {
+            total.insert(name, amount);
+        }
+    }
+}
+
+fn override_by_pod(total: &mut Amounts, pod: &Value, side: Side, counts: impl Fn(&str) -> bool) {
+    let own = amounts(pod, &["spec", "resources", side.field()]);
+    total.extend(own.into_iter().filter(|(name, _)| counts(name)));
+}
+
+fn of_containers(pod: &Value, side: Side, basis: Basis) -> Amounts {
+    let mut total = Amounts::new();
+    for container in view::items(pod, &["spec", "containers"]) {
+        add(&mut total, &of_container(pod, container, side, basis));
+    }
+    let (mut sidecars, mut largest) = (Amounts::new(), Amounts::new());
+    for container in view::items(pod, &["spec", "initContainers"]) {
+        let is_sidecar = view::text(container, &["restartPolicy"]) == "Always";
+        let basis = if is_sidecar { basis } else { Basis::Spec };
+        let mut own = of_container(pod, container, side, basis);
+        if is_sidecar {
+            add(&mut total, &own);
+            add(&mut sidecars, &own);
+            own = sidecars.clone();
+        } else {
+            add(&mut own, &sidecars);
+        }
+        raise(&mut largest, own);
+    }
+    raise(&mut total, largest);
+    total
+}
+
+fn of_container(pod: &Value, container: &Value, side: Side, basis: Basis) -> Amounts {
+    let wanted = amounts(container, &["resources", side.field()]);
+    if basis == Basis::Spec {
+        return wanted;
+    }
+    let status = status_of(pod, view::text(container, &["name"]));
+    let Some(status) = status.filter(|status| view::at(status, &["resources"]).is_some()) else {
+        return wanted;
+    };
+    let mut effective = if is_infeasible(pod) { Amounts::new() } else { wanted };
+    raise(&mut effective, amounts(status, &["resources", side.field()]));
+    if side == Side::Requests {
+        raise(&mut effective, amounts(status, &["allocatedResources"]));
+    }
+    effective
+}
+
+fn status_of<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
+    ["containerStatuses", "initContainerStatuses"]
+        .iter()
+        .flat_map(|list| view::items(pod, &["status", list]))
+        .find(|status| view::text(status, &["name"]) == container)
+}
+
+/// Whether the node has said that it can never give what is wanted.
+fn is_infeasible(pod: &Value) -> bool {
+    view::items(pod, &["status", "conditions"])
+        .iter()
+        .find(|condition| view::text(condition, &["type"]) == "PodResizePending")
+        .is_some_and(|condition| view::text(condition, &["reason"]) == "Infeasible")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container(cpu: &str) -> Value {
+        json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}})
+    }
+
+    fn cpu(pod: &Value, side: Side, basis: Basis) -> String {
+        of_pod(pod, side, basis).get("cpu").map_or_else(String::new, Quantity::to_string)
+    }
+
+    #[test]
+    fn containers_add_up_and_init_containers_do_not() {
+        let pod = |init: Value| json!({"spec": {"containers": [container("1"), container("500m")], "initContainers": init}});
+        let check = |init: Value, expected: &str| {
+            assert_eq!(cpu(&pod(init), Side::Requests, Basis::Spec), expected);
+        };
+        check(json!([container("1"), container("1")]), "1500m");
+        check(json!([container("1"), container("2")]), "2");
+        let mut sidecar = container("1");
+        sidecar["restartPolicy"] = "Always".into();
+        check(json!([sidecar, container("1")]), "2500m");
+        check(json!([sidecar, container("3")]), "4");
+    }
+
+    #[test]
+    fn the_pod_itself_and_its_runtime_count() {
+        let mut pod =
+            json!({"spec": {"containers": [container("1")], "overhead": {"cpu": "10m", "memory": "1Mi"}}});
+        assert_eq!(cpu(&pod, Side::Requests, Basis::Spec), "1010m");
+        assert_eq!(of_pod(&pod, Side::Limits, Basis::Spec).len(), 1);
+        pod["spec"]["resources"] = json!({"requests": {"cpu": "3", "example.com/x": "1"}});
+        assert_eq!(cpu(&pod, Side::Requests, Basis::Spec), "3010m");
+        assert_eq!(of_containers_or_pod(&pod, Side::Requests)["cpu"].to_string(), "3");
+    }
+
+    #[test]
+    fn a_pod_that_is_resized_pays_for_both_sizes() {
+        let mut pod = json!({
+            "spec": {"containers": [container("1")]},
+            "status": {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},
+        });
+        assert_eq!(cpu(&pod, Side::Requests, Basis::SpecAndStatus), "2");
+        assert_eq!(cpu(&pod, Side::Limits, Basis::SpecAndStatus), "3");
+        pod["spec"]["containers"] = json!([container("5")]);
+        assert_eq!(cpu(&pod, Side::Requests, Basis::SpecAndStatus), "5");
+        pod["status"]["conditions"] = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
+        assert_eq!(cpu(&pod, Side::Requests, Basis::SpecAndStatus), "2");
+    }
+}

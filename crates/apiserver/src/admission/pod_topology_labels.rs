@@ -1,0 +1,106 @@
+//! PodTopologyLabels: a pod is told in which zone and region its node is, by labels.
+//!
+//! They are put onto the binding, from where they reach the pod, or onto a pod that names its
+//! node itself.
+
+use coracle_meta::object::{Meta, MetaMut};
+use coracle_registry::admission::{Attributes, BoxFuture, Operation};
+use coracle_registry::kinds::core::node::Node;
+use coracle_registry::{Result, view};
+use serde_json::Value;
+
+use super::plugin::{Plugin, Rule};
+use super::{PODS, read};
+
+const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// The plugin.
+pub(super) struct PodTopologyLabels;
+
+impl Plugin for PodTopologyLabels {
+    fn name(&self) -> &str {
+        "PodTopologyLabels"
+    }
+
+    fn mutates(&self) -> Vec<Rule> {
+        let pods = Rule::new("", PODS, &[Operation::Create]);
+        vec![pods.clone(), pods.of_subresource("binding")]
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        _warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let name = node_name(attributes, object);
+            if name.is_empty() {
+                return Ok(());
+            }
+            // A node that is not there yet is no reason to refuse.
+            let Some(node) = read::find(attributes.cluster, &Node, "", name).await? else { return Ok(()) };
+            let node = Meta::of(&node);
+            let Some(mut meta) = MetaMut::of(object) else { return Ok(()) };
+            for label in LABELS {
+                if let Some(value) = node.label(label) {
+                    meta.set_label(label, value);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn node_name<'a>(attributes: &Attributes<'_>, object: &'a Value) -> &'a str {
+    match attributes.write.subresource {
+        "binding" if view::text(object, &["target", "kind"]) == "Node" => {
+            view::text(object, &["target", "name"])
+        }
+        "binding" => "",
+        _ => view::text(object, &["spec", "nodeName"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_registry::kinds::core::pod::Pod;
+    use serde_json::json;
+
+    use super::super::testing::{Bench, only};
+    use super::*;
+
+    async fn bench() -> Bench {
+        let bench = Bench::new().await;
+        let labels = json!({LABELS[0]: "north", LABELS[1]: "n1", "kubernetes.io/os": "linux"});
+        let node =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "labels": labels}});
+        bench.create(&Node, node).await;
+        bench
+    }
+
+    #[tokio::test]
+    async fn a_binding_brings_the_labels_of_the_node() {
+        let bench = bench().await;
+        let bind = async |target: Value| {
+            let binding = json!({"metadata": {"name": "p"}, "target": target});
+            let chain = only(PodTopologyLabels);
+            bench.admit_part(&chain, &Pod, "binding", binding).await.unwrap()["metadata"]["labels"].clone()
+        };
+        let both = json!({LABELS[0]: "north", LABELS[1]: "n1"});
+        assert_eq!(bind(json!({"kind": "Node", "name": "node"})).await, both);
+        assert_eq!(bind(json!({"kind": "Node", "name": "gone"})).await, Value::Null);
+        assert_eq!(bind(json!({"name": "node"})).await, Value::Null);
+    }
+
+    #[tokio::test]
+    async fn so_does_the_node_a_pod_names_itself() {
+        let bench = bench().await;
+        let pod = json!({"metadata": {"name": "p", "labels": {LABELS[1]: "x", "a": "b"}}, "spec": {"nodeName": "node"}});
+        let pod = bench.admit_new(PodTopologyLabels, &Pod, pod).await.unwrap();
+        assert_eq!(pod["metadata"]["labels"], json!({LABELS[0]: "north", LABELS[1]: "n1", "a": "b"}));
+        let unbound = json!({"metadata": {"name": "p"}, "spec": {}});
+        let pod = bench.admit_new(PodTopologyLabels, &Pod, unbound).await.unwrap();
+        assert_eq!(pod["metadata"]["labels"], Value::Null);
+    }
+}

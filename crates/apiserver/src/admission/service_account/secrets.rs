@@ -1,0 +1,148 @@
+//! Which secrets a pod uses, and which of them its account does not name.
+
+use coracle_registry::view;
+use serde_json::Value;
+
+/// A list of containers, and what its members are called in messages.
+type Containers = (&'static str, &'static str);
+
+/// The containers of a new pod.
+pub(super) const CONTAINERS: &[Containers] =
+    &[("initContainers", "init container"), ("containers", "container")];
+
+/// Those that come later, to look for faults.
+pub(super) const EPHEMERAL: &[Containers] = &[("ephemeralContainers", "ephemeral container")];
+
+/// The first secret that the account does not name. What all containers share is looked at only
+/// together with the containers that a pod begins with.
+pub(super) fn fault(pod: &Value, account: &Value, lists: &[Containers]) -> Option<String> {
+    let whole_pod = lists == CONTAINERS;
+    let of_volumes = || whole_pod.then(|| volume_fault(pod, account)).flatten();
+    let of_containers = || lists.iter().find_map(|list| container_fault(pod, account, *list));
+    let of_pull_secrets = || whole_pod.then(|| pull_secret_fault(pod, account)).flatten();
+    of_volumes().or_else(of_containers).or_else(of_pull_secrets)
+}
+
+fn volume_fault(pod: &Value, account: &Value) -> Option<String> {
+    let mut volumes = view::items(pod, &["spec", "volumes"]).iter();
+    volumes.find_map(|volume| {
+        let name = view::text(view::at(volume, &["secret"])?, &["secretName"]);
+        (!names(account, "secrets", name))
+            .then(|| refusal(&format!("volume with secret.secretName=\"{name}\""), account))
+    })
+}
+
+fn container_fault(pod: &Value, account: &Value, (list, called): Containers) -> Option<String> {
+    let refused = |container: &Value, by: &str, secret: &str| {
+        (!names(account, "secrets", secret)).then(|| {
+            let container = view::text(container, &["name"]);
+            let what = format!("{called} {container} with {by} referencing secret.secretName=\"{secret}\"");
+            refusal(&what, account)
+        })
+    };
+    view::items(pod, &["spec", list]).iter().find_map(|container| {
+        let by_variable = view::items(container, &["env"]).iter().find_map(|variable| {
+            let secret = view::at(variable, &["valueFrom", "secretKeyRef"])?;
+            let by = format!("envVar {}", view::text(variable, &["name"]));
+            refused(container, &by, view::text(secret, &["name"]))
+        });
+        by_variable.or_else(|| {
+            view::items(container, &["envFrom"]).iter().find_map(|source| {
+                refused(container, "envFrom", view::text(view::at(source, &["secretRef"])?, &["name"]))
+            })
+        })
+    })
+}
+
+fn refusal(what: &str, account: &Value) -> String {
+    let account = view::name(account);
+    format!("{what} is not allowed because service account {account} does not reference that secret")
+}
+
+fn pull_secret_fault(pod: &Value, account: &Value) -> Option<String> {
+    let secrets = view::items(pod, &["spec", "imagePullSecrets"]);
+    let named = |secret: &Value| names(account, "imagePullSecrets", view::text(secret, &["name"]));
+    let (index, secret) = secrets.iter().enumerate().find(|(_, secret)| !named(secret))?;
+    let (secret, account) = (view::text(secret, &["name"]), view::name(account));
+    Some(format!(
+        "imagePullSecrets[{index}].name=\"{secret}\" is not allowed because service account {account} \
+         does not reference that imagePullSecret"
+    ))
+}
+
+fn names(account: &Value, list: &str, secret: &str) -> bool {
+    view::items(account, &[list]).iter().any(|named| view::text(named, &["name"]) == secret)
+}
+
+/// Whether a pod uses any secret, in any way.
+pub(super) fn are_used(pod: &Value) -> bool {
+    let by_container = |container: &Value| {
+        let by_variable = |variable: &Value| view::at(variable, &["valueFrom", "secretKeyRef"]).is_some();
+        view::items(container, &["env"]).iter().any(by_variable)
+            || view::items(container, &["envFrom"]).iter().any(|source| source.get("secretRef").is_some())
+    };
+    !view::items(pod, &["spec", "imagePullSecrets"]).is_empty()
+        || CONTAINERS
+            .iter()
+            .chain(EPHEMERAL)
+            .flat_map(|(list, _)| view::items(pod, &["spec", list]))
+            .any(by_container)
+        || view::items(pod, &["spec", "volumes"]).iter().any(by_volume)
+}
+
+fn by_volume(volume: &Value) -> bool {
+    let by_source = |(_, source): (&String, &Value)| {
+        let is_named = |field: &str| view::at(source, &[field]).is_some();
+        is_named("secretRef") || is_named("nodePublishSecretRef") || is_named("secretName")
+    };
+    view::fields(volume, &[]).any(by_source)
+        || view::items(volume, &["projected", "sources"])
+            .iter()
+            .any(|source| view::at(source, &["secret"]).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_found_wherever_they_hide() {
+        let uses = |spec: Value| are_used(&json!({"spec": spec}));
+        assert!(!uses(
+            json!({"containers": [{"env": [{"name": "a", "value": "b"}]}], "volumes": [{"name": "v", "emptyDir": {}}]})
+        ));
+        assert!(uses(json!({"imagePullSecrets": [{"name": "s"}]})));
+        assert!(uses(json!({"ephemeralContainers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]})));
+        assert!(uses(json!({"initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}]}]})));
+        for source in [
+            json!({"secret": {"secretName": "s"}}),
+            json!({"azureFile": {"secretName": "s"}}),
+            json!({"cephfs": {"secretRef": {"name": "s"}}}),
+            json!({"csi": {"nodePublishSecretRef": {"name": "s"}}}),
+            json!({"projected": {"sources": [{"secret": {"name": "s"}}]}}),
+        ] {
+            assert!(uses(json!({"volumes": [source]})), "{source}");
+        }
+    }
+
+    #[test]
+    fn every_use_has_its_words() {
+        let account = json!({"metadata": {"name": "a"}});
+        let check = |spec: Value, expected: &str| {
+            let found = fault(&json!({"spec": spec}), &account, CONTAINERS);
+            assert_eq!(found.as_deref(), Some(expected));
+        };
+        check(
+            json!({"initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]}),
+            "init container i with envFrom referencing secret.secretName=\"s\" is not allowed because \
+             service account a does not reference that secret",
+        );
+        check(
+            json!({"imagePullSecrets": [{"name": "s"}]}),
+            "imagePullSecrets[0].name=\"s\" is not allowed because service account a does not reference \
+             that imagePullSecret",
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! A cluster in memory to try plugins on.
+
+use std::sync::Arc;
+
+use coracle_registry::admission::{Admission, Attributes, Operation};
+use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
+use coracle_registry::{Cluster, Kind, Registry, Scope, Site, view};
+use serde_json::Value;
+
+use super::chain::Chain;
+use super::plugin::Plugin;
+use super::read;
+use crate::status::Refusal;
+
+/// The namespace that everything is in.
+pub(super) const NAMESPACE: &str = "default";
+
+/// A cluster in memory with the namespaces that every cluster has.
+pub(super) struct Bench {
+    pub(super) cluster: Cluster,
+}
+
+/// A plugin alone.
+pub(super) fn only(plugin: impl Plugin + 'static) -> Chain {
+    Chain::empty().with(Arc::new(plugin))
+}
+
+impl Bench {
+    pub(super) async fn new() -> Self {
+        let registry = Registry::in_memory();
+        registry.bootstrap(&Site::default()).await.unwrap();
+        let cluster = registry.cluster("test").unwrap();
+        Self { cluster }
+    }
+
+    /// Stores an object without asking anybody.
+    pub(super) async fn create(&self, kind: &dyn Kind, object: Value) {
+        let api_version = kind.declaration().storage_api_version();
+        self.cluster.create(&write(kind, &api_version, ""), object).await.unwrap();
+    }
+
+    /// Changes an object without asking anybody.
+    pub(super) async fn update(&self, kind: &dyn Kind, name: &str, part: &str, change: fn(&mut Value)) {
+        let api_version = kind.declaration().storage_api_version();
+        let patch = move |mut object: Value| {
+            change(&mut object);
+            Ok(object)
+        };
+        self.cluster.update(&write(kind, &api_version, part), name, &Change::Patch(&patch)).await.unwrap();
+    }
+
+    /// Deletes an object without asking anybody.
+    pub(super) async fn delete(&self, kind: &dyn Kind, name: &str) {
+        let api_version = kind.declaration().storage_api_version();
+        let options = DeleteOptions::default();
+        self.cluster.delete(&write(kind, &api_version, ""), name, &options).await.unwrap();
+    }
+
+    /// What is stored.
+    pub(super) async fn get(&self, kind: &dyn Kind, name: &str) -> Value {
+        read::find(&self.cluster, kind, namespace(kind), name).await.unwrap().unwrap()
+    }
+
+    /// What becomes of an object, or the message of the refusal.
+    pub(super) async fn admit(
+        &self,
+        chain: &Chain,
+        kind: &dyn Kind,
+        operation: Operation,
+        object: Value,
+    ) -> Result<Value, String> {
+        self.ask(chain, kind, "", operation, None, object).await
+    }
+
+    /// The same for a new object, with its defaults.
+    pub(super) async fn admit_new(
+        &self,
+        plugin: impl Plugin + 'static,
+        kind: &dyn Kind,
+        mut object: Value,
+    ) -> Result<Value, String> {
+        kind.set_defaults(&mut object);
+        self.ask(&only(plugin), kind, "", Operation::Create, None, object).await
+    }
+
+    /// The same for an object that changes.
+    pub(super) async fn admit_update(
+        &self,
+        plugin: impl Plugin + 'static,
+        kind: &dyn Kind,
+        part: &str,
+        old: &Value,
+        new: Value,
+    ) -> Result<Value, String> {
+        self.ask(&only(plugin), kind, part, Operation::Update, Some(old), new).await
+    }
+
+    /// The same for a subresource that something is posted to.
+    pub(super) async fn admit_part(
+        &self,
+        chain: &Chain,
+        kind: &dyn Kind,
+        part: &str,
+        object: Value,
+    ) -> Result<Value, String> {
+        self.ask(chain, kind, part, Operation::Create, None, object).await
+    }
+
+    async fn ask(
+        &self,
+        chain: &Chain,
+        kind: &dyn Kind,
+        part: &str,
+        operation: Operation,
+        old: Option<&Value>,
+        mut object: Value,
+    ) -> Result<Value, String> {
+        let api_version = kind.declaration().storage_api_version();
+        let write = write(kind, &api_version, part);
+        let name = view::name(&object).to_owned();
+        let attributes = Attributes { cluster: &self.cluster, write: &write, operation, name: &name, old };
+        let mut warnings = Vec::new();
+        let outcome = async {
+            chain.mutate(&attributes, &mut object, &mut warnings).await?;
+            chain.validate(&attributes, &object, &mut warnings).await
+        };
+        match outcome.await {
+            Ok(()) => Ok(object),
+            Err(error) => Err(Refusal::from(error).status().message.clone()),
+        }
+    }
+}
+
+fn namespace(kind: &dyn Kind) -> &'static str {
+    if kind.declaration().scope == Scope::Namespaced { NAMESPACE } else { "" }
+}
+
+fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
+    Write { kind, api_version, namespace: namespace(kind), subresource, manager: "test", dry_run: false }
+}
