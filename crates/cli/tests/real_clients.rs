@@ -13,15 +13,6 @@ use program::output;
 use server::Server;
 use tokio::process::Command;
 
-const READYZ: &str = "
-import sys
-from kubernetes import config
-
-api = config.new_client_from_config(sys.argv[1])
-response = api.rest_client.request('GET', api.configuration.host + '/readyz')
-print(response.status, response.read().decode())
-";
-
 /// The Python to use.
 #[expect(clippy::disallowed_methods, reason = "how the runner tells a suite what it found")]
 fn python() -> Command {
@@ -30,12 +21,25 @@ fn python() -> Command {
     )
 }
 
-#[tokio::test]
-async fn the_python_client_reads_the_health_checks() {
+/// Runs a program that does what clients do, and says `done` when all went as it should.
+async fn check(program: &str) {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
-    let ran = output(python().args(["-c", READYZ]).arg(&server.kubeconfig)).await;
-    assert!(ran.status.success(), "{ran:?}");
-    assert_eq!(ran.stdout, b"200 ok\n");
+    let mut python = python();
+    // No configuration of the user's, and no cache in their home.
+    python.env("HOME", dir.path()).args(["-c", program]).arg(&server.kubeconfig);
+    let ran = output(&mut python).await;
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(ran.stdout, b"done\n");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn the_official_python_client_works() {
+    check(include_str!("real_clients/kubernetes.py")).await;
+}
+
+#[tokio::test]
+async fn kr8s_works() {
+    check(include_str!("real_clients/kr8s.py")).await;
 }

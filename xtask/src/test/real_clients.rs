@@ -12,7 +12,7 @@ use crate::process::{command, root, run};
 const VARIABLE: &str = "CORACLE_TEST_PYTHON";
 
 /// What is installed from PyPI.
-const PACKAGES: &[&str] = &["kubernetes"];
+const PACKAGES: &[&str] = &["kubernetes", "kr8s"];
 
 pub(crate) fn prepare(options: &Options) -> Result<Prepared> {
     if !options.real_clients {

@@ -1,0 +1,83 @@
+//! `delete`: which options become which finalizers and fields. What then happens to dependents is up
+//! to the controllers.
+
+use crate::session::{Session, has};
+
+#[tokio::test]
+async fn objects_are_deleted() {
+    let kubectl = Session::start().await;
+    for name in ["a", "b", "c", "d"] {
+        kubectl.ok(&format!("create configmap {name}")).await;
+    }
+    kubectl.ok("label configmap a b some=label").await;
+    has(&kubectl.ok("delete configmap c").await, &["configmap \"c\" deleted"]);
+    has(&kubectl.refused("delete configmap c").await, &["NotFound"]);
+    kubectl.ok("delete configmap c --ignore-not-found").await;
+    has(&kubectl.ok("delete configmap d --dry-run=server").await, &["server dry run"]);
+    let deleted = kubectl.ok("delete configmap -l some=label").await;
+    has(&deleted, &["\"a\" deleted", "\"b\" deleted"]);
+    kubectl.ok("get configmap d").await;
+    kubectl.ok("delete configmap --all").await;
+    has(&kubectl.refused("get configmap d").await, &["NotFound"]);
+    kubectl.stop().await;
+}
+
+#[tokio::test]
+async fn ways_to_delete_become_finalizers() {
+    let kubectl = Session::start().await;
+    let finalizers = "-o 'jsonpath={.metadata.finalizers} {.metadata.deletionGracePeriodSeconds}'";
+    for (cascade, finalizer) in [("orphan", "orphan"), ("foreground", "foregroundDeletion")] {
+        kubectl.ok(&format!("create deployment {cascade} --image=nginx")).await;
+        kubectl.ok(&format!("delete deployment {cascade} --cascade={cascade} --wait=false")).await;
+        let found = kubectl.ok(&format!("get deployment {cascade} {finalizers}")).await;
+        assert_eq!(found, format!("[\"{finalizer}\"] 0"));
+        kubectl
+            .ok(&format!(
+                "patch deployment {cascade} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
+            ))
+            .await;
+        has(&kubectl.refused(&format!("get deployment {cascade}")).await, &["NotFound"]);
+    }
+    kubectl.ok("create deployment background --image=nginx").await;
+    kubectl.ok("delete deployment background --cascade=background").await;
+    has(&kubectl.refused("get deployment background").await, &["NotFound"]);
+    kubectl.stop().await;
+}
+
+#[tokio::test]
+async fn pods_on_nodes_are_given_time() {
+    let kubectl = Session::start().await;
+    let pod = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: one\n  containers: [{{name: c, image: i}}]\n"
+        )
+    };
+    for name in ["slow", "fast", "forced"] {
+        kubectl.ok_with("create -f -", &pod(name)).await;
+    }
+    kubectl.ok("delete pod slow --wait=false").await;
+    has(&kubectl.ok("get pod slow").await, &["Terminating"]);
+    let grace = "-o 'jsonpath={.metadata.deletionGracePeriodSeconds}'";
+    assert_eq!(kubectl.ok(&format!("get pod slow {grace}")).await, "30");
+    kubectl.ok("delete pod slow --grace-period=5 --wait=false").await;
+    assert_eq!(kubectl.ok(&format!("get pod slow {grace}")).await, "5");
+    kubectl.ok("delete pod fast --now --wait=false").await;
+    assert_eq!(kubectl.ok(&format!("get pod fast {grace}")).await, "1");
+    kubectl.ok("delete pod forced --grace-period=0 --force").await;
+    has(&kubectl.refused("get pod forced").await, &["NotFound"]);
+    kubectl.stop().await;
+}
+
+#[tokio::test]
+async fn system_namespaces_stay() {
+    let kubectl = Session::start().await;
+    for name in ["default", "kube-system", "kube-public"] {
+        has(
+            &kubectl.refused(&format!("delete namespace {name}")).await,
+            &["this namespace may not be deleted"],
+        );
+    }
+    kubectl.ok("create namespace doomed").await;
+    kubectl.ok("delete namespace doomed --wait=false").await;
+    kubectl.stop().await;
+}
