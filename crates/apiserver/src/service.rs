@@ -15,6 +15,7 @@ use http_body::Body;
 use serde_json::{Value, json};
 use tower::Service;
 
+use crate::admission::Chain;
 use crate::authorize::{Attributes, Authorizer, MastersOnly, Target};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::discovery;
@@ -71,7 +72,15 @@ impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
         let components = Components { health, authorizer: Arc::new(MastersOnly), tokens: None };
+        let registry = registry.with_admission(Arc::new(Chain::built_in()));
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
+    }
+
+    /// With these plugins having a say in writes, and not only the built-in ones.
+    #[must_use]
+    pub fn with_admission(mut self, chain: Chain) -> Self {
+        self.registry = self.registry.with_admission(Arc::new(chain));
+        self
     }
 
     /// With tokens for service accounts, signed by this.

@@ -161,7 +161,7 @@ async fn a_client_is_who_its_certificate_says() {
     let running = Running::start().await;
     let me = running.authority.client("me", "crew");
     let answer = running.ask(Client { shows: Some(&me), ..Client::default() }).await.unwrap();
-    assert_eq!(answer, "me of crew");
+    assert_eq!(answer, "me of crew, system:authenticated");
     assert_eq!(running.ask(Client::default()).await.unwrap(), "nobody");
     running.stop().await;
 }

@@ -61,3 +61,51 @@ pub trait Admission: Send + Sync {
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>>;
 }
+
+impl Cluster {
+    /// Lets those who have a say change something that is not an object of the store, such as a
+    /// Binding, or refuse it.
+    ///
+    /// # Errors
+    /// If somebody refuses.
+    pub async fn admit(
+        &self,
+        write: &Write<'_>,
+        operation: Operation,
+        name: &str,
+        object: &mut Value,
+    ) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        self.mutate(write, operation, name, object, None, &mut warnings).await?;
+        self.validate(write, operation, name, object, None, &mut warnings).await?;
+        Ok(warnings)
+    }
+
+    pub(crate) async fn mutate(
+        &self,
+        write: &Write<'_>,
+        operation: Operation,
+        name: &str,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let Some(admission) = self.admission() else { return Ok(()) };
+        let attributes = Attributes { cluster: self, write, operation, name, old };
+        admission.mutate(&attributes, object, warnings).await
+    }
+
+    pub(crate) async fn validate(
+        &self,
+        write: &Write<'_>,
+        operation: Operation,
+        name: &str,
+        object: &Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let Some(admission) = self.admission() else { return Ok(()) };
+        let attributes = Attributes { cluster: self, write, operation, name, old };
+        admission.validate(&attributes, object, warnings).await
+    }
+}

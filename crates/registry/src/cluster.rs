@@ -9,6 +9,7 @@ use coracle_meta::time::Time;
 use coracle_store::Store;
 use serde_json::Value;
 
+use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::claim::{Pool, Taken, Unallocated};
 use crate::error::{Error, Result, Subject};
@@ -27,19 +28,27 @@ pub struct Registry {
     network: Arc<ServiceNetwork>,
     /// What all clusters share, once it is made.
     base: Arc<OnceLock<Arc<Shared>>>,
+    admission: Option<Arc<dyn Admission>>,
 }
 
 impl Registry {
     /// The clusters of this store.
     pub fn new(store: Store, clock: Clock, rng: Rng) -> Self {
         let rng = Arc::new(Mutex::new(rng));
-        Self { store, clock, rng, network: Arc::default(), base: Arc::default() }
+        Self { store, clock, rng, network: Arc::default(), base: Arc::default(), admission: None }
     }
 
     /// With services in another network than the usual.
     #[must_use]
     pub fn with_service_network(mut self, network: ServiceNetwork) -> Self {
         self.network = Arc::new(network);
+        self
+    }
+
+    /// With somebody who has a say in writes.
+    #[must_use]
+    pub fn with_admission(mut self, admission: Arc<dyn Admission>) -> Self {
+        self.admission = Some(admission);
         self
     }
 
@@ -59,14 +68,14 @@ impl Registry {
         let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
-        Ok(Cluster { store, clock, rng, network, base })
+        Ok(Cluster { store, clock, rng, network, base, admission: self.admission.clone() })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
     pub(crate) fn workshop(&self, at: Time) -> Result<Cluster> {
         let at = Timestamp::from_millis(u64::try_from(at.0).unwrap_or(0) * 1000);
-        let standing =
-            Self { clock: ManualClock::starting_at(at).clock(), base: Arc::default(), ..self.clone() };
+        let clock = ManualClock::starting_at(at).clock();
+        let standing = Self { clock, base: Arc::default(), admission: None, ..self.clone() };
         standing.cluster("workshop")
     }
 
@@ -96,6 +105,7 @@ pub struct Cluster {
     rng: Arc<Mutex<Rng>>,
     network: Arc<ServiceNetwork>,
     base: Option<Arc<ClusterBase>>,
+    admission: Option<Arc<dyn Admission>>,
 }
 
 impl Cluster {
@@ -121,6 +131,10 @@ impl Cluster {
             }
             Unallocated::Exhausted(message) => Error::Exhausted(message),
         })
+    }
+
+    pub(crate) fn admission(&self) -> Option<&dyn Admission> {
+        self.admission.as_deref()
     }
 
     /// What lies beneath the cluster's own objects.

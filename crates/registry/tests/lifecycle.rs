@@ -41,9 +41,9 @@ fn tree(object: &Object) -> Value {
 async fn a_created_object_has_what_the_server_says_of_it() {
     let (_store, cluster) = cluster();
     let created = cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
-    let object = tree(&created);
+    let object = tree(&created.object);
     let meta = &object["metadata"];
-    assert_eq!(meta["resourceVersion"], created.revision.to_string());
+    assert_eq!(meta["resourceVersion"], created.object.revision.to_string());
     assert_eq!((&meta["namespace"], &meta["name"]), (&json!("default"), &json!("a")));
     assert_eq!(meta["uid"].as_str().unwrap().len(), 36);
     assert!(meta["creationTimestamp"].as_str().unwrap().ends_with('Z'));
@@ -54,7 +54,7 @@ async fn a_created_object_has_what_the_server_says_of_it() {
     );
     assert_eq!(entry["fieldsV1"]["f:data"], json!({".": {}, "f:key": {}}));
     let read = cluster.get(&ConfigMap, "default", "a", None).await.unwrap();
-    assert_eq!(read.json, created.json, "the same bytes are read");
+    assert_eq!(read.json, created.object.json, "the same bytes are read");
     assert!(matches!(cluster.create(&WRITE, config_map("a", "2")).await, Err(Error::AlreadyExists(_))));
 }
 
@@ -80,8 +80,8 @@ async fn what_may_not_be_is_refused() {
 async fn a_name_is_made_where_one_is_wanted() {
     let (_store, cluster) = cluster();
     let object = json!({"metadata": {"generateName": "job-"}});
-    let first = tree(&cluster.create(&WRITE, object.clone()).await.unwrap());
-    let second = tree(&cluster.create(&WRITE, object).await.unwrap());
+    let first = tree(&cluster.create(&WRITE, object.clone()).await.unwrap().object);
+    let second = tree(&cluster.create(&WRITE, object).await.unwrap().object);
     let name = first["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("job-") && name.len() == 9);
     assert_ne!(first["metadata"]["name"], second["metadata"]["name"]);
@@ -91,10 +91,10 @@ async fn a_name_is_made_where_one_is_wanted() {
 async fn an_update_needs_the_state_it_was_made_for() {
     let (_store, cluster) = cluster();
     let created = cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
-    let mut object = tree(&created);
+    let mut object = tree(&created.object);
     object["data"]["key"] = json!("2");
     let updated = cluster.update(&WRITE, "a", &Change::Replace(object.clone())).await.unwrap();
-    assert!(updated.object.revision > created.revision && !updated.created);
+    assert!(updated.object.revision > created.object.revision && !updated.created);
     let stale = cluster.update(&WRITE, "a", &Change::Replace(object.clone())).await;
     assert!(matches!(stale, Err(Error::Modified(_))));
     object["metadata"]["resourceVersion"] = json!("");
@@ -244,7 +244,7 @@ async fn a_watch_with_a_selection_sees_objects_come_and_go() {
     let back = cluster.update(&WRITE, "a", &Change::Patch(&relabel("1"))).await.unwrap().object;
     cluster.delete(&WRITE, "a", &DeleteOptions::default()).await.unwrap();
     let ObjectEvent::Added(state) = watch.next().await.unwrap() else { panic!("it counts") };
-    assert_eq!(state.json(), created.json);
+    assert_eq!(state.json(), created.object.json);
     let ObjectEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("it no longer counts") };
     let last: Value = serde_json::from_slice(&last.json()).unwrap();
     assert_eq!(last["metadata"]["resourceVersion"], gone.revision.to_string());
@@ -306,6 +306,6 @@ async fn a_status_that_nobody_has_written_is_there_where_upstream_writes_it() {
     let pod = json!({"containers": [{"name": "c", "image": "i"}]});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}});
     let object = json!({"metadata": {"name": "a"}, "spec": spec, "status": {"replicas": 3}});
-    let created = tree(&cluster.create(&write, object).await.unwrap());
+    let created = tree(&cluster.create(&write, object).await.unwrap().object);
     assert_eq!(created["status"], json!({}));
 }

@@ -46,7 +46,7 @@ fn service(name: &str, spec: Value) -> Value {
 
 async fn create(cluster: &Cluster, name: &str, spec: Value) -> Result<Value, Error> {
     let created = cluster.create(&WRITE, service(name, spec)).await?;
-    Ok(serde_json::from_slice(&created.json).unwrap())
+    Ok(serde_json::from_slice(&created.object.json).unwrap())
 }
 
 async fn refusal(cluster: &Cluster, spec: Value) -> String {
@@ -238,7 +238,7 @@ async fn a_dry_run_takes_nothing() {
     for n in 0..20 {
         let spec = json!({"type": "NodePort"});
         let shown = cluster.create(&write, service(&format!("s{n}"), spec)).await.unwrap();
-        let shown: Value = serde_json::from_slice(&shown.json).unwrap();
+        let shown: Value = serde_json::from_slice(&shown.object.json).unwrap();
         assert!(shown["spec"]["clusterIP"].is_string() && shown["spec"]["ports"][0]["nodePort"].is_i64());
     }
     assert!(held(&cluster).await.is_empty());

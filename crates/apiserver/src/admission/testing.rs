@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coracle_registry::admission::{Admission, Attributes, Operation};
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{Cluster, Kind, Registry, Scope, Site, view};
+use coracle_registry::{Cluster, Identity, Kind, Registry, Scope, Site, view};
 use serde_json::Value;
 
 use super::chain::Chain;
@@ -136,5 +136,6 @@ fn namespace(kind: &dyn Kind) -> &'static str {
 }
 
 fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
-    Write { kind, api_version, namespace: namespace(kind), subresource, manager: "test", dry_run: false }
+    let (namespace, requester) = (namespace(kind), const { &Identity::server() });
+    Write { kind, api_version, namespace, subresource, manager: "test", requester, dry_run: false }
 }

@@ -14,18 +14,11 @@ use crate::negotiate;
 use crate::options::check_delete;
 use crate::status::Refusal;
 
-/// Namespaces that nobody deletes.
-const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
-
 /// Objects deleted by one request that are looked for at a time.
 const PAGE: usize = 500;
 
 impl ResourceRequest {
     pub(super) async fn delete(self) -> Result<Response<ResponseBody>, Refusal> {
-        let is_namespace = self.path.group.is_empty() && self.path.resource == "namespaces";
-        if is_namespace && PROTECTED_NAMESPACES.contains(&&*self.path.name) {
-            return Err(Status::namespace_protected(&self.path.name).into());
-        }
         let body = self.options_body()?;
         let options = read_options(&body)?;
         let warning = if options.propagation.is_none() { self.kind.deletion_warning() } else { None };

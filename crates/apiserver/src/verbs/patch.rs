@@ -119,7 +119,6 @@ impl ResourceRequest {
         if self.validation() == FieldValidation::Strict && !warnings.is_empty() {
             return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));
         }
-        self.check_namespace().await?;
         let config = self.stored(config);
         let change = Change::Apply { config: &config, force: self.query.flag("force") };
         Ok((self.change(&change).await?, warnings))

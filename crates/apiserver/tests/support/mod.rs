@@ -35,6 +35,9 @@ impl Client {
         let client =
             Self { server: server.with_token_signer(Arc::new(signer)), identity: Arc::new(identity) };
         client.post("/api/v1/namespaces", json!({"metadata": {"name": "default"}})).await;
+        // No controller runs here to make it, and pods need it.
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        client.post(accounts, json!({"metadata": {"name": "default"}})).await;
         client
     }
 

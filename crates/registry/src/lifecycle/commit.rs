@@ -52,44 +52,75 @@ pub(super) struct Outcome {
     pub(super) changed: bool,
 }
 
-impl Cluster {
-    /// Writes what `plan` says, which sees what is there and what is taken by others, and is
-    /// asked again whenever another writer was faster.
-    pub(super) async fn transact(
-        &self,
-        declaration: &Declaration,
-        key: &str,
-        known: Known,
-        mut plan: impl FnMut(Option<&Entry>, &Taken) -> Result<Plan>,
-    ) -> Result<Outcome> {
-        let Get { entry: mut current, mut revision } = match known {
-            Known::Absent => Get { entry: None, revision: Revision::new(0) },
-            Known::Nothing => self.store.get(key).await?,
+/// The attempts to write one object. Between two of them whoever plans may wait for others.
+pub(super) struct Attempts<'c> {
+    cluster: &'c Cluster,
+    declaration: &'c Declaration,
+    key: String,
+    current: Option<Entry>,
+    revision: Revision,
+    taken: Taken,
+    left: u32,
+}
+
+impl Attempts<'_> {
+    /// What is there, as far as is known.
+    pub(super) fn found(&self) -> Option<&Entry> {
+        self.current.as_ref()
+    }
+
+    /// What others hold.
+    pub(super) fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
+    /// Carries out what is planned. `None` if another writer was faster: plan again.
+    pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
+        let current = self.current.as_ref();
+        let Some(txn) = self.cluster.transaction(self.declaration, &self.key, current, plan) else {
+            let previous = self.current.take();
+            return Ok(Some(Outcome { revision: self.revision, previous, changed: false }));
         };
-        let mut taken = Taken::default();
-        for _ in 0..MAX_ATTEMPTS {
-            let plan = plan(current.as_ref(), &taken)?;
-            let Some(txn) = self.transaction(declaration, key, current.as_ref(), plan) else {
-                return Ok(Outcome { revision, previous: current, changed: false });
-            };
-            match self.store.commit(txn).await {
-                Ok(committed) => {
-                    return Ok(Outcome { revision: committed.revision, previous: current, changed: true });
-                }
-                Err(StoreError::Conflict(conflict)) if conflict.key == key.as_bytes() => {
-                    revision = conflict.found.as_ref().map_or(revision, Entry::mod_revision);
-                    current = conflict.found;
-                }
-                Err(StoreError::Conflict(conflict)) => {
-                    let key = String::from_utf8_lossy(&conflict.key).into_owned();
-                    if let Some(family) = taken.collide(key) {
-                        self.learn(&mut taken, family).await?;
-                    }
-                }
-                Err(error) => return Err(error.into()),
+        match self.cluster.store.commit(txn).await {
+            Ok(committed) => {
+                let previous = self.current.take();
+                return Ok(Some(Outcome { revision: committed.revision, previous, changed: true }));
             }
+            Err(StoreError::Conflict(conflict)) if conflict.key == self.key.as_bytes() => {
+                self.revision = conflict.found.as_ref().map_or(self.revision, Entry::mod_revision);
+                self.current = conflict.found;
+            }
+            Err(StoreError::Conflict(conflict)) => {
+                let key = String::from_utf8_lossy(&conflict.key).into_owned();
+                if let Some(family) = self.taken.collide(key) {
+                    self.cluster.learn(&mut self.taken, family).await?;
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
-        Err(Error::Store(StoreError::Contention { key: key.into(), attempts: MAX_ATTEMPTS }))
+        self.left -= 1;
+        if self.left == 0 {
+            let key = self.key.clone().into_bytes();
+            return Err(Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS }));
+        }
+        Ok(None)
+    }
+}
+
+impl Cluster {
+    /// Begins to write an object.
+    pub(super) async fn attempts<'c>(
+        &'c self,
+        declaration: &'c Declaration,
+        key: String,
+        known: Known,
+    ) -> Result<Attempts<'c>> {
+        let Get { entry: current, revision } = match known {
+            Known::Absent => Get { entry: None, revision: Revision::new(0) },
+            Known::Nothing => self.store.get(&key).await?,
+        };
+        let (taken, left) = (Taken::default(), MAX_ATTEMPTS);
+        Ok(Attempts { cluster: self, declaration, key, current, revision, taken, left })
     }
 
     fn transaction(

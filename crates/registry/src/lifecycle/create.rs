@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
 use super::ownership::Ownership;
+use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors, tree};
+use crate::admission::Operation;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
@@ -33,16 +35,17 @@ impl Cluster {
     ///
     /// # Errors
     /// If it may not be, or exists already.
-    pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Object> {
+    pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Updated> {
         let meta = Meta::of(&object);
         if !meta.name().is_empty() || meta.generate_name().is_empty() {
-            return self.create_named(write, &object).await;
+            let shown = meta.name().to_owned();
+            return self.create_named(write, &object, &shown).await;
         }
         let prefix = meta.generate_name().to_owned();
         for _ in 0..NAME_ATTEMPTS {
             let name = generate_name(&prefix, self.name_digits());
             meta_mut(&mut object)?.set_name(&name);
-            match self.create_named(write, &object).await {
+            match self.create_named(write, &object, &prefix).await {
                 Err(Error::AlreadyExists(_) | Error::BeingDeleted(_)) => {}
                 outcome => return outcome,
             }
@@ -50,47 +53,60 @@ impl Cluster {
         Err(Error::NoFreeName(write.subject(&prefix)))
     }
 
-    async fn create_named(&self, write: &Write<'_>, object: &Value) -> Result<Object> {
+    async fn create_named(&self, write: &Write<'_>, object: &Value, shown: &str) -> Result<Updated> {
         let name = Meta::of(object).name();
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut last: Option<Encoded> = None;
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
-        let outcome = self
-            .transact(write.declaration(), &key, known, |found, taken| {
-                if let Some(entry) = found {
-                    let subject = write.subject(name);
-                    let is_deleting = Meta::of(&tree(entry)?).is_deleting();
-                    return Err(if is_deleting {
-                        Error::BeingDeleted(subject)
-                    } else {
-                        Error::AlreadyExists(subject)
-                    });
-                }
-                let object = self.prepare_new(write, object.clone(), Tracking::Update, taken)?;
-                let encoded = last.insert(Encoded::of(&object));
-                if write.dry_run {
-                    return Ok(Plan::keep());
-                }
+        let mut attempts = self.attempts(write.declaration(), key, known).await?;
+        loop {
+            if let Some(entry) = attempts.found() {
+                let subject = write.subject(name);
+                let is_deleting = Meta::of(&tree(entry)?).is_deleting();
+                return Err(if is_deleting {
+                    Error::BeingDeleted(subject)
+                } else {
+                    Error::AlreadyExists(subject)
+                });
+            }
+            let candidate = Candidate { object: object.clone(), shown, tracking: Tracking::Update };
+            let (object, warnings) = self.prepare_new(write, candidate, attempts.taken()).await?;
+            let encoded = Encoded::of(&object);
+            let plan = if write.dry_run {
+                Plan::keep()
+            } else {
                 let claims = write.kind.claims(&object);
-                Ok(Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() })
-            })
-            .await?;
-        let encoded = last.ok_or_else(|| Error::AlreadyExists(write.subject(name)))?;
-        // What was not written has no revision.
-        let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.unstored() };
-        Ok(Object { json, revision: outcome.revision })
+                Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() }
+            };
+            let Some(outcome) = attempts.carry_out(plan).await? else { continue };
+            // What was not written has no revision.
+            let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.unstored() };
+            let object = Object { json, revision: outcome.revision };
+            return Ok(Updated { object, created: true, warnings });
+        }
     }
 
     /// Brings a new object into the form in which it is stored, and checks that it may be.
-    pub(super) fn prepare_new(
+    /// Returns it with what the client should know.
+    pub(super) async fn prepare_new(
         &self,
         write: &Write<'_>,
-        mut object: Value,
-        tracking: Tracking,
+        candidate: Candidate<'_>,
         taken: &Taken,
-    ) -> Result<Value> {
-        let (kind, declaration) = (write.kind, write.declaration());
-        let now = self.now();
+    ) -> Result<(Value, Vec<String>)> {
+        let Candidate { object, shown, tracking } = candidate;
+        let mut object = self.complete_new(write, object)?;
+        let mut warnings = Vec::new();
+        self.mutate(write, Operation::Create, shown, &mut object, None, &mut warnings).await?;
+        let object = self.check_new(write, object, tracking, taken)?;
+        warnings.extend(write.kind.warnings(&object, None));
+        let name = Meta::of(&object).name();
+        self.validate(write, Operation::Create, name, &object, None, &mut warnings).await?;
+        Ok((object, warnings))
+    }
+
+    /// Adds what the client left out and what only the server says.
+    pub(super) fn complete_new(&self, write: &Write<'_>, mut object: Value) -> Result<Value> {
+        let declaration = write.declaration();
         let mut meta = meta_mut(&mut object)?;
         if !meta.view().resource_version().is_empty() {
             return Err(Error::BadRequest(
@@ -99,24 +115,44 @@ impl Cluster {
         }
         ensure_namespace(&mut meta, write.namespace)?;
         wipe_system_fields(&mut meta);
-        fill_system_fields(&mut meta, &self.new_uid(), now);
+        fill_system_fields(&mut meta, &self.new_uid(), self.now());
         meta.set_generation(if declaration.generation == Generation::Untracked { 0 } else { 1 });
         if declaration.has_status() && !declaration.keeps_status_on_create {
             drop_status(write, &mut object);
         }
-        kind.set_defaults(&mut object);
+        write.kind.set_defaults(&mut object);
+        Ok(object)
+    }
+
+    /// Lets the kind prepare a new object, and checks that it may be.
+    pub(super) fn check_new(
+        &self,
+        write: &Write<'_>,
+        mut object: Value,
+        tracking: Tracking,
+        taken: &Taken,
+    ) -> Result<Value> {
+        let (kind, now) = (write.kind, self.now());
         if tracking == Tracking::Update {
             object = Ownership::of(write).track(None, object, now);
         }
         kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);
         self.allocate(write, &mut object, None, taken)?;
-        let mut errors = metadata_errors(declaration, &object);
+        let mut errors = metadata_errors(write.declaration(), &object);
         kind.validate(&object, &mut errors);
         kind.validate_create(&object, &mut errors);
         write.check(Meta::of(&object).name(), errors)?;
         Ok(object)
     }
+}
+
+/// An object that is to come into being.
+pub(super) struct Candidate<'a> {
+    pub(super) object: Value,
+    /// What it is called in refusals: only the beginning of a name that is made up.
+    pub(super) shown: &'a str,
+    pub(super) tracking: Tracking,
 }
 
 /// Leaves the status as it is where nobody has written any.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
 use super::{Object, Preconditions, Write, meta_mut, tree};
+use crate::admission::Operation;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result, Subject};
@@ -61,29 +62,28 @@ impl Cluster {
     /// If there is none, or not the one that is meant.
     pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<Deletion> {
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut last: Option<(Encoded, bool)> = None;
-        let outcome = self
-            .transact(write.declaration(), &key, Known::Nothing, |found, _| {
-                let entry = found.ok_or_else(|| Error::NotFound(write.subject(name)))?;
-                let object = tree(entry)?;
-                check_meant(write, name, &options.preconditions, &object, entry)?;
-                let fate = self.doom(write, options, object)?;
-                let (encoded, _) = last.insert((Encoded::of(&fate.object), fate.gone));
-                Ok(match fate {
-                    _ if write.dry_run => Plan::keep(),
-                    Fate { gone: true, object, .. } => {
-                        Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
-                    }
-                    Fate { changed: false, .. } => Plan::keep(),
-                    _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
-                })
-            })
-            .await?;
-        let (Some(entry), Some((encoded, gone))) = (outcome.previous, last) else {
-            return Err(Error::NotFound(write.subject(name)));
-        };
-        let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
-        Ok(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone })
+        let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        loop {
+            let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
+            let object = tree(&entry)?;
+            check_meant(write, name, &options.preconditions, &object, &entry)?;
+            let old = Some(&object);
+            // Nobody has had anything to tell whoever deletes yet.
+            self.validate(write, Operation::Delete, name, &object, old, &mut Vec::new()).await?;
+            let fate = self.doom(write, options, object)?;
+            let (encoded, gone) = (Encoded::of(&fate.object), fate.gone);
+            let plan = match fate {
+                _ if write.dry_run => Plan::keep(),
+                Fate { gone: true, object, .. } => {
+                    Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
+                }
+                Fate { changed: false, .. } => Plan::keep(),
+                _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
+            };
+            let Some(outcome) = attempts.carry_out(plan).await? else { continue };
+            let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
+            return Ok(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone });
+        }
     }
 
     /// Says in the object that it is being deleted, and by what it is kept.

@@ -10,9 +10,10 @@ use crate::cluster::Cluster;
 use crate::error::Result;
 
 impl Cluster {
-    /// What creating this object would store.
+    /// What creating this object would store, if nobody else had a say.
     pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
-        self.prepare_new(write, object, Tracking::Update, &Taken::default())
+        let object = self.complete_new(write, object)?;
+        self.check_new(write, object, Tracking::Update, &Taken::default())
     }
 
     /// What applying this status to an object would store.

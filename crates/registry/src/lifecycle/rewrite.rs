@@ -2,7 +2,6 @@
 //! clients nor the ownership of fields are concerned.
 
 use coracle_meta::object::Meta;
-use coracle_store::Entry;
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
@@ -34,25 +33,22 @@ impl Cluster {
         change: impl Fn(&mut Value) -> Result<()>,
     ) -> Result<Object> {
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut last: Option<Encoded> = None;
-        let outcome = self
-            .transact(write.declaration(), &key, Known::Nothing, |found, _| {
-                let entry = found.ok_or_else(|| Error::NotFound(write.subject(name)))?;
-                let mut object = tree(entry)?;
-                let uid = Meta::of(&object).uid().to_owned();
-                check_preconditions(write, name, preconditions, &uid, entry)?;
-                change(&mut object)?;
-                let encoded = last.insert(Encoded::of(&object)).clone();
-                Ok(if write.dry_run {
-                    Plan::keep()
-                } else {
-                    Plan { step: Step::Put(encoded), ..Plan::keep() }
-                })
-            })
-            .await?;
-        let encoded = last.ok_or_else(|| Error::NotFound(write.subject(name)))?;
-        let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
-        let revision = if outcome.changed { outcome.revision } else { before };
-        Ok(Object { json: encoded.stamped(revision), revision })
+        let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        loop {
+            let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
+            let mut object = tree(&entry)?;
+            let uid = Meta::of(&object).uid().to_owned();
+            check_preconditions(write, name, preconditions, &uid, &entry)?;
+            change(&mut object)?;
+            let encoded = Encoded::of(&object);
+            let plan = if write.dry_run {
+                Plan::keep()
+            } else {
+                Plan { step: Step::Put(encoded.clone()), ..Plan::keep() }
+            };
+            let Some(outcome) = attempts.carry_out(plan).await? else { continue };
+            let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
+            return Ok(Object { json: encoded.stamped(revision), revision });
+        }
     }
 }

@@ -7,9 +7,10 @@ use coracle_store::Entry;
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
-use super::create::Tracking;
+use super::create::{Candidate, Tracking};
 use super::ownership::Ownership;
 use super::{Object, Write, content_changed, meta_mut, metadata_errors, tree};
+use crate::admission::Operation;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
@@ -56,6 +57,13 @@ enum Next {
     Over(Value),
 }
 
+/// An object that was changed and has not been checked.
+struct Changed {
+    new: Value,
+    /// Whether who owns what has been noted.
+    is_tracked: bool,
+}
+
 impl Cluster {
     /// Changes an object.
     ///
@@ -66,82 +74,70 @@ impl Cluster {
             check_name(object, name)?;
         }
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut last: Option<Encoded> = None;
-        let mut same: Option<Object> = None;
-        let mut warnings = Vec::new();
-        let outcome = self
-            .transact(write.declaration(), &key, Known::Nothing, |found, taken| {
-                let old = found.map(tree).transpose()?;
-                let next = match (found, &old) {
-                    (Some(entry), Some(old)) => {
-                        self.change_existing(write, name, change, entry, old, taken)?
-                    }
-                    _ => Next::Changed(self.create_by_update(write, name, change, taken)?),
-                };
-                let (new, over) = match next {
-                    Next::Same(object) => {
-                        same = Some(object);
-                        return Ok(Plan::keep());
-                    }
-                    Next::Changed(new) => (new, false),
-                    Next::Over(new) => (new, true),
-                };
-                if write.subresource.is_empty() {
-                    warnings = write.kind.warnings(&new, old.as_ref());
+        let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        loop {
+            let found = attempts.found().cloned();
+            let old = found.as_ref().map(tree).transpose()?;
+            let (next, warnings) = match (&found, &old) {
+                (Some(entry), Some(old)) => {
+                    let new = self.changed(write, name, change, entry, old)?;
+                    self.change_existing(write, name, new, (old, entry), attempts.taken()).await?
                 }
-                let encoded = last.insert(Encoded::of(&new));
-                Ok(if write.dry_run { Plan::keep() } else { plan(write, encoded, &new, old.as_ref(), over) })
-            })
-            .await?;
-        let created = outcome.previous.is_none();
-        let object = match (same, last) {
-            (Some(object), _) => object,
-            (None, Some(encoded)) => {
-                let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
-                let revision = if outcome.changed { outcome.revision } else { before };
-                Object { json: encoded.stamped(revision), revision }
-            }
-            (None, None) => return Err(Error::NotFound(write.subject(name))),
-        };
-        Ok(Updated { object, created, warnings })
+                _ => self.create_by_update(write, name, change, attempts.taken()).await?,
+            };
+            let (new, over) = match next {
+                Next::Same(object) => return Ok(Updated { object, created: false, warnings }),
+                Next::Changed(new) => (new, false),
+                Next::Over(new) => (new, true),
+            };
+            let encoded = Encoded::of(&new);
+            let planned =
+                if write.dry_run { Plan::keep() } else { plan(write, &encoded, &new, old.as_ref(), over) };
+            let Some(outcome) = attempts.carry_out(planned).await? else { continue };
+            let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
+            let revision = if outcome.changed { outcome.revision } else { before };
+            let object = Object { json: encoded.stamped(revision), revision };
+            return Ok(Updated { object, created: outcome.previous.is_none(), warnings });
+        }
     }
 
-    fn create_by_update(
+    async fn create_by_update(
         &self,
         write: &Write<'_>,
         name: &str,
         change: &Change<'_>,
         taken: &Taken,
-    ) -> Result<Value> {
-        let object = match change {
+    ) -> Result<(Next, Vec<String>)> {
+        let (object, tracking) = match change {
             Change::Replace(object)
                 if write.declaration().create_on_update && write.subresource.is_empty() =>
             {
                 check_uid(write, name, object, &Value::Null)?;
                 let mut object = object.clone();
                 meta_mut(&mut object)?.set_resource_version("");
-                self.prepare_new(write, object, Tracking::Update, taken)?
+                (object, Tracking::Update)
             }
             Change::Apply { config, force } if write.subresource.is_empty() => {
                 let applied = Ownership::of(write).apply(None, config, *force, self.now())?;
-                self.prepare_new(write, applied, Tracking::Done, taken)?
+                (applied, Tracking::Done)
             }
             _ => return Err(Error::NotFound(write.subject(name))),
         };
+        let candidate = Candidate { object, shown: name, tracking };
+        let (object, warnings) = self.prepare_new(write, candidate, taken).await?;
         check_name(&object, name)?;
-        Ok(object)
+        Ok((Next::Changed(object), warnings))
     }
 
-    fn change_existing(
+    /// What the object becomes by the change alone.
+    fn changed(
         &self,
         write: &Write<'_>,
         name: &str,
         change: &Change<'_>,
         entry: &Entry,
         old: &Value,
-        taken: &Taken,
-    ) -> Result<Next> {
-        let now = self.now();
+    ) -> Result<Changed> {
         let ownership = Ownership::of(write);
         let mut new = match change {
             Change::Replace(object) => {
@@ -149,7 +145,7 @@ impl Cluster {
                 object.clone()
             }
             Change::Patch(patch) | Change::Tracked(patch) => patch(old.clone())?,
-            Change::Apply { config, force } => ownership.apply(Some(old), config, *force, now)?,
+            Change::Apply { config, force } => ownership.apply(Some(old), config, *force, self.now())?,
         };
         self.check_revision(write, name, &new, entry)?;
         check_name(&new, name)?;
@@ -160,8 +156,23 @@ impl Cluster {
             carry_over(&mut new, old, "status");
         }
         write.kind.set_defaults(&mut new);
-        if matches!(change, Change::Replace(_) | Change::Patch(_)) {
-            new = ownership.track(Some(old), new, now);
+        Ok(Changed { new, is_tracked: !matches!(change, Change::Replace(_) | Change::Patch(_)) })
+    }
+
+    async fn change_existing(
+        &self,
+        write: &Write<'_>,
+        name: &str,
+        changed: Changed,
+        (old, entry): (&Value, &Entry),
+        taken: &Taken,
+    ) -> Result<(Next, Vec<String>)> {
+        let Changed { mut new, is_tracked } = changed;
+        let now = self.now();
+        let mut warnings = Vec::new();
+        self.mutate(write, Operation::Update, name, &mut new, Some(old), &mut warnings).await?;
+        if !is_tracked {
+            new = Ownership::of(write).track(Some(old), new, now);
         }
         match write.subresource {
             "" => write.kind.prepare_for_update(&mut new, old),
@@ -171,9 +182,22 @@ impl Cluster {
             }
             part => write.kind.prepare_for_part_update(part, &mut new, old, now),
         }
-        self.finish_change(write, name, new, old, entry, taken)
+        let new = self.finish_change(write, name, new, old, entry, taken)?;
+        if write.subresource.is_empty() {
+            warnings.extend(write.kind.warnings(&new, Some(old)));
+        }
+        self.validate(write, Operation::Update, name, &new, Some(old), &mut warnings).await?;
+        let next = if is_over(write.kind, &new) {
+            Next::Over(new)
+        } else if unchanged_but_for_times(old, &new) {
+            Next::Same(Object { json: entry.value(), revision: entry.mod_revision() })
+        } else {
+            Next::Changed(new)
+        };
+        Ok((next, warnings))
     }
 
+    /// Notes what follows from the change, and checks that the object may become so.
     fn finish_change(
         &self,
         write: &Write<'_>,
@@ -182,7 +206,7 @@ impl Cluster {
         old: &Value,
         entry: &Entry,
         taken: &Taken,
-    ) -> Result<Next> {
+    ) -> Result<Value> {
         let declaration = write.declaration();
         if declaration.generation != Generation::Untracked
             && !write.is_status()
@@ -211,13 +235,7 @@ impl Cluster {
             part => write.kind.validate_part_update(part, &new, old, &mut errors),
         }
         write.check(name, errors)?;
-        if is_over(write.kind, &new) {
-            return Ok(Next::Over(new));
-        }
-        if unchanged_but_for_times(old, &new) {
-            return Ok(Next::Same(Object { json: entry.value(), revision: entry.mod_revision() }));
-        }
-        Ok(Next::Changed(new))
+        Ok(new)
     }
 
     /// A revision in the body says which state the client has seen.

@@ -4,6 +4,7 @@ use coracle_meta::field::ErrorList;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
 use coracle_meta::status::{Reason, Status};
+use coracle_registry::admission::Operation;
 use coracle_registry::kinds::core::pod::{bind, validate_binding};
 use coracle_registry::lifecycle::{Preconditions, Write};
 use coracle_registry::{Error, Subject};
@@ -18,7 +19,7 @@ use crate::status::Refusal;
 impl ResourceRequest {
     /// Gives the pod of this name to a node; to whichever the body names if it is empty.
     pub(in super::super) async fn bind(&self, name: &str) -> Result<Response<ResponseBody>, Refusal> {
-        let (binding, warnings) = self.posted()?;
+        let (binding, mut warnings) = self.posted()?;
         let meta = Meta::of(&binding);
         let name = if name.is_empty() { meta.name() } else { name };
         if name.is_empty() {
@@ -33,6 +34,11 @@ impl ResourceRequest {
             // Upstream takes this for a fault of its own.
             return Err(Status::failure(Reason::Unknown, errors.to_string()).into());
         }
+        let pods = known("", "v1", "pods")?;
+        let api_version = pods.declaration().storage_api_version();
+        let write = Write { kind: pods, subresource: "binding", ..self.write(&api_version)? };
+        let mut binding = binding.clone();
+        warnings.extend(self.cluster.admit(&write, Operation::Create, name, &mut binding).await?);
         self.assign(name, &binding).await?;
         let mut response = self.done(StatusCode::CREATED)?;
         warn(&mut response, &warnings);
