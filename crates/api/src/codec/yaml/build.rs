@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use super::resolve::{self, Resolved};
@@ -18,8 +18,11 @@ type Parsed<T> = Result<T, DecodeError>;
 /// The tree of the only document of a body, and the keys that were set again.
 pub(super) fn document(body: &[u8]) -> Parsed<(Value, Option<Problem>)> {
     let text = std::str::from_utf8(body).map_err(|_| fault("yaml: invalid UTF-8"))?;
+    // Whether there are comments to tell of depends on what other crates want of the parser.
+    let mut options = Options::default();
+    options.set_emit_comments(false);
     let mut builder = Builder {
-        parser: Parser::new_from_str(text),
+        parser: Parser::new_from_str_with_options(text, options),
         anchors: HashMap::new(),
         budget: Budget::default(),
         duplicates: Vec::new(),
