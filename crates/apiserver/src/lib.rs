@@ -10,6 +10,7 @@ mod body;
 mod discovery;
 pub mod health;
 pub mod identity;
+mod impersonate;
 pub mod listen;
 mod metrics;
 mod negotiate;

@@ -21,6 +21,7 @@ use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
 use crate::identity::PeerIdentity;
+use crate::impersonate::impersonated;
 use crate::metrics::{Metrics, RequestInfo};
 use crate::negotiate::{Asked, FrameCache, Wanted, respond, to_json, told};
 use crate::openapi;
@@ -168,7 +169,11 @@ impl ApiServer {
     /// Who is asking, if that may be asked.
     fn authorize(&self, parts: &Parts) -> Result<Arc<Identity>, Refusal> {
         let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.clone());
-        let identity = peer.ok_or_else(Refusal::unauthorized)?;
+        let sender = peer.ok_or_else(Refusal::unauthorized)?;
+        let identity = match impersonated(&parts.headers, &sender, &*self.components.authorizer)? {
+            Some(other) => Arc::new(other),
+            None => sender,
+        };
         let (verb, path) = (parts.method.as_str().to_lowercase(), parts.uri.path());
         let attributes = Attributes { verb: &verb, target: Target::Path(path) };
         if self.components.authorizer.authorize(&identity, &attributes).allowed {

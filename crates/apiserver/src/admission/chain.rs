@@ -22,14 +22,14 @@ use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
-use super::storage_object_in_use_protection::StorageObjectInUseProtection;
 use super::taint_nodes_by_condition::TaintNodesByCondition;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
 ///
 /// Those that are on by default there and have no line yet belong here:
-/// `PodSecurity` before `Priority`; `CertificateApproval`, `CertificateSigning` and
+/// `PodSecurity` before `Priority`; `StorageObjectInUseProtection` before
+/// `PersistentVolumeClaimResize`, with the controllers that lift the protection again; `CertificateApproval`, `CertificateSigning` and
 /// `ClusterTrustBundleAttest`, which ask an authorizer, before `CertificateSubjectRestriction`.
 /// `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do nothing there unless a
 /// feature is turned on that is off by default.
@@ -42,7 +42,6 @@ fn built_in() -> Vec<Arc<dyn Plugin>> {
         Arc::new(Priority),
         Arc::new(DefaultTolerationSeconds),
         Arc::new(DefaultStorageClass),
-        Arc::new(StorageObjectInUseProtection),
         Arc::new(PersistentVolumeClaimResize),
         Arc::new(RuntimeClass),
         Arc::new(CertificateSubjectRestriction),
@@ -212,7 +211,6 @@ mod tests {
                 "Priority",
                 "DefaultTolerationSeconds",
                 "DefaultStorageClass",
-                "StorageObjectInUseProtection",
                 "PersistentVolumeClaimResize",
                 "RuntimeClass",
                 "CertificateSubjectRestriction",
