@@ -71,11 +71,12 @@ impl Manager {
         let start = |controller| start_workers(controller, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
         tokio::select! {
-            // Both may be dropped: they only wait.
+            // Both may be dropped: they only wait. Stopping is looked at first, because workers end by it.
+            biased;
+            () = stop.cancelled() => {}
             (name, error) = first_ended(&mut informers, &mut workers) => {
                 tracing::error!(task = name, error, "a task of the manager ended");
             }
-            () = stop.cancelled() => {}
         }
         // Nobody needs news any more.
         drop(informers);
