@@ -1,6 +1,6 @@
 //! Who else has a say in writes: the built-in admission plugins, and those of an embedder.
 //!
-//! A rule of admission is one file here and one line in [`chain`]. Each is a [`Plugin`], says
+//! A rule of admission is one file here and one line in `chain`. Each is a [`Plugin`], says
 //! which writes concern it, and is asked about no others. What a kind itself demands is not
 //! admission: that is in the registry, with the kind.
 
