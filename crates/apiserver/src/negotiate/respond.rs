@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coracle_api::codec::{protobuf, yaml};
 use coracle_api::schema::types;
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::status::Status;
 use http::{HeaderValue, Response, header};
 use http_body::{Body, Frame};
@@ -82,7 +83,7 @@ pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, ki
 /// A tree that says of which kind it is, such as what we tell of ourselves.
 pub(crate) fn told(wanted: Wanted, value: &Value) -> Response<ResponseBody> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let (group, version) = split_api_version(text("apiVersion"));
     let kind = text("kind");
     match wanted.form {
         Form::Protobuf if types().kind(group, version, kind).is_some() => {

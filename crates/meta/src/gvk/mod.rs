@@ -251,6 +251,11 @@ fn dotted(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
     if group.is_empty() { Ok(()) } else { write!(f, ".{group}") }
 }
 
+/// The group and version of an `apiVersion` that is known to be one; the core group is empty.
+pub fn split_api_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

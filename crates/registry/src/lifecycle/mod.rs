@@ -24,6 +24,7 @@ pub use watch::{ObjectEvent, ObjectState, ObjectWatch, WatchOptions};
 
 use bytes::Bytes;
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::name;
 use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
 use coracle_store::{Entry, Revision};
@@ -66,7 +67,7 @@ pub struct Write<'a> {
 
 impl<'a> Write<'a> {
     fn group_version(&self) -> (&'a str, &'a str) {
-        self.api_version.split_once('/').unwrap_or(("", self.api_version))
+        split_api_version(self.api_version)
     }
 
     fn declaration(&self) -> &Declaration {

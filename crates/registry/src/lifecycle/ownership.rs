@@ -8,6 +8,7 @@ use coracle_api::codec::json;
 use coracle_api::schema::{graph, types};
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{ApplyError, FieldFilter, FieldManager, FieldSet, OneVersion, ResetFields, Writer};
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::schema::NodeId;
 use coracle_meta::time::Time;
 use serde_json::Value;
@@ -41,11 +42,11 @@ impl<'a> Ownership<'a> {
 
     /// Takes note that `new` is written over `live`.
     pub(super) fn track(&self, live: Option<&Value>, new: Value, now: Time) -> Value {
+        // A kind without schema keeps no such notes.
+        let Some(node) = self.node() else { return new };
         let now = now.to_string();
         let writer = Writer { manager: self.manager, now: &now };
-        self.with_manager(|manager| manager.update_no_errors(live, new.clone(), &writer))
-            // A kind without schema keeps no such notes.
-            .unwrap_or(new)
+        self.with_manager(node, |manager| manager.update_no_errors(live, new, &writer))
     }
 
     /// Merges an applied configuration into `live`.
@@ -56,14 +57,16 @@ impl<'a> Ownership<'a> {
         force: bool,
         now: Time,
     ) -> Result<Value> {
+        let Some(node) = self.node() else {
+            return Err(Error::BadRequest("this kind cannot be applied".into()));
+        };
         let now = now.to_string();
         let writer = Writer { manager: self.manager, now: &now };
-        match self.with_manager(|manager| manager.apply(live, config, &writer, force)) {
-            Some(Ok(applied)) => self.conform(applied.object),
-            Some(Err(ApplyError::Conflicts(conflicts))) => Err(Error::ApplyConflict(conflicts)),
-            Some(Err(error @ ApplyError::NotTyped { .. })) => Err(Error::Unspecific(error.to_string())),
-            Some(Err(other)) => Err(Error::BadRequest(other.to_string())),
-            None => Err(Error::BadRequest("this kind cannot be applied".into())),
+        match self.with_manager(node, |manager| manager.apply(live, config, &writer, force)) {
+            Ok(applied) => self.conform(applied.object),
+            Err(ApplyError::Conflicts(conflicts)) => Err(Error::ApplyConflict(conflicts)),
+            Err(error @ ApplyError::NotTyped { .. }) => Err(Error::Unspecific(error.to_string())),
+            Err(other) => Err(Error::BadRequest(other.to_string())),
         }
     }
 
@@ -76,23 +79,27 @@ impl<'a> Ownership<'a> {
     }
 
     fn group_version(&self) -> (&str, &str) {
-        self.api_version.split_once('/').unwrap_or(("", &*self.api_version))
+        split_api_version(&self.api_version)
     }
 
-    fn with_manager<T>(&self, work: impl FnOnce(&FieldManager<'_>) -> T) -> Option<T> {
+    /// The type of what is written, if it has one.
+    fn node(&self) -> Option<NodeId> {
         let (group, version) = self.group_version();
+        graph().kind(group, version, self.kind)
+    }
+
+    fn with_manager<T>(&self, node: NodeId, work: impl FnOnce(&FieldManager<'_>) -> T) -> T {
         let graph = graph();
-        let node = graph.kind(group, version, self.kind)?;
         let versions = OneVersion { schema: graph.schema(), node, api_version: &self.api_version };
         let initial = initial(node);
-        Some(work(&FieldManager {
+        work(&FieldManager {
             versions: &versions,
             api_version: &self.api_version,
             kind: self.kind,
             subresource: self.subresource,
             reset_fields: &self.reset_fields,
             initial: Some(&initial),
-        }))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::gvk::GroupKind;
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
 use coracle_meta::time::Time;
@@ -121,7 +122,7 @@ impl ResourceRequest {
             ("Secret", false) => "secrets",
             ("Node", false) => "nodes",
             _ => {
-                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+                let (group, version) = split_api_version(api_version);
                 let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
                 return Err(Refusal::bad_request(message));
             }

@@ -3,6 +3,7 @@
 //! Expressions are only checked for being there.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::name;
 use serde_json::{Value, json};
 
@@ -109,7 +110,7 @@ fn check_api_version(api_version: &str, path: &Path<'_>, errors: &mut ErrorList)
         errors.push(FieldError::invalid(path, api_version, detail));
         return;
     }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     let group_messages = name::dns1123_subdomain(group);
     if !group.is_empty() && !group_messages.is_empty() {
         errors.push(FieldError::invalid(path, group, group_messages.join(",")));
