@@ -15,6 +15,7 @@ use crate::claim::{Pool, Taken, Unallocated};
 use crate::error::{Error, Result, Subject};
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
+use crate::parsed::Parsed;
 
 /// The part of the store that clusters live in.
 const CLUSTERS: &str = "clusters";
@@ -29,13 +30,22 @@ pub struct Registry {
     /// What all clusters share, once it is made.
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
+    parsed: Arc<Parsed>,
 }
 
 impl Registry {
     /// The clusters of this store.
     pub fn new(store: Store, clock: Clock, rng: Rng) -> Self {
         let rng = Arc::new(Mutex::new(rng));
-        Self { store, clock, rng, network: Arc::default(), base: Arc::default(), admission: None }
+        Self {
+            store,
+            clock,
+            rng,
+            network: Arc::default(),
+            base: Arc::default(),
+            admission: None,
+            parsed: Arc::default(),
+        }
     }
 
     /// With services in another network than the usual.
@@ -68,7 +78,8 @@ impl Registry {
         let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
-        Ok(Cluster { store, clock, rng, network, base, admission: self.admission.clone() })
+        let (admission, parsed) = (self.admission.clone(), self.parsed.clone());
+        Ok(Cluster { store, clock, rng, network, base, admission, parsed })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -106,6 +117,7 @@ pub struct Cluster {
     network: Arc<ServiceNetwork>,
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
+    parsed: Arc<Parsed>,
 }
 
 impl Cluster {
@@ -135,6 +147,10 @@ impl Cluster {
 
     pub(crate) fn admission(&self) -> Option<&dyn Admission> {
         self.admission.as_deref()
+    }
+
+    pub(crate) fn parsed(&self) -> &Parsed {
+        &self.parsed
     }
 
     /// What lies beneath the cluster's own objects.

@@ -17,6 +17,7 @@ pub mod kind;
 pub mod kinds;
 pub mod lifecycle;
 pub mod network;
+mod parsed;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod scale;

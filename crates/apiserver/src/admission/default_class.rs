@@ -1,15 +1,17 @@
 //! Which of several classes is the one for those who name none.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use coracle_meta::object::Meta;
 use serde_json::Value;
 
 /// The class that is marked as default by one of these annotations: the newest of them, and of
 /// the equally new the first by name.
-pub(super) fn newest_default<'a>(classes: &'a [Value], annotations: &[&str]) -> Option<&'a Value> {
+pub(super) fn newest_default<'a>(classes: &'a [Arc<Value>], annotations: &[&str]) -> Option<&'a Value> {
     classes
         .iter()
+        .map(|class| &**class)
         .filter(|class| annotations.iter().any(|key| Meta::of(class).annotation(key) == Some("true")))
         .max_by_key(|class| {
             let meta = Meta::of(class);
@@ -32,7 +34,8 @@ mod tests {
             class("c", "2024-01-02T00:00:00Z", "true"),
             class("b", "2024-01-02T00:00:00Z", "true"),
             class("d", "2024-01-03T00:00:00Z", "false"),
-        ];
+        ]
+        .map(Arc::new);
         assert_eq!(newest_default(&classes, &["default"]).map(view::name), Some("b"));
         assert_eq!(newest_default(&classes, &["other"]), None);
     }

@@ -39,7 +39,7 @@ impl Plugin for DefaultIngressClass {
             if has_class {
                 return Ok(());
             }
-            let classes = read::all(attributes.cluster, &IngressClass, "").await?;
+            let classes = attributes.cluster.find_all(&IngressClass, "").await?;
             if let Some(class) = newest_default(&classes, &[IS_DEFAULT]) {
                 *read::entry(ingress, &["spec", "ingressClassName"]) = view::name(class).into();
             }

@@ -40,7 +40,7 @@ impl Plugin for DefaultStorageClass {
             if has_class {
                 return Ok(());
             }
-            let classes = read::all(attributes.cluster, &StorageClass, "").await?;
+            let classes = attributes.cluster.find_all(&StorageClass, "").await?;
             if let Some(class) = newest_default(&classes, &IS_DEFAULT) {
                 *read::entry(claim, &["spec", "storageClassName"]) = view::name(class).into();
             }

@@ -10,7 +10,6 @@ use coracle_registry::{Error, Result, Scope, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, name_of};
-use super::read;
 
 /// Namespaces that nobody deletes.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -63,7 +62,7 @@ async fn check(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
         return Ok(());
     }
     let name = attributes.write.namespace;
-    let refusal = match read::find(attributes.cluster, &Namespace, "", name).await? {
+    let refusal = match attributes.cluster.find(&Namespace, "", name).await? {
         None => Status::namespace_not_found(name),
         Some(namespace) if view::text(&namespace, &["status", "phase"]) == "Terminating" => {
             let resource = coracle_registry::Subject::of(declaration, "").resource;

@@ -7,7 +7,7 @@ use coracle_registry::{Result, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden};
-use super::{PODS, pod_resources, read};
+use super::{PODS, pod_resources};
 
 const RESIZES_INIT_CONTAINERS: &str = "InPlacePodVerticalScalingInitContainers";
 const RESIZES_WHOLE_PODS: &str = "InPlacePodLevelResourcesVerticalScaling";
@@ -37,7 +37,7 @@ impl Plugin for NodeDeclaredFeatureValidator {
             if name.is_empty() || needed.is_empty() {
                 return Ok(());
             }
-            let Some(node) = read::find(attributes.cluster, &Node, "", name).await? else {
+            let Some(node) = attributes.cluster.find(&Node, "", name).await? else {
                 return Err(forbidden(attributes, pod, format!("node {name:?} not found")));
             };
             let declared = view::items(&node, &["status", "declaredFeatures"]);

@@ -7,9 +7,9 @@ use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::{Result, view};
 use serde_json::Value;
 
+use super::PERSISTENT_VOLUME_CLAIMS;
 use super::default_storage_class::CLASS_ANNOTATION;
 use super::plugin::{Plugin, Rule, forbidden};
-use super::{PERSISTENT_VOLUME_CLAIMS, read};
 
 /// The plugin.
 pub(super) struct PersistentVolumeClaimResize;
@@ -56,7 +56,7 @@ async fn may_grow(attributes: &Attributes<'_>, claim: &Value, old: &Value) -> Re
     if name.is_empty() || name != class(old) {
         return Ok(false);
     }
-    let class = read::find(attributes.cluster, &StorageClass, "", name).await?;
+    let class = attributes.cluster.find(&StorageClass, "", name).await?;
     Ok(class.is_some_and(|class| view::is_true(&class, &["allowVolumeExpansion"])))
 }
 

@@ -8,9 +8,9 @@ use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Error, Result, Subject, view};
 use serde_json::Value;
 
+use super::PODS;
 use super::plugin::{Plugin, Rule, forbidden};
 use super::pod_resources::{self, Basis, Side};
-use super::{PODS, read};
 
 const OS_LABEL: &str = "kubernetes.io/os";
 const UNSUPPORTED_PLATFORM: &str = "UnsupportedPlatform";
@@ -41,7 +41,7 @@ impl Plugin for PodResizeValidator {
             if name.is_empty() || attributes.old.is_none_or(|old| generation(old) == generation(pod)) {
                 return Ok(());
             }
-            let Some(node) = read::find(attributes.cluster, &Node, "", name).await? else {
+            let Some(node) = attributes.cluster.find(&Node, "", name).await? else {
                 return Err(forbidden(attributes, pod, format!("node {name:?} not found")));
             };
             match fault(pod, &node) {

@@ -9,8 +9,8 @@ use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Result, view};
 use serde_json::Value;
 
+use super::PODS;
 use super::plugin::{Plugin, Rule};
-use super::{PODS, read};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
@@ -39,7 +39,7 @@ impl Plugin for PodTopologyLabels {
                 return Ok(());
             }
             // A node that is not there yet is no reason to refuse.
-            let Some(node) = read::find(attributes.cluster, &Node, "", name).await? else { return Ok(()) };
+            let Some(node) = attributes.cluster.find(&Node, "", name).await? else { return Ok(()) };
             let node = Meta::of(&node);
             let Some(mut meta) = MetaMut::of(object) else { return Ok(()) };
             for label in LABELS {

@@ -1,6 +1,8 @@
 //! Priority: what the priority class of a pod says becomes the pod's own, and only one class
 //! is for pods that name none.
 
+use std::sync::Arc;
+
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::scheduling::priority_class::PriorityClass;
 use coracle_registry::{Result, view};
@@ -69,7 +71,7 @@ async fn resolve(attributes: &Attributes<'_>, pod: &mut Value) -> Result<()> {
     let class = if name.is_empty() {
         default_class(attributes).await?
     } else {
-        let class = read::find(attributes.cluster, &PriorityClass, "", &name).await?;
+        let class = attributes.cluster.find(&PriorityClass, "", &name).await?;
         let missing = || forbidden(attributes, pod, format!("no PriorityClass with name {name} was found"));
         Some(class.ok_or_else(missing)?)
     };
@@ -128,8 +130,8 @@ async fn check_default(attributes: &Attributes<'_>, class: &Value) -> Result<()>
 }
 
 /// The class for pods that name none. Two writers at once may have made two; the lower counts.
-async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Value>> {
-    let classes = read::all(attributes.cluster, &PriorityClass, "").await?;
+async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Arc<Value>>> {
+    let classes = attributes.cluster.find_all(&PriorityClass, "").await?;
     Ok(classes
         .into_iter()
         .filter(|class| view::is_true(class, &["globalDefault"]))

@@ -1,36 +1,7 @@
-//! Looking at other objects.
+//! Reaching into objects.
 
-use coracle_registry::lifecycle::ListOptions;
-use coracle_registry::{Cluster, Error, Kind, Result, view};
+use coracle_registry::view;
 use serde_json::Value;
-
-/// An object, if there is one.
-pub(super) async fn find(
-    cluster: &Cluster,
-    kind: &dyn Kind,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Value>> {
-    match cluster.get(kind, namespace, name, None).await {
-        Ok(object) => parse(&object.json, kind).map(Some),
-        Err(Error::NotFound(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// All objects of a kind, in one namespace or in all, in the order of their names.
-pub(super) async fn all(cluster: &Cluster, kind: &dyn Kind, namespace: &str) -> Result<Vec<Value>> {
-    let page = cluster.list(kind, namespace, &ListOptions::default()).await?;
-    page.entries.iter().map(|entry| parse(entry.value_bytes(), kind)).collect()
-}
-
-/// An object as a tree.
-pub(super) fn parse(json: &[u8], kind: &dyn Kind) -> Result<Value> {
-    serde_json::from_slice(json).map_err(|error| Error::Corrupt {
-        key: kind.declaration().group_resource(),
-        reason: error.to_string(),
-    })
-}
 
 /// The field of an object at a path, made where it is absent.
 pub(super) fn entry<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {

@@ -1,5 +1,7 @@
 //! RuntimeClass: what the runtime of a pod costs and where it can run is said by its class.
 
+use std::sync::Arc;
+
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::node::runtime_class::RuntimeClass as Kind;
 use coracle_registry::{Result, view};
@@ -61,11 +63,11 @@ impl Plugin for RuntimeClass {
     }
 }
 
-async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>> {
+async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Arc<Value>>> {
     let Some(name) = view::at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else {
         return Ok(None);
     };
-    let class = read::find(attributes.cluster, &Kind, "", name).await?;
+    let class = attributes.cluster.find(&Kind, "", name).await?;
     if class.is_none() {
         let message = format!("pod rejected: RuntimeClass {name:?} not found");
         return Err(forbidden(attributes, pod, message));

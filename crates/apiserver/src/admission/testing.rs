@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::chain::Chain;
 use super::plugin::Plugin;
-use super::read;
 use crate::status::Refusal;
 
 /// The namespace that everything is in.
@@ -58,7 +57,7 @@ impl Bench {
 
     /// What is stored.
     pub(super) async fn get(&self, kind: &dyn Kind, name: &str) -> Value {
-        read::find(&self.cluster, kind, namespace(kind), name).await.unwrap().unwrap()
+        (*self.cluster.find(kind, namespace(kind), name).await.unwrap().unwrap()).clone()
     }
 
     /// What becomes of an object, or the message of the refusal.

@@ -4,6 +4,8 @@
 
 mod constraint;
 
+use std::sync::Arc;
+
 use coracle_meta::object::{Meta, MetaMut};
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::limit_range::LimitRange;
@@ -75,11 +77,11 @@ impl Plugin for LimitRanger {
 }
 
 /// The bounds in force; none for what is going anyway.
-async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Value>> {
+async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Arc<Value>>> {
     if attributes.old.is_some_and(|old| Meta::of(old).is_deleting()) {
         return Ok(Vec::new());
     }
-    read::all(attributes.cluster, &LimitRange, attributes.write.namespace).await
+    attributes.cluster.find_all(&LimitRange, attributes.write.namespace).await
 }
 
 /// Several faults as one message, each once.

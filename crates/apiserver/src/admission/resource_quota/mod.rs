@@ -9,6 +9,8 @@ mod pods;
 mod scopes;
 mod usage;
 
+use std::sync::Arc;
+
 use coracle_meta::quantity::Quantity;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::resource_quota::ResourceQuota as Kind;
@@ -17,7 +19,7 @@ use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden};
 use super::pod_resources::{self, Amounts};
-use super::{PERSISTENT_VOLUME_CLAIMS, PODS, read};
+use super::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use charge::Charge;
 use usage::Meter;
 
@@ -64,7 +66,7 @@ impl Plugin for ResourceQuota {
             if ignored || declaration.scope == Scope::Cluster || !meter.handles(attributes, object) {
                 return Ok(());
             }
-            let quotas = read::all(attributes.cluster, &Kind, attributes.write.namespace).await?;
+            let quotas = attributes.cluster.find_all(&Kind, attributes.write.namespace).await?;
             if quotas.is_empty() {
                 return Ok(());
             }
@@ -88,11 +90,11 @@ fn charges<'a>(
     attributes: &Attributes<'_>,
     object: &Value,
     meter: &Meter,
-    quotas: &'a [Value],
+    quotas: &'a [Arc<Value>],
 ) -> Result<Vec<(&'a Value, Charge)>> {
     let refusal = |message: String| forbidden(attributes, object, message);
     let mut concerned = Vec::new();
-    for quota in quotas.iter().filter(|quota| meter.falls_under(object, quota)) {
+    for quota in quotas.iter().map(|quota| &**quota).filter(|quota| meter.falls_under(object, quota)) {
         meter.check(object, quota).map_err(refusal)?;
         concerned.push(quota);
     }

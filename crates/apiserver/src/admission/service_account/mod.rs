@@ -6,6 +6,7 @@
 mod secrets;
 mod token_volume;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_meta::object::Meta;
@@ -107,17 +108,18 @@ impl Plugin for ServiceAccount {
 }
 
 impl ServiceAccount {
-    async fn account_of(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<Value> {
+    async fn account_of(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<Arc<Value>> {
         let namespace = attributes.write.namespace;
         let name = view::text(pod, &["spec", "serviceAccountName"]);
         if name.is_empty() {
             let message = format!("no service account specified for pod {namespace}/{}", view::name(pod));
             return Err(forbidden(attributes, pod, message));
         }
-        let mut account = read::find(attributes.cluster, &Kind, namespace, name).await?;
+        let mut account = attributes.cluster.find(&Kind, namespace, name).await?;
         if account.is_none() && name == DEFAULT_ACCOUNT {
             let appearance = appearance(attributes.cluster, namespace);
-            account = tokio::time::timeout(self.patience, appearance).await.ok().transpose()?;
+            let _ = tokio::time::timeout(self.patience, appearance).await.ok().transpose()?;
+            account = attributes.cluster.find(&Kind, namespace, name).await?;
         }
         account.ok_or_else(|| {
             let message = format!(
@@ -128,22 +130,22 @@ impl ServiceAccount {
     }
 }
 
-/// The default account, once there is one.
-async fn appearance(cluster: &Cluster, namespace: &str) -> Result<Value> {
+/// Waits until there is a default account.
+async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     let selection = Selection {
         fields: fields::Selector::equals("metadata.name", DEFAULT_ACCOUNT),
         ..Selection::default()
     };
     let options = ListOptions { selection: selection.clone(), ..ListOptions::default() };
     let page = cluster.list(&Kind, namespace, &options).await?;
-    if let Some(entry) = page.entries.first() {
-        return read::parse(entry.value_bytes(), &Kind);
+    if !page.entries.is_empty() {
+        return Ok(());
     }
     let options = WatchOptions { selection, after: page.revision };
     let mut watch = cluster.watch(&Kind, namespace, options).await?;
     loop {
-        if let ObjectEvent::Added(account) | ObjectEvent::Modified(account) = watch.next().await? {
-            return read::parse(&account.json(), &Kind);
+        if let ObjectEvent::Added(_) | ObjectEvent::Modified(_) = watch.next().await? {
+            return Ok(());
         }
     }
 }
