@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coracle_base::Clock;
 use coracle_meta::status::{Reason, Status};
-use coracle_registry::{Identity, Registry, Site, catalog};
+use coracle_registry::{Identity, Registry, Site};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -148,14 +148,15 @@ impl ApiServer {
         identity: Arc<Identity>,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let kind = catalog::find(&path.group, &path.version, &path.resource)
-            .ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        let cluster = self.registry.cluster(cluster)?;
+        let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
+        let kind = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         let request = ResourceRequest {
             method: parts.method,
             headers: parts.headers,
             query: Query::parse(parts.uri.query().unwrap_or_default()),
             body,
-            cluster: self.registry.cluster(cluster)?,
+            cluster,
             path,
             kind,
             identity,

@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
+use crate::catalog;
 use crate::claim::{Pool, Taken, Unallocated};
 use crate::error::{Error, Result, Subject};
+use crate::kind_ref::KindRef;
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
 use crate::parsed::Parsed;
@@ -156,6 +158,14 @@ impl Cluster {
     /// What lies beneath the cluster's own objects.
     pub(crate) fn base(&self) -> Option<&ClusterBase> {
         self.base.as_deref()
+    }
+
+    /// The kind that a path names, if it is served.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn kind(&self, group: &str, version: &str, plural: &str) -> Result<Option<KindRef>> {
+        Ok(catalog::find(group, version, plural).map(KindRef::Static))
     }
 
     /// What time it is.

@@ -1,18 +1,21 @@
 //! What a kind says of itself, and what it does with its objects.
 //!
-//! Built-in kinds are static values; custom kinds will be one more implementation of the same
-//! trait. Hooks do nothing unless a kind says otherwise, so a plain kind has none.
+//! Built-in kinds are static values; custom kinds are one more implementation of the same trait. Hooks do nothing unless a kind says otherwise, so a plain kind has none.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
+use coracle_api::codec::{DecodeError, Decoded, json};
+use coracle_api::schema::{TypeId, types};
 use coracle_meta::apply::FieldFilter;
 use coracle_meta::field::ErrorList;
 use coracle_meta::table::TableRowCondition;
 use coracle_meta::time::Time;
+use coracle_store::Revision;
 use serde_json::Value;
 
 use crate::claim::{Claim, Pool, Unallocated};
+use crate::form::ObjectSchema;
 use crate::identity::Identity;
 use crate::scale::{ScalePaths, ScaleSelector};
 
@@ -26,6 +29,53 @@ use crate::samples::Samples;
 pub trait Kind: Send + Sync {
     /// What it is and what it offers.
     fn declaration(&self) -> &Declaration;
+
+    /// The type by which the codecs know its objects in a version; none if they are only told in
+    /// JSON and YAML.
+    fn type_id(&self, version: &str) -> Option<TypeId> {
+        let declaration = self.declaration();
+        types().kind(&declaration.group, version, &declaration.kind)
+    }
+
+    /// The type by which apply and patches walk its objects in a version, if there is one.
+    fn schema(&self, version: &str) -> Option<ObjectSchema<'_>> {
+        self.type_id(version).map(ObjectSchema::of_type)
+    }
+
+    /// Brings an object of a version that was read without its type, or changed by a patch, into
+    /// the form of the type, and tells what a strict reader refuses.
+    ///
+    /// # Errors
+    /// If it has a value that does not fit.
+    fn conform(&self, version: &str, object: Value) -> Result<Decoded, DecodeError> {
+        match self.type_id(version) {
+            Some(id) => json::conform(&object, id),
+            None => Ok(Decoded { object, problems: Vec::new() }),
+        }
+    }
+
+    /// Whether objects of one version are those of any other with another `apiVersion`, so that
+    /// owners of fields in one can be told in another.
+    fn versions_alike(&self) -> bool {
+        false
+    }
+
+    /// Whether the bytes of an object that was written at a revision are what is seen of it.
+    fn reads_as_stored(&self, json: &[u8], written_at: Revision) -> bool {
+        let _ = (json, written_at);
+        true
+    }
+
+    /// What is seen of a stored object by hooks and clients. Only asked where
+    /// [`Kind::reads_as_stored`] denies that it is what is stored.
+    fn read_stored(&self, stored: Value) -> Value {
+        stored
+    }
+
+    /// What is stored of an object.
+    fn to_stored<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        Cow::Borrowed(object)
+    }
 
     /// Fills in what the client left out. Twice is the same as once.
     fn set_defaults(&self, object: &mut Value) {
@@ -188,6 +238,8 @@ pub struct Declaration {
     pub plural: Cow<'static, str>,
     /// Such as `configmap`.
     pub singular: Cow<'static, str>,
+    /// Such as `ConfigMapList`, which needs to be said only where it is not that.
+    pub list_kind: Option<Cow<'static, str>>,
     /// Such as `cm`.
     pub short_names: Vec<Cow<'static, str>>,
     /// Groups of resources it belongs to, such as `all`.
@@ -210,7 +262,7 @@ pub struct Declaration {
     /// What of the metadata a write to the status changes.
     pub status_metadata: StatusMetadata,
     /// What clients are told who still use it.
-    pub deprecated: Option<&'static str>,
+    pub deprecated: Option<Cow<'static, str>>,
     /// For how long objects are kept after their last write; for ever if none.
     pub time_to_live: Option<Duration>,
     /// Where and as what objects are stored, if it is not as what the first version says: they
@@ -236,19 +288,20 @@ pub struct Declaration {
 impl Declaration {
     /// A kind that offers what most do; to be completed by struct update.
     pub fn new(
-        group: &'static str,
+        group: impl Into<Cow<'static, str>>,
         versions: &[&'static str],
-        kind: &'static str,
-        plural: &'static str,
-        singular: &'static str,
+        kind: impl Into<Cow<'static, str>>,
+        plural: impl Into<Cow<'static, str>>,
+        singular: impl Into<Cow<'static, str>>,
         scope: Scope,
     ) -> Self {
         Self {
-            group: Cow::Borrowed(group),
+            group: group.into(),
             versions: texts(versions),
-            kind: Cow::Borrowed(kind),
-            plural: Cow::Borrowed(plural),
-            singular: Cow::Borrowed(singular),
+            kind: kind.into(),
+            plural: plural.into(),
+            singular: singular.into(),
+            list_kind: None,
             short_names: Vec::new(),
             categories: Vec::new(),
             scope,
@@ -269,6 +322,14 @@ impl Declaration {
             selectable_fields: Vec::new(),
             columns: vec![Column::name(), Column::age()],
             storage_version_hash: Cow::Borrowed(""),
+        }
+    }
+
+    /// The kind of lists of its objects.
+    pub fn list_kind(&self) -> Cow<'_, str> {
+        match &self.list_kind {
+            Some(kind) => Cow::Borrowed(kind),
+            None => Cow::Owned(format!("{}List", self.kind)),
         }
     }
 
@@ -460,7 +521,7 @@ pub struct Subresource {
 
 impl Subresource {
     /// The status of a kind.
-    pub fn status(kind: &'static str) -> Self {
+    pub fn status(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new("status", kind, Verbs::STATUS)
     }
 
@@ -475,19 +536,9 @@ impl Subresource {
         Self { group_version, scale: Some(paths), ..Self::new("scale", "Scale", Verbs::STATUS) }
     }
 
-    /// The group and version of what is sent there, such as `autoscaling/v1`; that of the resource
-    /// where it is not another.
-    pub fn api_version<'a>(&'a self, of_resource: &'a str) -> Cow<'a, str> {
-        match &self.group_version {
-            None => Cow::Borrowed(of_resource),
-            Some((group, version)) if group.is_empty() => Cow::Borrowed(version),
-            Some((group, version)) => Cow::Owned(format!("{group}/{version}")),
-        }
-    }
-
     /// Something else.
-    pub fn new(name: &'static str, kind: &'static str, verbs: Verbs) -> Self {
-        Self { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: None, verbs, scale: None }
+    pub fn new(name: &'static str, kind: impl Into<Cow<'static, str>>, verbs: Verbs) -> Self {
+        Self { name: Cow::Borrowed(name), kind: kind.into(), group_version: None, verbs, scale: None }
     }
 }
 

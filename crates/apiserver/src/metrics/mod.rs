@@ -41,7 +41,7 @@ impl Metrics {
     }
 
     /// Counts the events of a resource that go out.
-    pub(crate) fn watched(&self, kind: &'static dyn Kind, version: &str) -> Arc<WatchedResource> {
+    pub(crate) fn watched(&self, kind: &dyn Kind, version: &str) -> Arc<WatchedResource> {
         self.watches.of(kind.declaration(), version)
     }
 

@@ -3,6 +3,7 @@
 use coracle_api::codec::{DecodeError, Decoded, Target, TypeMeta, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, types};
 use coracle_meta::status::Status;
+use coracle_registry::form::ObjectForm;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
@@ -24,12 +25,30 @@ pub(crate) struct Decoding<'a> {
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
     pub(crate) kind: &'a str,
+    /// What it looks like, if it is what the path's kind says; else it is a built-in type.
+    pub(crate) form: Option<ObjectForm<'a>>,
     pub(crate) validation: FieldValidation,
 }
 
-impl Decoding<'_> {
+impl<'a> Decoding<'a> {
+    pub(crate) fn of(form: ObjectForm<'a>, validation: FieldValidation) -> Self {
+        Self { group: form.group(), version: form.version(), kind: form.kind(), form: Some(form), validation }
+    }
+
     fn type_id(&self) -> Option<TypeId> {
-        types().kind(self.group, self.version, self.kind)
+        match &self.form {
+            Some(form) => form.type_id(),
+            None => types().kind(self.group, self.version, self.kind),
+        }
+    }
+
+    /// Brings what was read without a type into the form that its kind says.
+    fn conform(&self, decoded: Decoded) -> Result<Decoded, DecodeError> {
+        let Some(form) = self.form.filter(|form| form.type_id().is_none()) else { return Ok(decoded) };
+        let Decoded { object, mut problems } = decoded;
+        let conformed = form.conform(object)?;
+        problems.extend(conformed.problems);
+        Ok(Decoded { object: conformed.object, problems })
     }
 
     fn api_version(&self) -> String {
@@ -76,6 +95,9 @@ pub(crate) fn decode(
         }
     };
     let object = typed(object, body, decoding)?;
+    let conformed = decoding.conform(Decoded { object, problems });
+    let Decoded { object, problems } =
+        conformed.map_err(|error| unhandled(&TypeMeta::default(), &error.to_string(), decoding))?;
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match decoding.validation {
         FieldValidation::Strict if !problems.is_empty() => {

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use coracle_api::codec::{protobuf, yaml};
-use coracle_api::schema::types;
+use coracle_api::schema::{TypeId, types};
 use coracle_meta::status::{Reason, Status};
-use coracle_registry::{Kind, encode};
+use coracle_registry::lifecycle::Object;
+use coracle_registry::{Kind, KindRef, Revision, encode};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::status::Refusal;
 
 /// What an answer is about.
 pub(crate) struct Encoding<'a> {
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: &'a KindRef,
     pub(crate) version: &'a str,
     pub(crate) wanted: Wanted,
     /// Seconds since the epoch, for ages in tables.
@@ -30,17 +31,17 @@ impl Encoding<'_> {
     }
 }
 
-/// One object, given as its JSON, which goes out as it is where that is wanted.
-pub(crate) fn object(encoding: &Encoding<'_>, json_bytes: Bytes) -> Result<Response<ResponseBody>, Refusal> {
+/// One object, whose bytes go out as they are where that is wanted.
+pub(crate) fn object(encoding: &Encoding<'_>, object: &Object) -> Result<Response<ResponseBody>, Refusal> {
     let wanted = encoding.wanted;
     if wanted.shape == Shape::MetadataList {
         let message = format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
-            go_type(encoding.kind)
+            go_type(&**encoding.kind)
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
-    let (form, bytes) = shown(encoding, &json_bytes, true)?;
+    let (form, bytes) = shown(encoding, object, true)?;
     Ok(match form {
         Form::Json => respond::json(wanted, bytes),
         form => respond::bytes_of(wanted, bytes, form),
@@ -51,14 +52,13 @@ pub(crate) fn object(encoding: &Encoding<'_>, json_bytes: Bytes) -> Result<Respo
 /// of protobuf are told in JSON, which clients that prefer protobuf always take, too.
 pub(super) fn shown(
     encoding: &Encoding<'_>,
-    object: &Bytes,
+    object: &Object,
     tell_columns: bool,
 ) -> Result<(Form, Bytes), Refusal> {
     let Encoding { kind, wanted, now, .. } = encoding;
-    let declaration = kind.declaration();
     match wanted.shape {
-        Shape::Object => in_form(wanted.form, served(*kind, encoding.version, object.clone())?, || {
-            types().kind(&declaration.group, encoding.version, &declaration.kind)
+        Shape::Object => in_form(wanted.form, served(&***kind, encoding.version, object)?, || {
+            kind.type_id(encoding.version)
         }),
         Shape::Table => {
             let table = table::of_one(&Rows::of(encoding), *now, object, tell_columns)?;
@@ -68,7 +68,7 @@ pub(super) fn shown(
             })
         }
         Shape::Metadata | Shape::MetadataList => {
-            in_form(wanted.form, metadata_json(object, wanted.meta_version)?.into(), || {
+            in_form(wanted.form, metadata_json(&object.json, wanted.meta_version)?.into(), || {
                 types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")
             })
         }
@@ -76,17 +76,31 @@ pub(super) fn shown(
 }
 
 /// A stored object in the version that is asked for, which mostly is the stored one.
-pub(super) fn served(kind: &dyn Kind, version: &str, object: Bytes) -> Result<Bytes, Refusal> {
-    if !kind.declaration().is_converted(version) {
-        return Ok(object);
+pub(super) fn served(kind: &dyn Kind, version: &str, object: &Object) -> Result<Bytes, Refusal> {
+    if is_served_as_stored(kind, version, &object.json, object.revision) {
+        return Ok(object.json.clone());
     }
-    Ok(encode::json(&kind.convert_out(version, tree(&object)?)))
+    let seen = seen(kind, object)?;
+    let is_converted = kind.declaration().is_converted(version);
+    Ok(encode::json(&if is_converted { kind.convert_out(version, seen) } else { seen }))
+}
+
+/// Whether stored bytes are what is told of an object.
+pub(super) fn is_served_as_stored(kind: &dyn Kind, version: &str, json: &[u8], written_at: Revision) -> bool {
+    kind.reads_as_stored(json, written_at) && !kind.declaration().is_converted(version)
+}
+
+/// What is seen of a stored object.
+pub(crate) fn seen(kind: &dyn Kind, object: &Object) -> Result<Value, Refusal> {
+    let stored = tree(&object.json)?;
+    let as_stored = kind.reads_as_stored(&object.json, object.revision);
+    Ok(if as_stored { stored } else { kind.read_stored(stored) })
 }
 
 fn in_form(
     form: Form,
     object: Bytes,
-    type_id: impl FnOnce() -> Option<coracle_api::schema::TypeId>,
+    type_id: impl FnOnce() -> Option<TypeId>,
 ) -> Result<(Form, Bytes), Refusal> {
     Ok(match form {
         Form::Json => (Form::Json, object),

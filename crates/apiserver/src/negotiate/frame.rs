@@ -12,12 +12,12 @@ use coracle_api::codec::protobuf;
 use coracle_meta::status::Status;
 use coracle_meta::table::IncludeObject;
 use coracle_registry::encode::inner;
-use coracle_registry::lifecycle::ObjectState;
-use coracle_registry::{Entry, Kind, Revision};
+use coracle_registry::lifecycle::{Object, ObjectState};
+use coracle_registry::{Entry, KindRef, Revision};
 use serde_json::json;
 
 use super::accept::{Form, Shape, Wanted};
-use super::encode::{Encoding, shown};
+use super::encode::{Encoding, is_served_as_stored, shown};
 use super::respond::{to_json, to_value, written};
 use crate::discovery::group_version;
 use crate::status::Refusal;
@@ -58,14 +58,14 @@ impl EventType {
 
 /// How one watcher wants its events.
 pub(crate) struct Framing {
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: KindRef,
     pub(crate) version: Box<str>,
     pub(crate) wanted: Wanted,
     columns_told: bool,
 }
 
 impl Framing {
-    pub(crate) fn new(kind: &'static dyn Kind, version: &str, wanted: Wanted) -> Self {
+    pub(crate) fn new(kind: KindRef, version: &str, wanted: Wanted) -> Self {
         Self { kind, version: version.into(), wanted, columns_told: false }
     }
 
@@ -86,10 +86,11 @@ impl Framing {
         now: i64,
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), Refusal> {
+        let (bytes, written_at) = (state.entry().value_bytes(), state.entry().mod_revision());
         let whole = self.wanted.form == Form::Json
             && self.wanted.shape == Shape::Object
-            && !self.kind.declaration().is_converted(&self.version);
-        if whole && state.entry().value_bytes().len() > MAX_CACHED_FRAME_BYTES {
+            && is_served_as_stored(&*self.kind, &self.version, bytes, written_at);
+        if whole && bytes.len() > MAX_CACHED_FRAME_BYTES {
             let json = state.json();
             let length = inner(&json).len();
             out.extend([
@@ -108,15 +109,15 @@ impl Framing {
             columns,
             declaration: std::ptr::from_ref(self.kind.declaration()) as usize,
         };
-        let frame = cache.get_or_make(&id, &self.version, state.entry(), || {
-            self.frame(event, &state.json(), now, columns)
+        let frame = cache.get_or_make(&id, &self.version, &self.kind, state.entry(), || {
+            self.frame(event, &Object { json: state.json(), revision: written_at }, now, columns)
         })?;
         out.push_back(frame);
         Ok(())
     }
 
-    fn frame(&self, event: EventType, json: &Bytes, now: i64, columns: bool) -> Result<Bytes, Refusal> {
-        let (form, object) = shown(&self.encoding(self.wanted, now), json, columns)?;
+    fn frame(&self, event: EventType, object: &Object, now: i64, columns: bool) -> Result<Bytes, Refusal> {
+        let (form, object) = shown(&self.encoding(self.wanted, now), object, columns)?;
         Ok(match form {
             Form::Protobuf => protobuf::watch_frame(event.name(), &object).into(),
             _ => [event.json_head(), inner(&object), b"}\n"].concat().into(),
@@ -124,7 +125,7 @@ impl Framing {
     }
 
     fn encoding(&self, wanted: Wanted, now: i64) -> Encoding<'_> {
-        Encoding { kind: self.kind, version: &self.version, wanted, now }
+        Encoding { kind: &self.kind, version: &self.version, wanted, now }
     }
 
     /// Tells how far the watch has come; at the end of the state with the mark of that.
@@ -148,7 +149,8 @@ impl Framing {
             include => include,
         };
         let encoding = self.encoding(Wanted { include, ..self.wanted }, now);
-        let (form, object) = shown(&encoding, &to_json(&object).into(), columns)?;
+        let object = Object { json: to_json(&object).into(), revision };
+        let (form, object) = shown(&encoding, &object, columns)?;
         Ok(match form {
             Form::Protobuf => protobuf::watch_frame("BOOKMARK", &object).into(),
             _ => [b"{\"type\":\"BOOKMARK\",\"object\":", inner(&object), b"}\n"].concat().into(),
@@ -189,6 +191,8 @@ impl FrameId {
 struct Cached {
     id: FrameId,
     version: Box<str>,
+    /// Holds the declaration in its place.
+    _kind: KindRef,
     entry: Entry,
     frame: Bytes,
 }
@@ -209,6 +213,7 @@ impl FrameCache {
         &self,
         id: &FrameId,
         version: &str,
+        kind: &KindRef,
         entry: &Entry,
         make: impl FnOnce() -> Result<Bytes, Refusal>,
     ) -> Result<Bytes, Refusal> {
@@ -224,8 +229,13 @@ impl FrameCache {
         // Not under the lock: two may do the same at once, and either result is right.
         let frame = make()?;
         if frame.len() <= MAX_CACHED_FRAME_BYTES {
-            let cached =
-                Cached { id: *id, version: version.into(), entry: entry.clone(), frame: frame.clone() };
+            let cached = Cached {
+                id: *id,
+                version: version.into(),
+                _kind: kind.clone(),
+                entry: entry.clone(),
+                frame: frame.clone(),
+            };
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
         }
         Ok(frame)

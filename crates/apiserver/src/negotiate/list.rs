@@ -9,9 +9,9 @@ use bytes::Bytes;
 use coracle_api::codec::{TypeMeta, protobuf, yaml};
 use coracle_api::schema::types;
 use coracle_meta::status::{ListMeta, Reason, Status};
+use coracle_registry::Entry;
 use coracle_registry::encode::{inner, type_prefix};
-use coracle_registry::lifecycle::Page;
-use coracle_registry::{Entry, Kind};
+use coracle_registry::lifecycle::{Object, Page};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -47,7 +47,7 @@ fn list(
     if encoding.wanted.shape == Shape::Metadata {
         let message = format!(
             "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
-            go_type(encoding.kind)
+            go_type(&**encoding.kind)
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
@@ -87,7 +87,7 @@ type WriteItem = Box<dyn FnMut(&Entry, &mut Vec<u8>) -> Result<(), Refusal> + Se
 
 /// What a list begins with, and how each of its items is written.
 fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteItem) {
-    let (kind, wanted, now): (&'static dyn Kind, _, _) = (encoding.kind, encoding.wanted, encoding.now);
+    let (kind, wanted, now) = (encoding.kind.clone(), encoding.wanted, encoding.now);
     let api_version = encoding.api_version();
     let meta_version = wanted.meta_version;
     let head = |kind: &str, api_version: &str, more: &[u8], items: &str| {
@@ -101,9 +101,9 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
     match wanted.shape {
         Shape::Table => {
             let mut columns = b",\"columnDefinitions\":".to_vec();
-            columns.extend(to_json(&table::columns(kind)));
+            columns.extend(to_json(&table::columns(&*kind)));
             let rows = table::Rows::of(encoding);
-            let write = move |entry: &Entry, out: &mut Vec<u8>| rows.write(now, &entry.value(), out);
+            let write = move |entry: &Entry, out: &mut Vec<u8>| rows.write(now, &Object::from(entry), out);
             (head("Table", meta_version, &columns, "rows"), Box::new(write))
         }
         Shape::Metadata | Shape::MetadataList => {
@@ -114,13 +114,15 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
             (head("PartialObjectMetadataList", meta_version, b"", "items"), Box::new(write))
         }
         Shape::Object => {
+            let list_kind = kind.declaration().list_kind().into_owned();
             let prefix = type_prefix(&api_version, &kind.declaration().kind);
+            // What has no type of its own to be known by tells its kind in every item.
+            let is_typed = kind.type_id(encoding.version).is_some();
             let version: Box<str> = encoding.version.into();
             let write = move |entry: &Entry, out: &mut Vec<u8>| {
-                let object = served(kind, &version, entry.value())?;
+                let object = served(&*kind, &version, &Object::from(entry))?;
                 let object = inner(&object);
-                match object.strip_prefix(prefix.as_bytes()) {
-                    // Items of built-in kinds do not repeat their type, as upstream's do not.
+                match object.strip_prefix(prefix.as_bytes()).filter(|_| is_typed) {
                     Some(rest) => {
                         out.push(b'{');
                         out.extend_from_slice(rest);
@@ -129,7 +131,6 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
                 }
                 Ok(())
             };
-            let list_kind = format!("{}List", kind.declaration().kind);
             (head(&list_kind, &api_version, b"", "items"), Box::new(write))
         }
     }
@@ -212,7 +213,7 @@ fn yaml_list(
         Shape::Object => {
             let items: Result<Vec<Value>, Refusal> =
                 entries.iter().map(|entry| untyped(encoding, entry)).collect();
-            let kind = format!("{}List", encoding.kind.declaration().kind);
+            let kind = encoding.kind.declaration().list_kind();
             json!({"kind": kind, "apiVersion": encoding.api_version(), "metadata": metadata, "items": items?})
         }
         _ => {
@@ -231,8 +232,10 @@ fn yaml_list(
 }
 
 fn untyped(encoding: &Encoding<'_>, entry: &Entry) -> Result<Value, Refusal> {
-    let mut object = tree(&served(encoding.kind, encoding.version, entry.value())?)?;
-    if let Value::Object(fields) = &mut object {
+    let mut object = tree(&served(&**encoding.kind, encoding.version, &Object::from(entry))?)?;
+    if let Value::Object(fields) = &mut object
+        && encoding.kind.type_id(encoding.version).is_some()
+    {
         fields.remove("kind");
         fields.remove("apiVersion");
     }
@@ -254,8 +257,8 @@ fn protobuf_list(
         (types().kind("meta.k8s.io", "v1", "PartialObjectMetadata"), type_meta)
     } else {
         let type_meta =
-            TypeMeta { api_version: encoding.api_version(), kind: format!("{}List", declaration.kind) };
-        (types().kind(&declaration.group, encoding.version, &declaration.kind), type_meta)
+            TypeMeta { api_version: encoding.api_version(), kind: declaration.list_kind().into_owned() };
+        (encoding.kind.type_id(encoding.version), type_meta)
     };
     let Some(id) = id else {
         // Kinds without a type of protobuf; clients that prefer it always take JSON, too.
@@ -265,7 +268,7 @@ fn protobuf_list(
     for entry in entries {
         let object = match metadata_only {
             true => entry.value(),
-            false => served(encoding.kind, encoding.version, entry.value())?,
+            false => served(&**encoding.kind, encoding.version, &Object::from(entry))?,
         };
         items.push(protobuf::encode_message(&tree(&object)?, id));
     }

@@ -12,7 +12,7 @@ mod table;
 
 pub(crate) use accept::{Asked, Shape, Wanted};
 pub(crate) use decode::{Decoding, decode, decode_delete_options, media_type};
-pub(crate) use encode::{Encoding, object, tree};
+pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
 pub(crate) use list::page;
 pub(crate) use respond::{respond, status, to_json, to_value, told};

@@ -1,14 +1,14 @@
 //! Rows of tables, as `kubectl get` shows them.
 
-use bytes::Bytes;
 use coracle_meta::table::{IncludeObject, TableColumnDefinition};
-use coracle_registry::Kind;
 use coracle_registry::encode::inner;
+use coracle_registry::lifecycle::Object;
+use coracle_registry::{Kind, KindRef};
 use http::Response;
 use serde_json::Value;
 
 use super::accept::Wanted;
-use super::encode::{Encoding, metadata_json, served, tree};
+use super::encode::{Encoding, metadata_json, seen, served, tree};
 use super::respond::{self, to_json};
 use crate::body::ResponseBody;
 use crate::status::Refusal;
@@ -27,19 +27,19 @@ pub(super) fn columns(kind: &dyn Kind) -> Vec<TableColumnDefinition> {
 
 /// How rows are made.
 pub(super) struct Rows {
-    kind: &'static dyn Kind,
+    kind: KindRef,
     version: Box<str>,
     wanted: Wanted,
 }
 
 impl Rows {
     pub(super) fn of(encoding: &Encoding<'_>) -> Self {
-        Self { kind: encoding.kind, version: encoding.version.into(), wanted: encoding.wanted }
+        Self { kind: encoding.kind.clone(), version: encoding.version.into(), wanted: encoding.wanted }
     }
 
     /// The row of a stored object; `now` in seconds since the epoch.
-    pub(super) fn write(&self, now: i64, object: &Bytes, out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let read = tree(object)?;
+    pub(super) fn write(&self, now: i64, object: &Object, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let read = seen(&*self.kind, object)?;
         out.extend_from_slice(b"{\"cells\":");
         out.extend(to_json(&self.kind.cells(&read, now)));
         let conditions = self.kind.row_conditions(&read);
@@ -51,10 +51,10 @@ impl Rows {
         match self.wanted.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
             IncludeObject::Metadata => {
-                out.extend_from_slice(&metadata_json(object, self.wanted.meta_version)?);
+                out.extend_from_slice(&metadata_json(&object.json, self.wanted.meta_version)?);
             }
             IncludeObject::Object => {
-                out.extend_from_slice(inner(&served(self.kind, &self.version, object.clone())?));
+                out.extend_from_slice(inner(&served(&*self.kind, &self.version, object)?));
             }
         }
         out.push(b'}');
@@ -63,13 +63,13 @@ impl Rows {
 }
 
 /// A table of one row. `columns` are told once in a watch.
-pub(super) fn of_one(rows: &Rows, now: i64, object: &Bytes, tell_columns: bool) -> Result<Vec<u8>, Refusal> {
-    let revision = tree(object)?["metadata"]["resourceVersion"].clone();
+pub(super) fn of_one(rows: &Rows, now: i64, object: &Object, tell_columns: bool) -> Result<Vec<u8>, Refusal> {
+    let revision = tree(&object.json)?["metadata"]["resourceVersion"].clone();
     of_all(rows, now, std::slice::from_ref(object), &revision, tell_columns)
 }
 
 /// A table of objects that are stored nowhere.
-pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Bytes]) -> Result<Response<ResponseBody>, Refusal> {
+pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Object]) -> Result<Response<ResponseBody>, Refusal> {
     let table = of_all(&Rows::of(encoding), encoding.now, objects, &Value::Null, true)?;
     Ok(respond::json(encoding.wanted, table))
 }
@@ -77,7 +77,7 @@ pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Bytes]) -> Result<Respon
 fn of_all(
     rows: &Rows,
     now: i64,
-    objects: &[Bytes],
+    objects: &[Object],
     revision: &Value,
     tell_columns: bool,
 ) -> Result<Vec<u8>, Refusal> {
@@ -89,7 +89,7 @@ fn of_all(
         out.extend(to_json(revision));
     }
     out.extend_from_slice(b"},\"columnDefinitions\":");
-    out.extend(to_json(&tell_columns.then(|| columns(*kind))));
+    out.extend(to_json(&tell_columns.then(|| columns(&**kind))));
     out.extend_from_slice(b",\"rows\":[");
     for (index, object) in objects.iter().enumerate() {
         if index > 0 {

@@ -1,9 +1,10 @@
 //! ComponentStatus: whether the parts of the control plane work. Nothing is kept of it, and in one
 //! process there is nobody to ask but ourselves: the health checks speak for all parts.
 
-use bytes::Bytes;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
+use coracle_registry::Revision;
+use coracle_registry::lifecycle::Object;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -36,17 +37,22 @@ impl ResourceRequest {
         let mut component = component(&self.path.name);
         component["kind"] = "ComponentStatus".into();
         component["apiVersion"] = "v1".into();
-        negotiate::object(&self.encoding()?, to_json(&component).into())
+        negotiate::object(&self.encoding()?, &unstored(&component))
     }
 
     fn tell_components(&self, components: Vec<Value>) -> Result<Response<ResponseBody>, Refusal> {
         let encoding = self.encoding()?;
         if encoding.wanted.shape == Shape::Table {
-            let objects: Vec<Bytes> = components.iter().map(|component| to_json(component).into()).collect();
+            let objects: Vec<Object> = components.iter().map(unstored).collect();
             return negotiate::table(&encoding, &objects);
         }
         let list =
             json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": components});
         self.tell(&list, StatusCode::OK)
     }
+}
+
+/// What is told and never stored.
+fn unstored(component: &Value) -> Object {
+    Object { json: to_json(component).into(), revision: Revision::new(0) }
 }

@@ -14,13 +14,12 @@ impl ResourceRequest {
         let api_version = self.kind.declaration().storage_api_version();
         let created = self.cluster.create(&self.write(&api_version)?, object).await?;
         warnings.extend(created.warnings);
-        let mut response = negotiate::object(&self.encoding()?, created.object.json)?;
+        let mut response = negotiate::object(&self.encoding()?, &created.object)?;
         warn(&mut response, &warnings);
         Ok(with_status(response, StatusCode::CREATED))
     }
 
     pub(super) fn decoding(&self) -> Result<Decoding<'_>, Refusal> {
-        let (group, version, kind) = self.body_type();
-        Ok(Decoding { group, version, kind, validation: self.validation() })
+        Ok(Decoding::of(self.body_form(), self.validation()))
     }
 }

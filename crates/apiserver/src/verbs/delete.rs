@@ -39,7 +39,7 @@ impl ResourceRequest {
         let deletion = self.cluster.delete(&write, &self.path.name, options).await?;
         let declaration = self.kind.declaration();
         if !deletion.gone || declaration.deletion_returns_object {
-            let response = negotiate::object(&self.encoding()?, deletion.object.json)?;
+            let response = negotiate::object(&self.encoding()?, &deletion.object)?;
             // Whoever waited for dependents in the old way is told that it takes a while.
             let waits = !deletion.gone && view::at(body, &["orphanDependents"]) == Some(&Value::Bool(false));
             return Ok(with_status(response, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }));
@@ -63,7 +63,7 @@ impl ResourceRequest {
         let write = Write { dry_run: is_dry_run(&body), ..self.write(&api_version)? };
         let mut deleted: Option<Page> = None;
         loop {
-            let page = self.cluster.list(self.kind, &self.path.namespace, &list).await?;
+            let page = self.cluster.list(&*self.kind, &self.path.namespace, &list).await?;
             self.delete_all(&write, &options, &page).await?;
             list.continue_token = page.continue_token.clone();
             list.exact = None;

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
+use coracle_registry::form::ObjectForm;
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{Cluster, Identity, Kind, Scope, Verbs};
+use coracle_registry::{Cluster, Identity, KindRef, Scope, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ pub(crate) struct ResourceRequest {
     pub(crate) body: Bytes,
     pub(crate) cluster: Cluster,
     pub(crate) path: ResourcePath,
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: KindRef,
     /// Who is asking.
     pub(crate) identity: Arc<Identity>,
     pub(crate) components: Arc<Components>,
@@ -49,9 +50,11 @@ pub(crate) struct ResourceRequest {
 impl ResourceRequest {
     /// Does what the request asks for.
     pub(crate) async fn answer(self) -> Result<Response<ResponseBody>, Refusal> {
-        let Some(deprecated) = self.kind.declaration().deprecated else { return self.carry_out().await };
-        let mut response = self.carry_out().await.map_err(|refusal| refusal.warned(deprecated))?;
-        warn(&mut response, &[deprecated.to_owned()]);
+        let Some(deprecated) = self.kind.declaration().deprecated.clone() else {
+            return self.carry_out().await;
+        };
+        let mut response = self.carry_out().await.map_err(|refusal| refusal.warned(&deprecated))?;
+        warn(&mut response, &[deprecated.into_owned()]);
         Ok(response)
     }
 
@@ -154,18 +157,9 @@ impl ResourceRequest {
         Err(Refusal::method_not_allowed())
     }
 
-    /// The group, version and kind of what is sent and answered.
-    fn body_type(&self) -> (&str, &str, &str) {
-        let declaration = self.kind.declaration();
-        let own = (self.path.group.as_str(), self.path.version.as_str());
-        match declaration.subresource(&self.path.subresource) {
-            None => (own.0, own.1, &declaration.kind),
-            Some(part) => {
-                let other = part.group_version.as_ref();
-                let (group, version) = other.map_or(own, |(group, version)| (&**group, &**version));
-                (group, version, &part.kind)
-            }
-        }
+    /// What is sent and answered looks like.
+    fn body_form(&self) -> ObjectForm<'_> {
+        ObjectForm::new(&*self.kind, &self.path.version, &self.path.subresource)
     }
 
     /// An object of the body, as it is stored.
@@ -201,7 +195,7 @@ impl ResourceRequest {
 
     fn write<'a>(&'a self, api_version: &'a str) -> Result<Write<'a>, Refusal> {
         Ok(Write {
-            kind: self.kind,
+            kind: &*self.kind,
             api_version,
             namespace: &self.path.namespace,
             subresource: &self.path.subresource,
@@ -218,7 +212,7 @@ impl ResourceRequest {
 
     fn encoding(&self) -> Result<Encoding<'_>, Refusal> {
         let wanted = self.wanted()?;
-        Ok(Encoding { kind: self.kind, version: &self.path.version, wanted, now: self.now })
+        Ok(Encoding { kind: &self.kind, version: &self.path.version, wanted, now: self.now })
     }
 
     fn validation(&self) -> FieldValidation {

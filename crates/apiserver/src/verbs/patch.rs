@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use coracle_api::codec::{Decoded, Target, json, yaml};
-use coracle_api::schema::{TypeId, graph, types};
 use coracle_meta::field::{FieldError, Path};
 use coracle_meta::gvk::GroupKind;
 use coracle_meta::patch::{PatchError, PatchType, json::JsonPatch, merge, strategic};
 use coracle_meta::status::Status;
 use coracle_registry::Error;
+use coracle_registry::form::{ObjectForm, ObjectSchema};
 use coracle_registry::lifecycle::{Change, Updated};
 use http::Response;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use crate::status::Refusal;
 enum Prepared {
     Json(JsonPatch),
     Merge(Value),
-    Strategic(Value, TypeId),
+    Strategic(Value, ObjectSchema<'static>),
 }
 
 /// What applying a patch leaves beside the object: it may happen several times, and the last
@@ -57,18 +57,15 @@ impl ResourceRequest {
         self.patch_by(self.prepare(kind)?).await
     }
 
-    fn type_id(&self) -> Option<TypeId> {
-        let (group, version, kind) = self.body_type();
-        types().kind(group, version, kind)
-    }
-
     fn prepare(&self, kind: PatchType) -> Result<Prepared, Refusal> {
         if kind == PatchType::Json {
             return Ok(Prepared::Json(JsonPatch::from_slice(&self.body)?));
         }
         let patch = json::decode(&self.body, Target::Any)?.object;
-        match (kind, self.type_id()) {
-            (PatchType::StrategicMerge, Some(id)) => Ok(Prepared::Strategic(patch, id)),
+        match (kind, self.body_form().type_id()) {
+            (PatchType::StrategicMerge, Some(id)) => {
+                Ok(Prepared::Strategic(patch, ObjectSchema::of_type(id)))
+            }
             (PatchType::StrategicMerge, None) => {
                 let accepted =
                     [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
@@ -80,13 +77,13 @@ impl ResourceRequest {
 
     async fn patch_by(&self, patch: Prepared) -> Result<(Updated, Vec<String>), Refusal> {
         let validation = self.validation();
-        let id = self.type_id();
+        let form = self.body_form();
         let aside = Mutex::new(Aside::default());
         let change = |object: Value| {
             let outcome = patch
                 .apply(self.served(object))
                 .map_err(Refusal::from)
-                .and_then(|patched| conform(patched, id, validation));
+                .and_then(|patched| conform(patched, &form, validation));
             let mut aside = aside.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok((patched, warnings)) => {
@@ -136,9 +133,8 @@ impl Prepared {
         match self {
             Prepared::Json(patch) => patch.apply(object),
             Prepared::Merge(patch) => merge::apply(object, patch.clone()),
-            Prepared::Strategic(patch, id) => {
-                let graph = graph();
-                let meta = strategic::PatchMeta::new(graph.schema(), graph.node(*id));
+            Prepared::Strategic(patch, of) => {
+                let meta = strategic::PatchMeta::new(of.schema, of.node);
                 strategic::apply(meta, object, patch.clone())
             }
         }
@@ -148,11 +144,10 @@ impl Prepared {
 /// Brings what a patch left into the form of its kind.
 fn conform(
     object: Value,
-    id: Option<TypeId>,
+    form: &ObjectForm<'_>,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let Some(id) = id else { return Ok((object, Vec::new())) };
-    let Decoded { object, problems } = json::conform(&object, id)?;
+    let Decoded { object, problems } = form.conform(object)?;
     let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match validation {
         FieldValidation::Strict if !warnings.is_empty() => {

@@ -17,19 +17,19 @@ impl ResourceRequest {
             let message = "the export parameter, deprecated since v1.14, is no longer supported";
             return Err(Refusal::bad_request(message));
         }
-        negotiate::object(&self.encoding()?, self.read().await?.json)
+        negotiate::object(&self.encoding()?, &self.read().await?)
     }
 
     /// The object of the path, not older than the client says.
     pub(super) async fn read(&self) -> Result<Object, Refusal> {
         let number = revision_number(self.query.text("resourceVersion")).map_err(unexplained)?;
         let ResourceRequest { cluster, path, kind, .. } = self;
-        Ok(cluster.get(*kind, &path.namespace, &path.name, number.map(Revision::new)).await?)
+        Ok(cluster.get(&**kind, &path.namespace, &path.name, number.map(Revision::new)).await?)
     }
 
     pub(super) async fn list(self) -> Result<Response<ResponseBody>, Refusal> {
         let options = self.list_options()?;
-        let page = match self.cluster.list(self.kind, &self.path.namespace, &options).await {
+        let page = match self.cluster.list(&*self.kind, &self.path.namespace, &options).await {
             Err(Error::Expired { .. }) => return Err(Status::list_expired().into()),
             outcome => outcome?,
         };
@@ -38,7 +38,7 @@ impl ResourceRequest {
 
     pub(super) fn list_options(&self) -> Result<ListOptions, Refusal> {
         let query = self.query.list_query(false)?;
-        let selection = self.query.selection(self.kind, &self.path.version)?;
+        let selection = self.query.selection(&*self.kind, &self.path.version)?;
         let continue_token = Some(query.continue_token).filter(|token| !token.is_empty());
         let refused = |why| Refusal::bad_request(format!("invalid resource version: {why}"));
         let continued = continue_token.is_some();

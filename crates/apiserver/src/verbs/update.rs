@@ -33,7 +33,7 @@ impl ResourceRequest {
         updated: Updated,
         warnings: &[String],
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let mut response = negotiate::object(&self.encoding()?, updated.object.json)?;
+        let mut response = negotiate::object(&self.encoding()?, &updated.object)?;
         warn(&mut response, warnings);
         warn(&mut response, &updated.warnings);
         let status = if updated.created { StatusCode::CREATED } else { StatusCode::OK };

@@ -46,14 +46,15 @@ impl ResourceRequest {
         let query = self.query.list_query(true)?;
         let selection = self.watch_selection()?;
         let revision = revision_number(&query.resource_version).map_err(unexplained)?.map(Revision::new);
-        let framing = Framing::new(self.kind, &self.path.version, wanted);
+        let framing = Framing::new(self.kind.clone(), &self.path.version, wanted);
         let mut stream = WatchStream::new(&self, framing, &query);
         match self.state(&selection, &query, revision).await {
             Ok((state, after)) => {
                 stream.state = state.into_iter();
                 stream.state_ends = query.send_initial_events.filter(|told| *told).map(|_| after);
                 let options = WatchOptions { selection, after };
-                stream.watch = Some(self.cluster.watch(self.kind, &self.path.namespace, options).await?);
+                stream.watch =
+                    Some(self.cluster.watch(self.kind.clone(), &self.path.namespace, options).await?);
             }
             // The stream has begun for the client: it is told there.
             Err(error @ Error::TooLargeRevision { .. }) => stream.fail(error),
@@ -66,7 +67,7 @@ impl ResourceRequest {
 
     /// A watch of one object is a watch by its name.
     fn watch_selection(&self) -> Result<Selection, Refusal> {
-        let mut selection = self.query.selection(self.kind, &self.path.version)?;
+        let mut selection = self.query.selection(&*self.kind, &self.path.version)?;
         let name = &*self.path.name;
         if name.is_empty() {
             return Ok(selection);
@@ -92,7 +93,7 @@ impl ResourceRequest {
         }
         let options =
             ListOptions { selection: selection.clone(), not_older_than: revision, ..ListOptions::default() };
-        let page = self.cluster.list(self.kind, &self.path.namespace, &options).await?;
+        let page = self.cluster.list(&*self.kind, &self.path.namespace, &options).await?;
         Ok((if told { page.entries } else { Vec::new() }, page.revision))
     }
 }
@@ -103,7 +104,7 @@ struct WatchStream {
     /// Where the end of the state is marked, if that is still to be done.
     state_ends: Option<Revision>,
     /// `None` if there is nothing more to come.
-    watch: Option<ObjectWatch<'static>>,
+    watch: Option<ObjectWatch>,
     framing: Framing,
     shared: Arc<Shared>,
     resource: Arc<WatchedResource>,
@@ -138,7 +139,7 @@ impl WatchStream {
             }
             Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         };
-        let resource = request.shared.metrics.watched(request.kind, &request.path.version);
+        let resource = request.shared.metrics.watched(&*request.kind, &request.path.version);
         Self {
             state: Vec::new().into_iter(),
             state_ends: None,

@@ -1,7 +1,5 @@
 //! Creation.
 
-use coracle_api::codec::unset_field;
-use coracle_api::schema::types;
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
 use serde_json::Value;
@@ -9,11 +7,10 @@ use serde_json::Value;
 use super::commit::{Known, Plan, Step};
 use super::ownership::Ownership;
 use super::update::Updated;
-use super::{Object, Write, meta_mut, metadata_errors, tree};
+use super::{Object, Write, meta_mut, metadata_errors};
 use crate::admission::Operation;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
-use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::keys;
 use crate::kind::Generation;
@@ -61,7 +58,7 @@ impl Cluster {
         loop {
             if let Some(entry) = attempts.found() {
                 let subject = write.subject(name);
-                let is_deleting = Meta::of(&tree(entry)?).is_deleting();
+                let is_deleting = Meta::of(&write.read(entry)?).is_deleting();
                 return Err(if is_deleting {
                     Error::BeingDeleted(subject)
                 } else {
@@ -70,7 +67,7 @@ impl Cluster {
             }
             let candidate = Candidate { object: object.clone(), shown, tracking: Tracking::Update };
             let (object, warnings) = self.prepare_new(write, candidate, attempts.taken()).await?;
-            let encoded = Encoded::of(&object);
+            let encoded = write.encoded(&object);
             let plan = if write.dry_run {
                 Plan::keep()
             } else {
@@ -158,9 +155,7 @@ pub(super) struct Candidate<'a> {
 /// Leaves the status as it is where nobody has written any.
 fn drop_status(write: &Write<'_>, object: &mut Value) {
     let Value::Object(fields) = object else { return };
-    let (group, version) = write.group_version();
-    let id = types().kind(group, version, &write.declaration().kind);
-    match id.and_then(|id| unset_field(id, "status")) {
+    match write.form().unset_field("status") {
         Some(unset) => fields.insert("status".to_owned(), unset),
         None => fields.remove("status"),
     };

@@ -7,10 +7,9 @@ use coracle_store::Entry;
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
-use super::{Object, Preconditions, Write, meta_mut, tree};
+use super::{Object, Preconditions, Write, meta_mut};
 use crate::admission::Operation;
 use crate::cluster::Cluster;
-use crate::encode::Encoded;
 use crate::error::{Error, Result, Subject};
 use crate::keys;
 
@@ -65,13 +64,13 @@ impl Cluster {
         let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
         loop {
             let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
-            let object = tree(&entry)?;
+            let object = write.read(&entry)?;
             check_meant(write, name, &options.preconditions, &object, &entry)?;
             let old = Some(&object);
             // Nobody has had anything to tell whoever deletes yet.
             self.validate(write, Operation::Delete, name, &object, old, &mut Vec::new()).await?;
             let fate = self.doom(write, options, object)?;
-            let (encoded, gone) = (Encoded::of(&fate.object), fate.gone);
+            let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
             let plan = match fate {
                 _ if write.dry_run => Plan::keep(),
                 Fate { gone: true, object, .. } => {

@@ -30,7 +30,9 @@ use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
 use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
+use crate::encode::Encoded;
 use crate::error::{Error, Result, Subject};
+use crate::form::ObjectForm;
 use crate::identity::Identity;
 use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 
@@ -44,6 +46,12 @@ pub struct Object {
     pub json: Bytes,
     /// The revision of its last write.
     pub revision: Revision,
+}
+
+impl From<&Entry> for Object {
+    fn from(entry: &Entry) -> Self {
+        Self { json: entry.value(), revision: entry.mod_revision() }
+    }
 }
 
 /// What a write is about, and on whose behalf.
@@ -66,8 +74,19 @@ pub struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    fn group_version(&self) -> (&'a str, &'a str) {
-        split_api_version(self.api_version)
+    /// What is written looks like.
+    fn form(&self) -> ObjectForm<'a> {
+        ObjectForm::stored(self.kind, split_api_version(self.api_version), self.subresource)
+    }
+
+    /// What is stored, as the kind's hooks see it.
+    fn read(&self, entry: &Entry) -> Result<Value> {
+        read(self.kind, entry)
+    }
+
+    /// What is to be stored of an object.
+    fn encoded(&self, object: &Value) -> Encoded {
+        Encoded::of(&self.kind.to_stored(object))
     }
 
     fn declaration(&self) -> &Declaration {
@@ -87,12 +106,19 @@ impl<'a> Write<'a> {
     }
 }
 
-/// The object of an entry as a tree.
+/// The object of an entry as a tree, as it is stored.
 pub(crate) fn tree(entry: &Entry) -> Result<Value> {
     serde_json::from_slice(entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
         reason: error.to_string(),
     })
+}
+
+/// The object of an entry as a tree, as those who know its kind see it.
+fn read(kind: &dyn Kind, entry: &Entry) -> Result<Value> {
+    let stored = tree(entry)?;
+    let as_stored = kind.reads_as_stored(entry.value_bytes(), entry.mod_revision());
+    Ok(if as_stored { stored } else { kind.read_stored(stored) })
 }
 
 /// The metadata of an object that is being written; added where it is absent.

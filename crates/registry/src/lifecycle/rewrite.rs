@@ -5,9 +5,8 @@ use coracle_meta::object::Meta;
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
-use super::{Object, Write, check_preconditions, tree};
+use super::{Object, Write, check_preconditions};
 use crate::cluster::Cluster;
-use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::keys;
 
@@ -36,11 +35,11 @@ impl Cluster {
         let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
         loop {
             let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
-            let mut object = tree(&entry)?;
+            let mut object = write.read(&entry)?;
             let uid = Meta::of(&object).uid().to_owned();
             check_preconditions(write, name, preconditions, &uid, &entry)?;
             change(&mut object)?;
-            let encoded = Encoded::of(&object);
+            let encoded = write.encoded(&object);
             let plan = if write.dry_run {
                 Plan::keep()
             } else {

@@ -7,7 +7,7 @@ use coracle_meta::selector::{fields, labels};
 use coracle_store::Entry;
 use serde_json::Value;
 
-use super::tree;
+use super::read;
 use crate::error::Result;
 use crate::kind::{Declaration, Kind, Scope};
 use crate::scan;
@@ -79,7 +79,7 @@ impl Selection {
         let declaration = kind.declaration();
         match self.selects_by_scan(declaration, entry) {
             Some(selected) => Ok(selected),
-            None => Ok(self.matches(kind, &tree(entry)?)),
+            None => Ok(self.matches(kind, &read(kind, entry)?)),
         }
     }
 

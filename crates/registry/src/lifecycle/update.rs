@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::commit::{Known, Plan, Step};
 use super::create::{Candidate, Tracking};
 use super::ownership::Ownership;
-use super::{Object, Write, content_changed, meta_mut, metadata_errors, tree};
+use super::{Object, Write, content_changed, meta_mut, metadata_errors};
 use crate::admission::Operation;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
@@ -77,7 +77,7 @@ impl Cluster {
         let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
         loop {
             let found = attempts.found().cloned();
-            let old = found.as_ref().map(tree).transpose()?;
+            let old = found.as_ref().map(|entry| write.read(entry)).transpose()?;
             let (next, warnings) = match (&found, &old) {
                 (Some(entry), Some(old)) => {
                     let new = self.changed(write, name, change, entry, old)?;
@@ -90,7 +90,7 @@ impl Cluster {
                 Next::Changed(new) => (new, false),
                 Next::Over(new) => (new, true),
             };
-            let encoded = Encoded::of(&new);
+            let encoded = write.encoded(&new);
             let planned =
                 if write.dry_run { Plan::keep() } else { plan(write, &encoded, &new, old.as_ref(), over) };
             let Some(outcome) = attempts.carry_out(planned).await? else { continue };

@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::encode::deleted;
 use crate::error::Result;
 use crate::keys;
-use crate::kind::Kind;
+use crate::kind_ref::KindRef;
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub enum ObjectEvent {
 }
 
 /// A running watch. Dropping it ends it.
-pub struct ObjectWatch<'k> {
+pub struct ObjectWatch {
     watch: Watch,
-    kind: &'k dyn Kind,
+    kind: KindRef,
     selection: Selection,
 }
 
@@ -82,12 +82,13 @@ impl Cluster {
     ///
     /// # Errors
     /// If the revision is no longer kept.
-    pub async fn watch<'k>(
+    pub async fn watch(
         &self,
-        kind: &'k dyn Kind,
+        kind: impl Into<KindRef>,
         namespace: &str,
         options: WatchOptions,
-    ) -> Result<ObjectWatch<'k>> {
+    ) -> Result<ObjectWatch> {
+        let kind = kind.into();
         let declaration = kind.declaration();
         let prefix = within(declaration, namespace, &options.selection)
             .unwrap_or_else(|| keys::prefix(declaration, namespace));
@@ -97,7 +98,7 @@ impl Cluster {
     }
 }
 
-impl ObjectWatch<'_> {
+impl ObjectWatch {
     /// The next change. Safe to drop before it is ready.
     ///
     /// # Errors
@@ -139,6 +140,6 @@ impl ObjectWatch<'_> {
     }
 
     fn counts(&self, entry: Option<&Entry>) -> Result<bool> {
-        entry.map_or(Ok(false), |entry| self.selection.selects(self.kind, entry))
+        entry.map_or(Ok(false), |entry| self.selection.selects(&*self.kind, entry))
     }
 }

@@ -20,19 +20,19 @@ impl ResourceRequest {
         match (&*self.path.resource, part) {
             ("pods", "log") => self.log().await,
             ("pods", "exec" | "attach") => {
-                let pod = self.find(self.kind, &self.path.name).await?;
+                let pod = self.find(&*self.kind, &self.path.name).await?;
                 self.chosen_container(&pod)?;
                 Err(self.unreachable(self.node_of(&pod)?))
             }
             ("pods", "portforward") => {
-                let pod = self.find(self.kind, &self.path.name).await?;
+                let pod = self.find(&*self.kind, &self.path.name).await?;
                 Err(self.unreachable(self.node_of(&pod)?))
             }
             ("pods", _) => self.proxy_to_pod().await,
             ("services", _) => self.proxy_to_service().await,
             _ => {
                 let name = self.proxied_name("node")?;
-                self.find(self.kind, name).await?;
+                self.find(&*self.kind, name).await?;
                 Err(self.unreachable(name))
             }
         }
@@ -44,7 +44,7 @@ impl ResourceRequest {
             let kind = GroupKind { group: "".into(), kind: "PodLogOptions".into() };
             return Err(Status::invalid(&kind, &self.path.name, &errors).into());
         }
-        let pod = self.find(self.kind, &self.path.name).await?;
+        let pod = self.find(&*self.kind, &self.path.name).await?;
         self.chosen_container(&pod)?;
         match view::text(&pod, &["spec", "nodeName"]) {
             // Nothing has been said yet.
@@ -93,7 +93,7 @@ impl ResourceRequest {
     }
 
     async fn proxy_to_pod(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let pod = self.find(self.kind, self.proxied_name("pod")?).await?;
+        let pod = self.find(&*self.kind, self.proxied_name("pod")?).await?;
         let address =
             view::items(&pod, &["status", "podIPs"]).first().map(|address| view::text(address, &["ip"]));
         match address.and_then(|address| address.parse::<std::net::IpAddr>().ok()) {
@@ -105,7 +105,7 @@ impl ResourceRequest {
     async fn proxy_to_service(&self) -> Result<Response<ResponseBody>, Refusal> {
         let name = self.proxied_name("service")?;
         let (_, _, port) = split(&self.path.name).unwrap_or_default();
-        let service = self.find(self.kind, name).await?;
+        let service = self.find(&*self.kind, name).await?;
         if let Ok(number) = port.parse::<i64>() {
             let ports = view::items(&service, &["spec", "ports"]);
             if !ports.iter().any(|port| view::integer(port, &["port"]) == Some(number)) {

@@ -44,7 +44,7 @@ impl ResourceRequest {
     pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
         let (eviction, warnings) = self.posted().or_else(|refusal| {
             // The older version is taken, too, and has the same fields.
-            let older = Decoding { version: "v1beta1", ..self.decoding()? };
+            let older = Decoding { version: "v1beta1", form: None, ..self.decoding()? };
             negotiate::decode(&self.headers, &self.body, &older).map_err(|_| refusal)
         })?;
         if Meta::of(&eviction).name() != self.path.name {
@@ -88,7 +88,7 @@ impl ResourceRequest {
         let own_revision = options.preconditions.resource_version.is_some();
         let mut attempts = ATTEMPTS;
         let pod = loop {
-            let pod = self.find(self.kind, &self.path.name).await?;
+            let pod = self.find(&*self.kind, &self.path.name).await?;
             if !eviction::can_ignore_budgets(&pod) {
                 break pod;
             }

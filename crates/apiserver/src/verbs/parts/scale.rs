@@ -30,7 +30,7 @@ impl ResourceRequest {
         let part = declaration.subresource(&self.path.subresource);
         let missing = || Error::NotFound(Box::new(Subject::of(declaration, &self.path.name)));
         let paths = part.and_then(|part| part.scale.as_ref()).ok_or_else(missing)?;
-        let scale = paths.scale_of(&negotiate::tree(&object.json)?);
+        let scale = paths.scale_of(&negotiate::seen(&*self.kind, object)?);
         let mut response = self.tell(&scale, StatusCode::OK)?;
         warn(&mut response, warnings);
         Ok(response)

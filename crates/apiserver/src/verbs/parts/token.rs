@@ -34,7 +34,7 @@ impl ResourceRequest {
     pub(super) async fn issue_token(&self) -> Result<Response<ResponseBody>, Refusal> {
         let (mut request, warnings) = self.token_request()?;
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?;
-        let account = self.find(self.kind, &self.path.name).await?;
+        let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account, signer)?;
         let bound = self.bound_to(&request, &account).await?;
         let claims = self.claims(&request, bound, signer);

@@ -15,7 +15,7 @@ pub struct ComponentStatus;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["cs"]),
     verbs: Verbs::GET.with(Verbs::LIST),
-    deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
+    deprecated: Some("v1 ComponentStatus is deprecated in v1.19+".into()),
     columns: vec![
         Column::name(),
         Column::text("Status", "whether it is healthy"),

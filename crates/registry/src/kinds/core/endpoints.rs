@@ -19,7 +19,7 @@ pub struct Endpoints;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["ep"]),
     create_on_update: true,
-    deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),
     columns: vec![
         Column::name(),
         Column::text("Endpoints", "the first addresses that answer"),
