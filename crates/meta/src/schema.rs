@@ -4,6 +4,8 @@
 //! codec all walk an object together with its schema. Types refer to each other (and to
 //! themselves, as JSON schemas do), so nodes are numbers in one table and not a tree.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// A node of a [`Schema`].
@@ -52,6 +54,8 @@ pub enum Scalar {
     Time,
     /// A point in time, to the microsecond.
     MicroTime,
+    /// Any single value.
+    Untyped,
 }
 
 /// An object or map.
@@ -217,6 +221,34 @@ impl Schema {
         }
     }
 
+    /// Copies a node of another schema, with everything it refers to.
+    pub fn import(&mut self, other: &Self, id: NodeId) -> NodeId {
+        self.import_into(other, id, &mut BTreeMap::new())
+    }
+
+    fn import_into(&mut self, other: &Self, id: NodeId, known: &mut BTreeMap<NodeId, NodeId>) -> NodeId {
+        if let Some(copy) = known.get(&id) {
+            return *copy;
+        }
+        let copy = self.reserve();
+        known.insert(id, copy);
+        let mut node = other.node(id).clone();
+        match &mut node {
+            Node::Scalar(_) | Node::Any => {}
+            Node::List(list) => list.item = self.import_into(other, list.item, known),
+            Node::Object(object) => {
+                for field in &mut object.fields {
+                    field.node = self.import_into(other, field.node, known);
+                }
+                if let Rest::Map(values) = &mut object.rest {
+                    *values = self.import_into(other, *values, known);
+                }
+            }
+        }
+        self.set(copy, node);
+        copy
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -243,5 +275,25 @@ mod tests {
         assert_eq!(object.value_node("not"), Some(props));
         assert_eq!(object.fields()[0].name.as_ref(), "allOf", "ascending by name");
         assert_eq!(object.value_node("other"), None);
+    }
+
+    #[test]
+    fn types_are_copied_with_what_they_refer_to() {
+        let mut schema = Schema::new();
+        schema.add(Node::Any);
+        let props = schema.reserve();
+        let text = schema.add(Node::Scalar(Scalar::String));
+        schema.set(
+            props,
+            Node::Object(ObjectNode::new(vec![Field::new("not", props), Field::new("id", text)])),
+        );
+        let mut copy = Schema::new();
+        let root = copy.import(&schema, props);
+        assert_eq!(copy.len(), 2, "what nobody refers to is left behind");
+        let object = copy.object(root).expect("it is one");
+        assert_eq!(object.value_node("not"), Some(root));
+        assert!(
+            object.value_node("id").is_some_and(|id| matches!(copy.node(id), Node::Scalar(Scalar::String)))
+        );
     }
 }

@@ -22,9 +22,16 @@ const TABLE: &[(&str, Uses)] = &[
     ("coracle-meta", Only(&[])),
     ("coracle-edge", Only(&[])),
     ("coracle-api", Only(&["coracle-meta"])),
+    ("coracle-crd", Only(&["coracle-meta"])),
     ("coracle-store", Only(&["coracle-base"])),
-    ("coracle-registry", Only(&["coracle-store", "coracle-api", "coracle-meta", "coracle-base"])),
-    ("coracle-apiserver", Only(&["coracle-registry", "coracle-api", "coracle-meta", "coracle-base"])),
+    (
+        "coracle-registry",
+        Only(&["coracle-store", "coracle-crd", "coracle-api", "coracle-meta", "coracle-base"]),
+    ),
+    (
+        "coracle-apiserver",
+        Only(&["coracle-registry", "coracle-crd", "coracle-api", "coracle-meta", "coracle-base"]),
+    ),
     ("coracle-runtime", Only(&["coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-controllers", Only(&["coracle-runtime", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-scheduler", Only(&["coracle-runtime", "coracle-api", "coracle-meta", "coracle-base"])),
@@ -57,7 +64,7 @@ const TABLE: &[(&str, Uses)] = &[
     // It starts a real server per test, which is what `coracle` assembles.
     (TESTKIT, Only(&["coracle", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-benches", Anything),
-    ("coracle-fuzz", Only(&["coracle-api", "coracle-meta"])),
+    ("coracle-fuzz", Only(&["coracle-crd", "coracle-api", "coracle-meta"])),
     ("xtask", Only(&[])),
 ];
 

@@ -189,6 +189,7 @@ fn scalar_name(scalar: Scalar) -> &'static str {
         Scalar::Quantity => "quantity",
         Scalar::Time => "time",
         Scalar::MicroTime => "micro-time",
+        Scalar::Untyped => "untyped",
     }
 }
 

@@ -92,6 +92,7 @@ fn kind_name(node: &Node) -> &'static str {
             Scalar::Double => "float64",
             Scalar::Boolean => "bool",
             Scalar::IntOrString | Scalar::Quantity | Scalar::Time | Scalar::MicroTime => "struct",
+            Scalar::Untyped => "interface",
         },
     }
 }

@@ -1,0 +1,139 @@
+//! Dates, times and durations.
+
+use std::str::Chars;
+
+/// `2006-01-02`
+pub(super) fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = *bytes else { return false };
+    let number = |digits: &[u8]| {
+        digits.iter().try_fold(0_u32, |sum, digit| Some(sum * 10 + char::from(*digit).to_digit(10)?))
+    };
+    let (Some(year), Some(month), Some(day)) =
+        (number(&[y1, y2, y3, y4]), number(&[m1, m2]), number(&[d1, d2]))
+    else {
+        return false;
+    };
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+}
+
+/// A date, and a time with its zone. Whatever stands after a second `t` does not matter upstream.
+pub(super) fn is_date_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    is_date(date) && is_time(time)
+}
+
+fn is_time(text: &str) -> bool {
+    let Some((clock, rest)) = text.split_at_checked(8) else { return false };
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = *clock.as_bytes() else { return false };
+    let in_range = |tens: u8, ones: u8, limit: [u8; 2]| {
+        tens.is_ascii_digit() && ones.is_ascii_digit() && [tens, ones] <= limit
+    };
+    in_range(h1, h2, *b"23")
+        && in_range(m1, m2, *b"59")
+        && in_range(s1, s2, *b"59")
+        && (is_zone(rest) || fraction(rest).is_some_and(is_zone))
+}
+
+/// What comes after a fraction, which begins with any character upstream.
+fn fraction(text: &str) -> Option<&str> {
+    let mut chars: Chars<'_> = text.chars();
+    chars.next().filter(|c| *c != '\n')?;
+    let digits = chars.as_str();
+    let rest = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    (rest.len() < digits.len()).then_some(rest)
+}
+
+fn is_zone(text: &str) -> bool {
+    match *text.as_bytes() {
+        [b'z'] => true,
+        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+/// A duration as Go writes it, or with longer units somewhere in the text.
+pub(super) fn is_duration(text: &str) -> bool {
+    is_go_duration(text) || is_worded_duration(text)
+}
+
+fn is_go_duration(text: &str) -> bool {
+    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if text == "0" {
+        return true;
+    }
+    let (mut rest, mut nanoseconds) = (text, 0_f64);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        let is_number = number.bytes().any(|byte| byte.is_ascii_digit()) && number.matches('.').count() < 2;
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let Some(unit) = unit_nanoseconds(unit).filter(|_| is_number) else { return false };
+        nanoseconds += number.trim_end_matches('.').parse::<f64>().unwrap_or(0.0) * unit;
+        rest = after;
+    }
+    !text.is_empty() && nanoseconds <= MAX_NANOSECONDS
+}
+
+/// The longest duration there is, of 64 bits; near enough, since nobody writes it to the nanosecond.
+const MAX_NANOSECONDS: f64 = 9_223_372_036_854_775_807.0;
+
+fn unit_nanoseconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        _ => return None,
+    })
+}
+
+/// Whether there is a number with a unit anywhere.
+fn is_worded_duration(text: &str) -> bool {
+    /// Units in full or shortened; what begins like the last one is one, too.
+    const UNITS: [&[&str]; 8] = [
+        &["ns", "nano"],
+        &["us", "µs", "micro"],
+        &["ms", "milli"],
+        &["s", "sec"],
+        &["m", "min"],
+        &["h", "hr", "hour"],
+        &["d", "day"],
+        &["w", "wk", "week"],
+    ];
+    let (mut rest, mut found) = (text, false);
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let from = &rest[start..];
+        let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        let spaced = after.trim_start_matches(['\t', '\n', '\x0c', '\r', ' ']);
+        let end = spaced.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ').unwrap_or(spaced.len());
+        let (unit, after_unit) = spaced.split_at(end);
+        if unit.is_empty() {
+            rest = after;
+            continue;
+        }
+        if number.parse::<i64>().is_err() {
+            return false;
+        }
+        let unit = unit.to_lowercase();
+        found |= UNITS
+            .iter()
+            .any(|names| names.contains(&&*unit) || names.last().is_some_and(|last| unit.starts_with(last)));
+        rest = after_unit;
+    }
+    found
+}

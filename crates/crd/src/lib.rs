@@ -1,0 +1,20 @@
+//! What the schema of a CustomResourceDefinition says of objects. Pure: no I/O, no async, no clock.
+//!
+//! A schema is parsed once into a [`Structural`], which is small enough to be kept for hundreds of
+//! kinds. From it follow pruning, defaults, validation with upstream's words, and the
+//! [`coracle_meta::schema::Schema`] that patches and apply use for all kinds alike.
+
+mod defaults;
+mod format;
+mod lists;
+mod metadata;
+mod pattern;
+mod prune;
+mod strategy;
+mod structural;
+mod to_schema;
+mod validate;
+
+pub use metadata::{ConformError, Metadata, ReadMetadata};
+pub use pattern::{InvalidPattern, check_pattern};
+pub use structural::{ParseError, Structural};

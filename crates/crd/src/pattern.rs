@@ -1,0 +1,348 @@
+//! Patterns of strings, which are written in Go's syntax.
+//!
+//! Go's and Rust's engines are close relatives (both are linear), but the same text does not always
+//! mean the same: classes such as `\d` are ASCII in Go, a lone brace is a brace, `\<` is an angle
+//! bracket. So patterns are rewritten into what means the same here.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::iter::Peekable;
+use std::str::Chars;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use regex::{Regex, RegexBuilder};
+
+/// Patterns that are held compiled. Each takes some 10 KiB, and the same few stand in most schemas;
+/// when there are more, all are compiled anew.
+const MAX_COMPILED: usize = 512;
+
+/// How large a compiled pattern may be. Go has a limit of about this.
+const MAX_SIZE: usize = 4 << 20;
+
+/// The largest count of a repetition in Go.
+const MAX_REPEAT: u32 = 1_000;
+
+/// Why a pattern is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error parsing regexp: {0}")]
+pub struct InvalidPattern(String);
+
+/// Whether a pattern can be used.
+///
+/// # Errors
+/// If it is not a pattern in Go's syntax.
+pub fn check_pattern(pattern: &str) -> Result<(), InvalidPattern> {
+    compile(pattern).map(drop)
+}
+
+/// Whether a text has a part that matches.
+pub(crate) fn matches(pattern: &str, text: &str) -> Result<bool, InvalidPattern> {
+    Ok(compiled(pattern)?.is_match(text))
+}
+
+type Cache = HashMap<Box<str>, Result<Arc<Regex>, InvalidPattern>>;
+
+fn compiled(pattern: &str) -> Result<Arc<Regex>, InvalidPattern> {
+    static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = cache.get(pattern) {
+        return known.clone();
+    }
+    if cache.len() >= MAX_COMPILED {
+        cache.clear();
+    }
+    let compiled = compile(pattern).map(Arc::new);
+    cache.insert(pattern.into(), compiled.clone());
+    compiled
+}
+
+fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
+    let rewritten = Rewriter::new(pattern).run()?;
+    RegexBuilder::new(&rewritten)
+        .size_limit(MAX_SIZE)
+        .dfa_size_limit(MAX_SIZE / 8)
+        .build()
+        .map_err(|_| InvalidPattern(format!("invalid syntax: `{pattern}`")))
+}
+
+struct Rewriter<'a> {
+    rest: Peekable<Chars<'a>>,
+    out: String,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(pattern: &'a str) -> Self {
+        Self { rest: pattern.chars().peekable(), out: String::with_capacity(pattern.len() + 8) }
+    }
+
+    fn run(mut self) -> Result<String, InvalidPattern> {
+        let mut after_repetition = false;
+        while let Some(c) = self.rest.next() {
+            let is_repetition = match c {
+                '*' | '+' | '?' => {
+                    self.out.push(c);
+                    true
+                }
+                '{' => self.brace()?,
+                _ => {
+                    self.plain(c)?;
+                    false
+                }
+            };
+            if is_repetition && after_repetition {
+                return Err(InvalidPattern("invalid nested repetition operator".to_owned()));
+            }
+            // A question mark makes the repetition before it lazy, and is none itself.
+            if is_repetition && self.rest.next_if_eq(&'?').is_some() {
+                self.out.push('?');
+            }
+            after_repetition = is_repetition;
+        }
+        Ok(self.out)
+    }
+
+    fn plain(&mut self, c: char) -> Result<(), InvalidPattern> {
+        match c {
+            '\\' => self.escape(false),
+            '[' => self.class(),
+            '(' => self.group(),
+            '}' | ']' => {
+                self.literal(c);
+                Ok(())
+            }
+            _ => {
+                self.out.push(c);
+                Ok(())
+            }
+        }
+    }
+
+    fn literal(&mut self, c: char) {
+        if c.is_alphanumeric() {
+            self.out.push(c);
+        } else {
+            write!(self.out, "\\x{{{:x}}}", u32::from(c)).expect("writing to a string cannot fail");
+        }
+    }
+
+    /// A count of repetitions, or else a brace. Returns whether it was a count.
+    fn brace(&mut self) -> Result<bool, InvalidPattern> {
+        let mut ahead = self.rest.clone();
+        let min = digits(&mut ahead);
+        let mut max = min.clone();
+        if ahead.next_if_eq(&',').is_some() {
+            max = digits(&mut ahead);
+        }
+        if min.is_empty() || ahead.next() != Some('}') {
+            self.literal('{');
+            return Ok(false);
+        }
+        let open = max.is_empty();
+        let count = |digits: &str| digits.parse::<u32>().ok().filter(|count| *count <= MAX_REPEAT);
+        let (low, high) = (count(&min), if open { Some(MAX_REPEAT) } else { count(&max) });
+        match (low, high) {
+            (Some(low), Some(high)) if low <= high => {
+                self.rest = ahead;
+                let max = if open { String::new() } else { high.to_string() };
+                write!(self.out, "{{{low},{max}}}").expect("writing to a string cannot fail");
+                Ok(true)
+            }
+            _ => Err(InvalidPattern(format!("invalid repeat count: `{{{min},{max}}}`"))),
+        }
+    }
+
+    /// The head of a group. Flags that Go does not know would mean something here.
+    fn group(&mut self) -> Result<(), InvalidPattern> {
+        self.out.push('(');
+        if self.rest.next_if_eq(&'?').is_none() {
+            return Ok(());
+        }
+        self.out.push('?');
+        if let Some(c) = self.rest.next_if(|c| matches!(c, 'P' | '<')) {
+            self.out.push(c);
+            return Ok(());
+        }
+        while let Some(c) = self.rest.next_if(|c| matches!(c, 'i' | 'm' | 's' | 'U' | '-')) {
+            self.out.push(c);
+        }
+        match self.rest.next_if(|c| matches!(c, ':' | ')')) {
+            Some(c) => {
+                self.out.push(c);
+                Ok(())
+            }
+            None => Err(InvalidPattern("invalid or unsupported Perl syntax".to_owned())),
+        }
+    }
+
+    fn escape(&mut self, in_class: bool) -> Result<(), InvalidPattern> {
+        let Some(c) = self.rest.next() else {
+            return Err(InvalidPattern("trailing backslash at end of expression: ``".to_owned()));
+        };
+        let rewritten = match c {
+            'd' => "[0-9]",
+            'D' => "[^0-9]",
+            'w' => "[0-9A-Za-z_]",
+            'W' => "[^0-9A-Za-z_]",
+            's' => r"[\t\n\x0C\r ]",
+            'S' => r"[^\t\n\x0C\r ]",
+            'a' => r"\x07",
+            'f' => r"\x0C",
+            'v' => r"\x0B",
+            't' => r"\t",
+            'n' => r"\n",
+            'r' => r"\r",
+            'b' if !in_class => r"(?-u:\b)",
+            'B' if !in_class => r"(?-u:\B)",
+            'A' if !in_class => r"\A",
+            'z' if !in_class => r"\z",
+            'Q' if !in_class => return self.quoted(),
+            'x' => return self.hexadecimal(),
+            'p' | 'P' => return self.property(c),
+            '0'..='7' => return self.octal(c),
+            c if c.is_ascii() && !c.is_ascii_alphanumeric() => {
+                self.literal(c);
+                return Ok(());
+            }
+            c => return Err(InvalidPattern(format!("invalid escape sequence: `\\{c}`"))),
+        };
+        self.out.push_str(rewritten);
+        Ok(())
+    }
+
+    /// Everything up to `\E` as it is.
+    fn quoted(&mut self) -> Result<(), InvalidPattern> {
+        while let Some(c) = self.rest.next() {
+            if c == '\\' && self.rest.next_if_eq(&'E').is_some() {
+                break;
+            }
+            self.literal(c);
+        }
+        Ok(())
+    }
+
+    fn hexadecimal(&mut self) -> Result<(), InvalidPattern> {
+        let digits: String = if self.rest.next_if_eq(&'{').is_some() {
+            self.rest.by_ref().take_while(|c| *c != '}').collect()
+        } else {
+            self.rest.by_ref().take(2).collect()
+        };
+        match u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32) {
+            Some(c) => {
+                self.literal(c);
+                Ok(())
+            }
+            None => Err(InvalidPattern(format!("invalid escape sequence: `\\x{digits}`"))),
+        }
+    }
+
+    fn octal(&mut self, first: char) -> Result<(), InvalidPattern> {
+        let mut digits = String::from(first);
+        while let Some(c) = self.rest.next_if(|c| digits.len() < 3 && matches!(c, '0'..='7')) {
+            digits.push(c);
+        }
+        // One digit that is not zero would refer back to a group, which linear engines cannot.
+        match u32::from_str_radix(&digits, 8).ok().and_then(char::from_u32) {
+            Some(c) if first == '0' || digits.len() > 1 => {
+                self.literal(c);
+                Ok(())
+            }
+            _ => Err(InvalidPattern(format!("invalid escape sequence: `\\{first}`"))),
+        }
+    }
+
+    fn property(&mut self, c: char) -> Result<(), InvalidPattern> {
+        let name: String = match self.rest.next() {
+            Some('{') => self.rest.by_ref().take_while(|c| *c != '}').collect(),
+            Some(letter) => letter.into(),
+            None => return Err(InvalidPattern(format!("invalid character class range: `\\{c}`"))),
+        };
+        let (name, negated) = name.strip_prefix('^').map_or((&*name, false), |name| (name, true));
+        let letter = if (c == 'P') == negated { 'p' } else { 'P' };
+        if name == "Any" {
+            let any = if letter == 'p' { r"[\x{0}-\x{10FFFF}]" } else { r"[^\x{0}-\x{10FFFF}]" };
+            self.out.push_str(any);
+        } else {
+            write!(self.out, "\\{letter}{{{name}}}").expect("writing to a string cannot fail");
+        }
+        Ok(())
+    }
+
+    fn class(&mut self) -> Result<(), InvalidPattern> {
+        self.out.push('[');
+        if self.rest.next_if_eq(&'^').is_some() {
+            self.out.push('^');
+        }
+        let mut is_first = true;
+        loop {
+            match self.rest.next() {
+                None => return Err(InvalidPattern("missing closing ]".to_owned())),
+                Some(']') if !is_first => break,
+                Some('[') if self.rest.peek() == Some(&':') => self.named_class(),
+                Some('\\') => self.escape(true)?,
+                // A hyphen between two characters makes a range; elsewhere it is a hyphen.
+                Some('-') if !is_first && self.rest.peek() != Some(&']') => self.out.push('-'),
+                Some(c) => self.literal(c),
+            }
+            is_first = false;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// `[:alpha:]`, or a bracket that is one.
+    fn named_class(&mut self) {
+        let mut ahead = self.rest.clone();
+        ahead.next();
+        let name: String = ahead.by_ref().take_while(|c| *c != ':').take(16).collect();
+        if ahead.next() == Some(']') {
+            self.rest = ahead;
+            write!(self.out, "[:{name}:]").expect("writing to a string cannot fail");
+        } else {
+            self.literal('[');
+        }
+    }
+}
+
+fn digits(chars: &mut Peekable<Chars<'_>>) -> String {
+    let mut digits = String::new();
+    while let Some(c) = chars.next_if(char::is_ascii_digit) {
+        digits.push(c);
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_go() {
+        for (pattern, text, expected) in [
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "١٢", false),
+            (r"^[\w.-]+$", "a-b.c", true),
+            (r"^a{2,3}$", "aaa", true),
+            (r"^a{,3}$", "a{,3}", true),
+            (r"^{$", "{", true),
+            (r"^[a&&b]+$", "a&b", true),
+            (r"^[[a]+$", "[a", true),
+            (r"^[]a]+$", "]a", true),
+            (r"^[a\]]+$", "]a", true),
+            (r"^[[:alpha:]]+$", "ab", true),
+            (r"^\<a\>$", "<a>", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\p{^Lu}$", "a", true),
+            (r"^\pL$", "é", true),
+            (r"^\x41\101$", "AA", true),
+            (r"^[^/]+/?$", "a/", true),
+            (r"(?i)^ab$", "AB", true),
+            (r"^(?P<n>a)(?:b)$", "ab", true),
+            (r"\bfoo\b", "a foo", true),
+        ] {
+            assert_eq!(matches(pattern, text), Ok(expected), "{pattern} {text}");
+        }
+        for pattern in ["a**", "(", "[a", r"\y", "a{1001}", "(?x)a", "(?=a)", r"\1", "a{3,2}", r"\"] {
+            assert!(check_pattern(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a schema may say of a value beyond its shape.
+
+use serde_json::Value;
+
+use super::node::NodeIndex;
+
+/// One thing a schema says of a value. A node has at most one of each.
+#[derive(Clone, Debug)]
+pub(crate) enum Facet {
+    Default(Box<Value>),
+    /// As it is written; see [`crate::format`] for those that mean something.
+    Format(Box<str>),
+    Maximum(f64),
+    Minimum(f64),
+    MultipleOf(f64),
+    MaxLength(i64),
+    MinLength(i64),
+    Pattern(Box<str>),
+    MaxItems(i64),
+    MinItems(i64),
+    MaxProperties(i64),
+    MinProperties(i64),
+    Enum(Box<[Value]>),
+    Required(Box<[Box<str>]>),
+    AllOf(Box<[NodeIndex]>),
+    AnyOf(Box<[NodeIndex]>),
+    OneOf(Box<[NodeIndex]>),
+    Not(NodeIndex),
+    ListMapKeys(Box<[Box<str>]>),
+}
+
+impl Facet {
+    /// Bytes it holds elsewhere.
+    pub(super) fn heap_size(&self) -> usize {
+        match self {
+            Self::Default(value) => size_of::<Value>() + value_size(value),
+            Self::Format(text) | Self::Pattern(text) => text.len(),
+            Self::Enum(values) => values.iter().map(|value| size_of::<Value>() + value_size(value)).sum(),
+            Self::Required(names) | Self::ListMapKeys(names) => {
+                names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum()
+            }
+            Self::AllOf(nodes) | Self::AnyOf(nodes) | Self::OneOf(nodes) => size_of_val(&**nodes),
+            _ => 0,
+        }
+    }
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| size_of::<Value>() + value_size(item)).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| name.len() + 2 * size_of::<Value>() + value_size(field)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}

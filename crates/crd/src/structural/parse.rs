@@ -1,0 +1,285 @@
+//! From the document to the compact form.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
+use super::{Facet, Structural};
+
+/// How deep a schema may be. Documents are read to this depth only, and each level of a schema
+/// takes one of theirs at least.
+const MAX_DEPTH: usize = 200;
+
+/// Why a schema has no structure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// It says something that structural schemas may not say.
+    #[error("OpenAPIV3Schema '{0}' is not supported")]
+    Unsupported(&'static str),
+    /// Items have schemas of their own each.
+    #[error("OpenAPIV3Schema 'items' must be a schema, but is an array")]
+    ItemsArray,
+    /// Unknown fields are dropped by saying nothing.
+    #[error("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined")]
+    PreserveFalse,
+    /// Nobody could walk it.
+    #[error("OpenAPIV3Schema is nested more than {MAX_DEPTH} levels deep")]
+    TooDeep,
+    /// There are more parts than can be numbered.
+    #[error("OpenAPIV3Schema is too large")]
+    TooLarge,
+}
+
+const UNSUPPORTED: [(&str, &str); 7] = [
+    ("id", "id"),
+    ("$schema", "schema"),
+    ("$ref", "$ref"),
+    ("patternProperties", "patternProperties"),
+    ("dependencies", "dependencies"),
+    ("additionalItems", "additionalItems"),
+    ("definitions", "definitions"),
+];
+
+pub(super) fn parse(schema: &Value) -> Result<Structural, ParseError> {
+    let mut parser = Parser::default();
+    let root = parser.reserve()?;
+    parser.schema(root, schema, MAX_DEPTH)?;
+    Ok(Structural {
+        nodes: parser.nodes.into(),
+        properties: parser.properties.into(),
+        facets: parser.facets.into(),
+        names: parser.names.into(),
+    })
+}
+
+#[derive(Default)]
+struct Parser {
+    nodes: Vec<Node>,
+    properties: Vec<Property>,
+    facets: Vec<Facet>,
+    names: String,
+    known_names: HashMap<Box<str>, u32>,
+}
+
+impl Parser {
+    fn reserve(&mut self) -> Result<NodeIndex, ParseError> {
+        let index = NodeIndex::try_from(self.nodes.len()).ok().filter(|index| *index != NONE);
+        self.nodes.push(Node {
+            first_property: 0,
+            property_count: 0,
+            items: NONE,
+            additional: NONE,
+            first_facet: 0,
+            flags: Flags::default(),
+            facet_count: 0,
+            ty: Type::Unsaid,
+        });
+        index.ok_or(ParseError::TooLarge)
+    }
+
+    fn child(&mut self, schema: &Value, depth: usize) -> Result<NodeIndex, ParseError> {
+        let index = self.reserve()?;
+        self.schema(index, schema, depth)?;
+        Ok(index)
+    }
+
+    fn schema(&mut self, index: NodeIndex, schema: &Value, depth: usize) -> Result<(), ParseError> {
+        let below = depth.checked_sub(1).ok_or(ParseError::TooDeep)?;
+        let empty = Map::new();
+        let said = schema.as_object().unwrap_or(&empty);
+        check_supported(said)?;
+        let mut flags = own_flags(said)?;
+        let facets = self.own_facets(said, below)?;
+        let items = match said.get("items") {
+            Some(Value::Array(_)) => return Err(ParseError::ItemsArray),
+            Some(items @ Value::Object(_)) => self.child(items, below)?,
+            _ => NONE,
+        };
+        let additional = match said.get("additionalProperties") {
+            Some(additional @ Value::Object(_)) => self.child(additional, below)?,
+            Some(Value::Bool(allowed)) => {
+                flags |= if *allowed { Flags::ADDITIONAL_ALLOWED } else { Flags::ADDITIONAL_FORBIDDEN };
+                NONE
+            }
+            _ => NONE,
+        };
+        let properties = self.children(said, below)?;
+        let children = properties.iter().map(|property| property.node).chain([items, additional]);
+        flags |= self.inherited_flags(children);
+        if flags & (Flags::LIST_SET | Flags::LIST_MAP) != 0 {
+            flags |= Flags::KEYED_LISTS;
+        }
+        if flags & Flags::EMBEDDED != 0 {
+            flags |= Flags::EMBEDDED_WITHIN;
+        }
+        let node = Node {
+            first_property: number(self.properties.len())?,
+            property_count: number(properties.len())?,
+            items,
+            additional,
+            first_facet: number(self.facets.len())?,
+            flags: Flags(flags),
+            facet_count: u8::try_from(facets.len()).map_err(|_| ParseError::TooLarge)?,
+            ty: type_of(said),
+        };
+        self.properties.extend(properties);
+        self.facets.extend(facets);
+        self.nodes[index as usize] = node;
+        Ok(())
+    }
+
+    fn children(&mut self, said: &Map<String, Value>, depth: usize) -> Result<Vec<Property>, ParseError> {
+        let Some(Value::Object(children)) = said.get("properties") else { return Ok(Vec::new()) };
+        let mut properties = Vec::with_capacity(children.len());
+        for (name, child) in children {
+            let node = self.child(child, depth)?;
+            let name_offset = self.intern(name)?;
+            properties.push(Property { name_offset, name_length: number(name.len())?, node });
+        }
+        Ok(properties)
+    }
+
+    fn intern(&mut self, name: &str) -> Result<u32, ParseError> {
+        if let Some(offset) = self.known_names.get(name) {
+            return Ok(*offset);
+        }
+        let offset = number(self.names.len())?;
+        self.names.push_str(name);
+        self.known_names.insert(name.into(), offset);
+        Ok(offset)
+    }
+
+    /// What is true of a node because it is true of one below.
+    fn inherited_flags(&self, children: impl Iterator<Item = NodeIndex>) -> u16 {
+        let mut flags = 0;
+        for child in children.filter(|child| *child != NONE) {
+            let node = &self.nodes[child as usize];
+            flags |= node.flags.0 & (Flags::DEFAULT_BELOW | Flags::KEYED_LISTS | Flags::EMBEDDED_WITHIN);
+            let first = node.first_facet as usize;
+            let facets = &self.facets[first..first + usize::from(node.facet_count)];
+            if facets.iter().any(|facet| matches!(facet, Facet::Default(_))) {
+                flags |= Flags::DEFAULT_BELOW;
+            }
+        }
+        flags
+    }
+
+    fn own_facets(&mut self, said: &Map<String, Value>, depth: usize) -> Result<Vec<Facet>, ParseError> {
+        let mut facets = Vec::new();
+        // An absent default and one of null are the same, as upstream has it.
+        if let Some(default) = said.get("default").filter(|default| !default.is_null()) {
+            facets.push(Facet::Default(Box::new(default.clone())));
+        }
+        facets.extend(text(said, "format").map(Facet::Format));
+        facets.extend(text(said, "pattern").map(Facet::Pattern));
+        let float = |field: &str| said.get(field).and_then(Value::as_f64);
+        facets.extend(float("maximum").map(Facet::Maximum));
+        facets.extend(float("minimum").map(Facet::Minimum));
+        facets.extend(float("multipleOf").map(Facet::MultipleOf));
+        let whole = |field: &str| said.get(field).and_then(Value::as_i64);
+        facets.extend(whole("maxLength").map(Facet::MaxLength));
+        facets.extend(whole("minLength").map(Facet::MinLength));
+        facets.extend(whole("maxItems").map(Facet::MaxItems));
+        facets.extend(whole("minItems").map(Facet::MinItems));
+        facets.extend(whole("maxProperties").map(Facet::MaxProperties));
+        facets.extend(whole("minProperties").map(Facet::MinProperties));
+        facets.extend(list(said, "enum").map(|values| Facet::Enum(values.into())));
+        facets.extend(texts(said, "required").map(Facet::Required));
+        facets.extend(texts(said, "x-kubernetes-list-map-keys").map(Facet::ListMapKeys));
+        facets.extend(self.junctor(said, "allOf", depth)?.map(Facet::AllOf));
+        facets.extend(self.junctor(said, "anyOf", depth)?.map(Facet::AnyOf));
+        facets.extend(self.junctor(said, "oneOf", depth)?.map(Facet::OneOf));
+        if let Some(not) = said.get("not").filter(|not| not.is_object()) {
+            facets.push(Facet::Not(self.child(not, depth)?));
+        }
+        Ok(facets)
+    }
+
+    fn junctor(
+        &mut self,
+        said: &Map<String, Value>,
+        name: &str,
+        depth: usize,
+    ) -> Result<Option<Box<[NodeIndex]>>, ParseError> {
+        let Some(parts) = list(said, name) else { return Ok(None) };
+        let nodes: Result<Vec<_>, _> = parts.iter().map(|part| self.child(part, depth)).collect();
+        Ok(Some(nodes?.into()))
+    }
+}
+
+fn check_supported(said: &Map<String, Value>) -> Result<(), ParseError> {
+    for (field, name) in UNSUPPORTED {
+        let is_empty = match said.get(field) {
+            None | Some(Value::Null) => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Object(fields)) => fields.is_empty() && field != "additionalItems",
+            Some(_) => false,
+        };
+        if !is_empty {
+            return Err(ParseError::Unsupported(name));
+        }
+    }
+    Ok(())
+}
+
+fn own_flags(said: &Map<String, Value>) -> Result<u16, ParseError> {
+    let mut flags = 0;
+    if said.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+        return Err(ParseError::PreserveFalse);
+    }
+    for (field, flag) in [
+        ("nullable", Flags::NULLABLE),
+        ("x-kubernetes-preserve-unknown-fields", Flags::PRESERVE),
+        ("x-kubernetes-embedded-resource", Flags::EMBEDDED),
+        ("x-kubernetes-int-or-string", Flags::INT_OR_STRING),
+        ("exclusiveMaximum", Flags::EXCLUSIVE_MAXIMUM),
+        ("exclusiveMinimum", Flags::EXCLUSIVE_MINIMUM),
+        ("uniqueItems", Flags::UNIQUE_ITEMS),
+    ] {
+        if said.get(field) == Some(&Value::Bool(true)) {
+            flags |= flag;
+        }
+    }
+    for (field, word, flag) in [
+        ("x-kubernetes-list-type", "atomic", Flags::LIST_ATOMIC),
+        ("x-kubernetes-list-type", "set", Flags::LIST_SET),
+        ("x-kubernetes-list-type", "map", Flags::LIST_MAP),
+        ("x-kubernetes-map-type", "atomic", Flags::MAP_ATOMIC),
+    ] {
+        if said.get(field).is_some_and(|value| value == word) {
+            flags |= flag;
+        }
+    }
+    Ok(flags)
+}
+
+fn type_of(said: &Map<String, Value>) -> Type {
+    match said.get("type").and_then(Value::as_str).unwrap_or("") {
+        "" => Type::Unsaid,
+        "object" => Type::Object,
+        "array" => Type::Array,
+        "string" => Type::String,
+        "integer" => Type::Integer,
+        "number" => Type::Number,
+        "boolean" => Type::Boolean,
+        _ => Type::Other,
+    }
+}
+
+fn text(said: &Map<String, Value>, field: &str) -> Option<Box<str>> {
+    said.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()).map(Into::into)
+}
+
+fn list<'a>(said: &'a Map<String, Value>, field: &str) -> Option<&'a [Value]> {
+    said.get(field).and_then(Value::as_array).map(Vec::as_slice).filter(|items| !items.is_empty())
+}
+
+fn texts(said: &Map<String, Value>, field: &str) -> Option<Box<[Box<str>]>> {
+    Some(list(said, field)?.iter().filter_map(Value::as_str).map(Into::into).collect())
+}
+
+fn number(length: usize) -> Result<u32, ParseError> {
+    u32::try_from(length).map_err(|_| ParseError::TooLarge)
+}

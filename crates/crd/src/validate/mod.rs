@@ -1,0 +1,307 @@
+//! Whether an object is what its schema says, in upstream's words.
+//!
+//! Paths, reasons and texts are those of upstream's validator, which clients show and tests compare.
+//! So are its oddities: what is not of any alternative is told with the complaints of the one that
+//! fitted best, counted in checks passed; faults of a junctor have no path.
+
+mod correlate;
+mod fault;
+mod number;
+mod object;
+mod place;
+mod single;
+
+use coracle_meta::field::{ErrorList, Path};
+use serde_json::Value;
+
+use crate::Structural;
+use crate::structural::{Facet, Schema, Type};
+pub(crate) use correlate::Correlated;
+use fault::{Fault, Outcome};
+use place::Place;
+
+impl Structural {
+    /// Checks a whole object. With the object it replaces, faults in parts that did not change are
+    /// forgiven: the schema may have become stricter since.
+    pub fn validate(&self, new: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+        let root = self.root();
+        let correlated = old.map(|old| Correlated::new(root, new, old));
+        validate(root, new, correlated, Reading::Objects, path, errors);
+    }
+
+    /// Checks a status alone, which stands at `path`.
+    pub fn validate_status(&self, new: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+        let Some(schema) = self.root().property("status") else { return };
+        let correlated = Correlated::new(schema, new, old.unwrap_or(&Value::Null));
+        validate(schema, new, Some(correlated), Reading::Objects, path, errors);
+    }
+}
+
+/// What the schema is read for. Upstream converts it in two ways, which differ a little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Objects of clients: only formats that mean something count, and what is an integer or a
+    /// string must be one.
+    Objects,
+    /// Defaults in the schema itself.
+    Defaults,
+}
+
+pub(crate) fn validate(
+    schema: Schema<'_>,
+    value: &Value,
+    correlated: Option<Correlated<'_>>,
+    reading: Reading,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let outcome = Validator { reading }.correlated(schema, value, &Place::ROOT, correlated);
+    errors.extend(outcome.faults.into_iter().map(|fault| fault.into_error(path)));
+}
+
+#[derive(Clone, Copy)]
+struct Validator {
+    reading: Reading,
+}
+
+/// What is said of a value's type.
+#[derive(Clone, Copy)]
+struct Types {
+    one: Type,
+    /// Both an integer and a string will do, whatever `one` is.
+    int_or_string: bool,
+}
+
+impl Types {
+    fn is_said(self) -> bool {
+        self.int_or_string || !matches!(self.one, Type::Unsaid | Type::Other)
+    }
+
+    fn contains(self, ty: Type) -> bool {
+        match self.int_or_string {
+            true => matches!(ty, Type::Integer | Type::String),
+            false => self.one == ty,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        if self.int_or_string { "integer,string" } else { self.one.name() }
+    }
+
+    fn single(self) -> Option<Type> {
+        (!self.int_or_string).then_some(self.one)
+    }
+}
+
+impl Validator {
+    fn types(self, schema: Schema<'_>) -> Types {
+        let int_or_string = self.reading == Reading::Objects && schema.is_int_or_string();
+        Types { one: schema.ty(), int_or_string }
+    }
+
+    fn format(self, schema: Schema<'_>) -> &str {
+        let format = schema.format();
+        let counts = match self.types(schema).single() {
+            _ if self.reading == Reading::Defaults => true,
+            Some(Type::Unsaid | Type::String | Type::Other) => crate::format::is_known(format),
+            Some(Type::Integer) => matches!(format, "int32" | "int64"),
+            Some(Type::Number) => matches!(format, "float" | "double"),
+            Some(_) | None => false,
+        };
+        if counts { format } else { "" }
+    }
+
+    /// A value that may be known from before: its faults are forgiven if it is the same.
+    fn correlated(
+        self,
+        schema: Schema<'_>,
+        value: &Value,
+        place: &Place<'_>,
+        correlated: Option<Correlated<'_>>,
+    ) -> Outcome {
+        let mut outcome = self.value(schema, value, place, correlated);
+        if !outcome.is_valid() && correlated.is_some_and(Correlated::is_unchanged) {
+            outcome.faults.clear();
+        }
+        outcome
+    }
+
+    fn value(
+        self,
+        schema: Schema<'_>,
+        value: &Value,
+        place: &Place<'_>,
+        correlated: Option<Correlated<'_>>,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let (types, format) = (self.types(schema), self.format(schema));
+        if value.is_null() {
+            outcome.merge(single::check_type(value, types, format, schema.is_nullable(), place));
+            outcome.merge(single::check_enum(value, schema, place));
+            return outcome;
+        }
+        if types.is_said() || !format.is_empty() {
+            outcome.check(single::check_type(value, types, format, schema.is_nullable(), place));
+        }
+        outcome.check(self.junctors(schema, value, place));
+        match value {
+            Value::String(text) => {
+                outcome.check(single::check_text(text, schema, place));
+                if crate::format::is_known(format) {
+                    outcome.check(single::check_format(text, format, place));
+                }
+            }
+            Value::Number(number) => outcome.check(number::check(number, types, format, schema, place)),
+            Value::Array(items) => outcome.check(self.items(schema, items, place, correlated)),
+            _ => {}
+        }
+        outcome.check(single::check_enum(value, schema, place));
+        if let Value::Object(fields) = value {
+            outcome.check(self.fields(schema, fields, place, correlated));
+        }
+        outcome.matches += 1;
+        outcome
+    }
+
+    fn items(
+        self,
+        schema: Schema<'_>,
+        items: &[Value],
+        place: &Place<'_>,
+        correlated: Option<Correlated<'_>>,
+    ) -> Outcome {
+        let mut outcome = Outcome { matches: 1, ..Outcome::default() };
+        if let Some(item_schema) = schema.items() {
+            let mut correlated = correlated.map(Correlated::items).into_iter().flatten();
+            for (index, item) in items.iter().enumerate() {
+                let correlated = correlated.next().flatten();
+                outcome.merge(self.correlated(item_schema, item, &place.index(index), correlated));
+            }
+        }
+        let found = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        for facet in schema.facets() {
+            match *facet {
+                Facet::MinItems(min) if found < min => {
+                    let message = format!("{place} in body should have at least {min} items");
+                    outcome.add(Fault::invalid(place, found, message));
+                }
+                Facet::MaxItems(max) if found > max => {
+                    let message = format!("{place} in body should have at most {max} items");
+                    outcome.add(Fault::too_many(place, found, max, message));
+                }
+                _ => {}
+            }
+        }
+        if schema.has_unique_items() && has_duplicates(items) {
+            outcome.add(Fault::invalid(place, "", format!("{place} in body shouldn't contain duplicates")));
+        }
+        outcome
+    }
+
+    fn junctors(self, schema: Schema<'_>, value: &Value, place: &Place<'_>) -> Outcome {
+        let mut outcome = Outcome::default();
+        for facet in schema.facets() {
+            if let Facet::AnyOf(nodes) = facet {
+                self.any_of(schema.nested(nodes), value, place, &mut outcome);
+            }
+        }
+        for facet in schema.facets() {
+            if let Facet::OneOf(nodes) = facet {
+                self.one_of(schema.nested(nodes), value, place, &mut outcome);
+            }
+        }
+        for facet in schema.facets() {
+            if let Facet::AllOf(nodes) = facet {
+                self.all_of(schema.nested(nodes), value, place, &mut outcome);
+            }
+        }
+        for facet in schema.facets() {
+            if let Facet::Not(node) = facet {
+                let is_valid = |nested| self.value(nested, value, place, None).is_valid();
+                if schema.nested(std::slice::from_ref(node)).all(is_valid) {
+                    outcome.add(Fault::junctor(place, "must not validate the schema (not)"));
+                }
+            }
+        }
+        outcome.matches += 1;
+        outcome
+    }
+
+    fn any_of<'s>(
+        self,
+        alternatives: impl Iterator<Item = Schema<'s>>,
+        value: &Value,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let mut best: Option<Outcome> = None;
+        for alternative in alternatives {
+            let found = self.value(alternative, value, place, None);
+            if found.is_valid() {
+                return outcome.merge(found);
+            }
+            if best.as_ref().is_none_or(|best| found.matches > best.matches) {
+                best = Some(found);
+            }
+        }
+        outcome.add(Fault::junctor(place, "must validate at least one schema (anyOf)"));
+        if let Some(best) = best {
+            outcome.merge(best);
+        }
+    }
+
+    fn one_of<'s>(
+        self,
+        alternatives: impl Iterator<Item = Schema<'s>>,
+        value: &Value,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let (mut best, mut first_valid, mut valid): (Option<Outcome>, Option<Outcome>, usize) =
+            (None, None, 0);
+        for alternative in alternatives {
+            let found = self.value(alternative, value, place, None);
+            if found.is_valid() {
+                valid += 1;
+                best = None;
+                first_valid.get_or_insert(found);
+            } else if valid == 0 && best.as_ref().is_none_or(|best| found.matches > best.matches) {
+                best = Some(found);
+            }
+        }
+        if valid == 1 {
+            return first_valid.into_iter().for_each(|found| outcome.merge(found));
+        }
+        let found = match valid {
+            0 => "Found none valid".to_owned(),
+            several => format!("Found {several} valid alternatives"),
+        };
+        let message = format!("must validate one and only one schema (oneOf). {found}");
+        outcome.add(Fault::junctor(place, &message));
+        best.into_iter().for_each(|best| outcome.merge(best));
+    }
+
+    fn all_of<'s>(
+        self,
+        parts: impl ExactSizeIterator<Item = Schema<'s>>,
+        value: &Value,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let (all, mut valid) = (parts.len(), 0);
+        for part in parts {
+            let found = self.value(part, value, place, None);
+            valid += usize::from(found.is_valid());
+            outcome.merge(found);
+        }
+        if valid != all {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            outcome.add(Fault::junctor(place, &format!("must validate all the schemas (allOf){none}")));
+        }
+    }
+}
+
+fn has_duplicates(items: &[Value]) -> bool {
+    let mut seen = std::collections::HashSet::new();
+    !items.iter().all(|item| seen.insert(item.to_string()))
+}

@@ -1,0 +1,120 @@
+//! Schemas and objects, with what upstream makes of them.
+//!
+//! A case is a schema and an object, perhaps with the one it replaces; `status` is a write to the
+//! status alone. What follows is what upstream 1.36 says: fields it does not know, the object after
+//! pruning and defaults, and its errors, sorted.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use coracle_crd::{Metadata, Structural};
+use coracle_meta::field::ErrorList;
+use serde_json::{Map, Value};
+
+#[derive(Default)]
+struct Case<'a> {
+    name: &'a str,
+    schema: &'a str,
+    old: Option<&'a str>,
+    object: &'a str,
+    is_status: bool,
+    expected: Vec<&'a str>,
+}
+
+fn cases(text: &str) -> Vec<Case<'_>> {
+    let mut cases: Vec<Case<'_>> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (word, rest) = line.split_once(' ').unwrap();
+        if word == "==" {
+            cases.push(Case { name: rest, ..Case::default() });
+            continue;
+        }
+        let case = cases.last_mut().unwrap();
+        match word {
+            "schema" => case.schema = rest,
+            "old" => case.old = Some(rest),
+            "object" => case.object = rest,
+            "status" => (case.object, case.is_status) = (rest, true),
+            _ => case.expected.push(line),
+        }
+    }
+    cases
+}
+
+/// Metadata as far as the cases use it.
+fn read_metadata(found: &Value) -> Result<Metadata, String> {
+    let Value::Object(fields) = found else { return Err("not an object".to_owned()) };
+    let mut read = Metadata { value: Value::Object(Map::new()), unknown: Vec::new() };
+    for (name, field) in fields {
+        let mut field = field.clone();
+        match name.as_str() {
+            "name" | "namespace" | "labels" => {}
+            "ownerReferences" => {
+                for (index, owner) in field.as_array_mut().unwrap().iter_mut().enumerate() {
+                    owner.as_object_mut().unwrap().retain(|name, _| {
+                        let is_known = matches!(name.as_str(), "apiVersion" | "kind" | "name" | "uid");
+                        if !is_known {
+                            read.unknown.push(format!("ownerReferences[{index}].{name}"));
+                        }
+                        is_known
+                    });
+                }
+            }
+            _ => {
+                read.unknown.push(name.clone());
+                continue;
+            }
+        }
+        read.value[name] = field;
+    }
+    Ok(read)
+}
+
+/// Errors as the cases have them.
+fn lines(errors: &ErrorList) -> Vec<String> {
+    let mut lines: Vec<String> = errors
+        .iter()
+        .map(|error| format!("error {} {}", error.kind.reason(), error.to_string().replace('\n', "\\n")))
+        .collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+fn run(case: &Case<'_>) -> Vec<String> {
+    let schema = Structural::parse(&serde_json::from_str(case.schema).unwrap()).unwrap();
+    let mut object: Value = serde_json::from_str(case.object).unwrap();
+    let unknown = match schema.conform(&mut object, &read_metadata, false) {
+        Ok(unknown) => unknown,
+        Err(error) => return vec![format!("refused {error}")],
+    };
+    let mut said: Vec<String> = unknown.iter().map(|path| format!("unknown {path}")).collect();
+    schema.set_defaults(&mut object);
+    said.push(format!("result {}", coracle_meta::field::json_text(&object)));
+    let mut errors = ErrorList::new();
+    let old: Option<Value> = case.old.map(|old| serde_json::from_str(old).unwrap());
+    match &old {
+        None => schema.check_create(&object, &mut errors),
+        Some(old) if case.is_status => schema.check_status_update(&object, old, &mut errors),
+        Some(old) => schema.check_update(&object, old, &mut errors),
+    }
+    said.extend(lines(&errors));
+    said
+}
+
+#[test]
+fn objects_fare_as_they_do_upstream() {
+    let mut wrong = Vec::new();
+    for case in cases(include_str!("data/objects.txt")) {
+        let found = run(&case);
+        if found != case.expected {
+            wrong.push(format!(
+                "{}\n  schema {}\n  object {}\n  expected\n    {}\n  found\n    {}",
+                case.name,
+                case.schema,
+                case.object,
+                case.expected.join("\n    "),
+                found.join("\n    ")
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n\n"));
+}
