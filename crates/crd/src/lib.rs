@@ -10,6 +10,7 @@ mod lists;
 mod metadata;
 mod pattern;
 mod prune;
+mod publish;
 mod strategy;
 mod structural;
 mod to_schema;
@@ -17,4 +18,5 @@ mod validate;
 
 pub use metadata::{ConformError, Metadata, ReadMetadata};
 pub use pattern::{InvalidPattern, check_pattern};
+pub use publish::{CustomKind, OpenApi, definition_name};
 pub use structural::{ParseError, Structural};
