@@ -221,8 +221,9 @@ impl Publication {
             published.insert("items".to_owned(), Value::Object(self.schema(items)));
         }
         if let Some(Value::Object(properties)) = schema.get("properties").filter(|all| !is_empty(all)) {
-            let properties =
-                properties.iter().map(|(name, property)| (name.clone(), Value::Object(self.schema(property))));
+            let properties = properties
+                .iter()
+                .map(|(name, property)| (name.clone(), Value::Object(self.schema(property))));
             published.insert("properties".to_owned(), Value::Object(properties.collect()));
         }
     }
@@ -294,7 +295,8 @@ fn nested(schema: &Value) -> Value {
 fn unfold_int_or_string(published: &mut Map<String, Value>) {
     let both = json!([{"type": "integer"}, {"type": "string"}]);
     let is_said = published.get("anyOf") == Some(&both)
-        || published.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf")) == Some(&both);
+        || published.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"))
+            == Some(&both);
     if is_said {
         return;
     }
@@ -320,7 +322,8 @@ fn downgrade(schema: &Value, preserves: bool, published: &mut Map<String, Value>
     if schema.get("additionalProperties").is_some_and(|values| is_true(values, "nullable")) {
         published.remove("required");
     }
-    let Some(Value::Array(required)) = published.get_mut("required").filter(|_| !is_nullable && !preserves) else {
+    let Some(Value::Array(required)) = published.get_mut("required").filter(|_| !is_nullable && !preserves)
+    else {
         return;
     };
     required.retain(|name| {

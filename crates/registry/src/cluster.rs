@@ -13,11 +13,11 @@ use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::catalog;
 use crate::claim::{Pool, Taken, Unallocated};
+use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
 use crate::kind_ref::KindRef;
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
-use crate::parsed::Parsed;
 
 /// The part of the store that clusters live in.
 const CLUSTERS: &str = "clusters";
@@ -32,7 +32,7 @@ pub struct Registry {
     /// What all clusters share, once it is made.
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
-    parsed: Arc<Parsed>,
+    trees: Arc<Derived<Value>>,
 }
 
 impl Registry {
@@ -46,7 +46,7 @@ impl Registry {
             network: Arc::default(),
             base: Arc::default(),
             admission: None,
-            parsed: Arc::default(),
+            trees: Arc::new(Derived::trees()),
         }
     }
 
@@ -80,8 +80,8 @@ impl Registry {
         let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
-        let (admission, parsed) = (self.admission.clone(), self.parsed.clone());
-        Ok(Cluster { store, clock, rng, network, base, admission, parsed })
+        let (admission, trees) = (self.admission.clone(), self.trees.clone());
+        Ok(Cluster { store, clock, rng, network, base, admission, trees })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -119,7 +119,7 @@ pub struct Cluster {
     network: Arc<ServiceNetwork>,
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
-    parsed: Arc<Parsed>,
+    trees: Arc<Derived<Value>>,
 }
 
 impl Cluster {
@@ -151,8 +151,8 @@ impl Cluster {
         self.admission.as_deref()
     }
 
-    pub(crate) fn parsed(&self) -> &Parsed {
-        &self.parsed
+    pub(crate) fn trees(&self) -> &Derived<Value> {
+        &self.trees
     }
 
     /// What lies beneath the cluster's own objects.

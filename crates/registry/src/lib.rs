@@ -9,6 +9,7 @@ mod bootstrap;
 pub mod catalog;
 pub mod claim;
 mod cluster;
+mod derived;
 pub mod encode;
 mod error;
 pub mod form;
@@ -19,7 +20,6 @@ mod kind_ref;
 pub mod kinds;
 pub mod lifecycle;
 pub mod network;
-mod parsed;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod scale;
@@ -30,6 +30,7 @@ pub use coracle_store::{Entry, Revision};
 
 pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
+pub use derived::Derived;
 pub use error::{Error, Result, Subject};
 pub use identity::Identity;
 pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, StoredAs, Subresource, Verbs};

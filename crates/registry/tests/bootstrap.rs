@@ -59,6 +59,7 @@ fn write(kind: &'static dyn Kind, namespace: &'static str) -> Write<'static> {
     Write {
         kind,
         api_version,
+        served_version: "v1",
         namespace,
         subresource: "",
         manager: "test",

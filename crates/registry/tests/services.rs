@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 const WRITE: Write<'static> = Write {
     kind: &Service,
     api_version: "v1",
+    served_version: "v1",
     namespace: "default",
     subresource: "",
     manager: "test",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coracle_meta::gvk::split_api_version;
 use coracle_registry::admission::{Admission, Attributes, Operation};
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
 use coracle_registry::{Cluster, Identity, Kind, Registry, Scope, Site, view};
@@ -136,5 +137,15 @@ fn namespace(kind: &dyn Kind) -> &'static str {
 
 fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
     let (namespace, requester) = (namespace(kind), const { &Identity::server() });
-    Write { kind, api_version, namespace, subresource, manager: "test", requester, dry_run: false }
+    let served_version = split_api_version(api_version).1;
+    Write {
+        kind,
+        api_version,
+        served_version,
+        namespace,
+        subresource,
+        manager: "test",
+        requester,
+        dry_run: false,
+    }
 }

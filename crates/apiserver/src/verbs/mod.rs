@@ -197,6 +197,7 @@ impl ResourceRequest {
         Ok(Write {
             kind: &*self.kind,
             api_version,
+            served_version: &self.path.version,
             namespace: &self.path.namespace,
             subresource: &self.path.subresource,
             manager: self.manager(),

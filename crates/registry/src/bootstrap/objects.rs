@@ -1,5 +1,6 @@
 //! The objects that every cluster has, as those who make them send them.
 
+use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
@@ -61,6 +62,7 @@ impl Seed {
         let write = Write {
             kind: self.kind,
             api_version: &api_version,
+            served_version: split_api_version(&api_version).1,
             namespace: self.namespace,
             subresource: "",
             manager: self.manager,

@@ -61,6 +61,8 @@ pub struct Write<'a> {
     pub kind: &'a dyn Kind,
     /// The group and version of the object as it is here, such as `apps/v1`.
     pub api_version: &'a str,
+    /// The version in which the client speaks, such as `v1`.
+    pub served_version: &'a str,
     /// The namespace of the request; empty for kinds without.
     pub namespace: &'a str,
     /// The part that is written, such as `status`; empty for the object itself.
@@ -115,7 +117,7 @@ pub(crate) fn tree(entry: &Entry) -> Result<Value> {
 }
 
 /// The object of an entry as a tree, as those who know its kind see it.
-fn read(kind: &dyn Kind, entry: &Entry) -> Result<Value> {
+pub(crate) fn read(kind: &dyn Kind, entry: &Entry) -> Result<Value> {
     let stored = tree(entry)?;
     let as_stored = kind.reads_as_stored(entry.value_bytes(), entry.mod_revision());
     Ok(if as_stored { stored } else { kind.read_stored(stored) })

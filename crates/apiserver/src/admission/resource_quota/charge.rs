@@ -33,6 +33,7 @@ impl Charge {
         let write = Write {
             kind: &Kind,
             api_version: "v1",
+            served_version: "v1",
             subresource: "status",
             manager: MANAGER,
             ..*attributes.write

@@ -1,0 +1,161 @@
+//! Which writes a policy, or a binding of one, is about: `MatchResources`.
+
+use coracle_meta::selector::{LabelSelector, labels::Selector};
+use coracle_registry::admission::Operation;
+use coracle_registry::kinds::core::namespace::Namespace;
+use coracle_registry::view;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::request::{PolicyRequest, labels};
+
+/// Which writes.
+#[derive(Debug)]
+pub(super) struct MatchResources {
+    rules: Vec<NamedRule>,
+    excluded: Vec<NamedRule>,
+    namespaces: Result<Selector, String>,
+    objects: Result<Selector, String>,
+    /// Whether a rule for one version is also about the others.
+    equivalent: bool,
+}
+
+/// `NamedRuleWithOperations`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NamedRule {
+    resource_names: Vec<String>,
+    api_groups: Vec<String>,
+    api_versions: Vec<String>,
+    operations: Vec<String>,
+    resources: Vec<String>,
+    scope: Option<String>,
+}
+
+const ANYTHING: &str = "*";
+
+impl MatchResources {
+    /// As it stands in a policy or binding. Whatever does not fit its type matches nothing; the
+    /// schema has not let it in.
+    pub(super) fn read(object: &Value) -> Self {
+        let rules = |field| {
+            let rules = view::items(object, &[field]).iter();
+            rules.filter_map(|rule| NamedRule::deserialize(rule).ok()).collect()
+        };
+        Self {
+            rules: rules("resourceRules"),
+            excluded: rules("excludeResourceRules"),
+            namespaces: selector(object, "namespaceSelector", "namespace"),
+            objects: selector(object, "objectSelector", "object"),
+            equivalent: view::text(object, &["matchPolicy"]) != "Exact",
+        }
+    }
+
+    /// The version in which the request is looked at, if it is one of these writes.
+    ///
+    /// # Errors
+    /// What is wrong with the selectors, or with the request's namespace.
+    pub(super) async fn matches<'a>(&self, request: &PolicyRequest<'a>) -> Result<Option<&'a str>, String> {
+        let in_namespace = self.matches_namespace(request).await;
+        let has_labels = self.matches_labels(request);
+        if in_namespace == Ok(false)
+            || has_labels == Ok(false)
+            || self.matching_version(&self.excluded, request).is_some()
+        {
+            return Ok(None);
+        }
+        let version = match self.rules.is_empty() {
+            true => Some(request.version()),
+            false => self.matching_version(&self.rules, request),
+        };
+        // Only whom the write concerns is told that a selector is broken.
+        match version {
+            Some(version) => in_namespace.and(has_labels).map(|_| Some(version)),
+            None => Ok(None),
+        }
+    }
+
+    async fn matches_namespace(&self, request: &PolicyRequest<'_>) -> Result<bool, String> {
+        let name = request.namespace();
+        // What is in no namespace is not chosen by namespace.
+        if name.is_empty() && !request.is_namespace() {
+            return Ok(true);
+        }
+        let selector = self.namespaces.as_ref().map_err(String::clone)?;
+        if selector.is_everything() {
+            return Ok(true);
+        }
+        let operation = request.attributes.operation;
+        let is_written = matches!(operation, Operation::Create | Operation::Update);
+        if request.is_namespace() && request.attributes.write.subresource.is_empty() && is_written {
+            return Ok(request.object.is_some_and(|object| selector.matches(&labels(object))));
+        }
+        let found = request.attributes.cluster.find(&Namespace, "", name).await;
+        match found.map_err(|error| error.to_string())? {
+            Some(namespace) => Ok(selector.matches(&labels(&namespace))),
+            None => Err(format!("namespaces {name:?} not found")),
+        }
+    }
+
+    fn matches_labels(&self, request: &PolicyRequest<'_>) -> Result<bool, String> {
+        let selector = self.objects.as_ref().map_err(String::clone)?;
+        let mut objects = request.object.into_iter().chain(request.old);
+        Ok(selector.is_everything() || objects.any(|object| selector.matches(&labels(object))))
+    }
+
+    /// The version in which one of the rules is about the request: that of the request, else one
+    /// in which the same object can be seen.
+    fn matching_version<'a>(&self, rules: &[NamedRule], request: &PolicyRequest<'a>) -> Option<&'a str> {
+        let own = request.version();
+        if rules.iter().any(|rule| rule.matches(request, own)) {
+            return Some(own);
+        }
+        let fits = |rule: &NamedRule| {
+            request.versions().find(|version| *version != own && rule.matches(request, version))
+        };
+        rules.iter().filter(|_| self.equivalent).find_map(fits)
+    }
+}
+
+/// A selector that is required where it stands.
+fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String> {
+    let Some(found) = object.get(field) else {
+        return Err(format!(
+            "a nil {what} selector was passed, please ensure selectors are initialized properly"
+        ));
+    };
+    let selector = LabelSelector::deserialize(found).map_err(|error| error.to_string())?;
+    selector.to_selector().map_err(|error| error.to_string())
+}
+
+impl NamedRule {
+    fn matches(&self, request: &PolicyRequest<'_>, version: &str) -> bool {
+        let among = |wanted: &[String], found: &str| {
+            wanted.iter().any(|wanted| wanted == ANYTHING || wanted == found)
+        };
+        self.matches_scope(request)
+            && among(&self.operations, request.operation())
+            && among(&self.api_groups, request.group())
+            && among(&self.api_versions, version)
+            && self.resources.iter().any(|resource| matches_resource(resource, request))
+            && (self.resource_names.is_empty()
+                || self.resource_names.iter().any(|name| name == request.attributes.name))
+    }
+
+    fn matches_scope(&self, request: &PolicyRequest<'_>) -> bool {
+        let in_namespace = !request.is_namespace() && !request.namespace().is_empty();
+        match self.scope.as_deref() {
+            None | Some(ANYTHING) => true,
+            Some("Namespaced") => in_namespace,
+            Some("Cluster") => !in_namespace,
+            Some(_) => false,
+        }
+    }
+}
+
+/// Such as `pods`, `pods/status`, `*/scale` or `*/*`.
+fn matches_resource(wanted: &str, request: &PolicyRequest<'_>) -> bool {
+    let (resource, part) = wanted.split_once('/').unwrap_or((wanted, ""));
+    let fits = |wanted: &str, found: &str| wanted == ANYTHING || wanted == found;
+    fits(resource, request.resource()) && fits(part, request.attributes.write.subresource)
+}

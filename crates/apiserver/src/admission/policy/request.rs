@@ -1,0 +1,174 @@
+//! A write as policies see it: in a version they know, with what came before.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use coracle_meta::object::Meta;
+use coracle_registry::admission::{Attributes, Operation};
+use coracle_registry::form::ObjectForm;
+use coracle_registry::kinds::core::namespace::Namespace;
+use coracle_registry::{Result, view};
+use serde_json::{Value, json};
+
+/// A write, and the objects it is about.
+#[derive(Clone, Copy)]
+pub(super) struct PolicyRequest<'a> {
+    pub(super) attributes: &'a Attributes<'a>,
+    /// What is to be; nothing if something goes.
+    pub(super) object: Option<&'a Value>,
+    /// What is.
+    pub(super) old: Option<&'a Value>,
+}
+
+impl<'a> PolicyRequest<'a> {
+    /// A write of this object; of a deletion, it is the one that goes.
+    pub(super) fn new(attributes: &'a Attributes<'a>, object: &'a Value) -> Self {
+        match attributes.operation {
+            Operation::Delete => Self { attributes, object: None, old: Some(object) },
+            _ => Self { attributes, object: Some(object), old: attributes.old },
+        }
+    }
+
+    pub(super) fn group(&self) -> &'a str {
+        &self.attributes.write.kind.declaration().group
+    }
+
+    pub(super) fn resource(&self) -> &'a str {
+        &self.attributes.write.kind.declaration().plural
+    }
+
+    /// The version in which the client speaks.
+    pub(super) fn version(&self) -> &'a str {
+        self.attributes.write.served_version
+    }
+
+    /// All versions that the client could have spoken in.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.attributes.write.kind.declaration().versions.iter().map(|version| &**version)
+    }
+
+    pub(super) fn is_namespace(&self) -> bool {
+        self.group().is_empty() && self.resource() == "namespaces"
+    }
+
+    /// The namespace of the request. That of a namespace is itself, once it has a name.
+    pub(super) fn namespace(&self) -> &'a str {
+        match self.attributes.operation {
+            Operation::Create => self.attributes.write.namespace,
+            _ if self.is_namespace() => self.attributes.name,
+            _ => self.attributes.write.namespace,
+        }
+    }
+
+    /// The namespace that the object is in.
+    pub(super) async fn namespace_object(&self) -> Result<Option<Arc<Value>>> {
+        if self.is_namespace() || self.attributes.write.namespace.is_empty() {
+            return Ok(None);
+        }
+        self.attributes.cluster.find(&Namespace, "", self.attributes.write.namespace).await
+    }
+
+    /// What is done, as upstream calls it.
+    pub(super) fn operation(&self) -> &'static str {
+        match self.attributes.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+
+    /// An object of the request in another version.
+    pub(super) fn in_version<'o>(&self, version: &str, object: &'o Value) -> Cow<'o, Value> {
+        let kind = self.attributes.write.kind;
+        // What is sent to a part may be no object of the kind.
+        if kind.declaration().is_converted(version) && self.is_whole() {
+            Cow::Owned(kind.convert_out(version, object.clone()))
+        } else {
+            Cow::Borrowed(object)
+        }
+    }
+
+    /// The way back.
+    pub(super) fn from_version(&self, version: &str, object: Value) -> Value {
+        let kind = self.attributes.write.kind;
+        if kind.declaration().is_converted(version) && self.is_whole() {
+            kind.convert_in(version, object)
+        } else {
+            object
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let declaration = self.attributes.write.kind.declaration();
+        let part = declaration.subresource(self.attributes.write.subresource);
+        part.is_none_or(|part| part.kind == declaration.kind)
+    }
+
+    /// The form of what is sent, in a version.
+    pub(super) fn form(&self, version: &'a str) -> ObjectForm<'a> {
+        let write = self.attributes.write;
+        ObjectForm::new(write.kind, version, write.subresource)
+    }
+
+    /// The `AdmissionRequest` of a policy that matches the request in a version.
+    pub(super) fn describe(&self, version: &'a str) -> Value {
+        let Attributes { write, name, .. } = self.attributes;
+        let kind = |version| {
+            let form = self.form(version);
+            json!({"group": form.group(), "version": form.version(), "kind": form.kind()})
+        };
+        let resource =
+            |version| json!({"group": self.group(), "version": version, "resource": self.resource()});
+        let who = write.requester;
+        let mut user = json!({"username": who.name, "groups": who.groups, "extra": who.extra});
+        if !who.uid.is_empty() {
+            user["uid"] = who.uid.as_str().into();
+        }
+        let name = if name.is_empty() { self.object.map_or("", view::name) } else { name };
+        let mut request = json!({
+            "kind": kind(version),
+            "resource": resource(version),
+            "requestKind": kind(self.version()),
+            "requestResource": resource(self.version()),
+            "name": name,
+            "operation": self.operation(),
+            "userInfo": user,
+            "dryRun": write.dry_run,
+            "options": self.options(),
+        });
+        for (field, value) in [
+            ("subResource", write.subresource),
+            ("requestSubResource", write.subresource),
+            ("namespace", self.namespace()),
+        ] {
+            if !value.is_empty() {
+                request[field] = value.into();
+            }
+        }
+        request
+    }
+
+    /// With what options the request came, as far as they say something.
+    fn options(&self) -> Value {
+        let kind = match self.attributes.operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => return Value::Null,
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if self.attributes.write.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if self.attributes.operation != Operation::Delete {
+            options["fieldManager"] = self.attributes.write.manager.into();
+        }
+        options
+    }
+}
+
+/// The labels of an object.
+pub(super) fn labels(object: &Value) -> serde_json::Map<String, Value> {
+    Meta::of(object).labels().cloned().unwrap_or_default()
+}

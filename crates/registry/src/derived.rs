@@ -1,0 +1,192 @@
+//! What is made of objects that every other write looks at, kept for the next one.
+//!
+//! Admission asks for the namespace, the quotas, the policies… of each write, and they rarely
+//! change. What was made of an object is found by the bytes of the object, so nothing can be out of
+//! date, and clusters with the same object share it.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coracle_store::Entry;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::keys;
+use crate::kind::Kind;
+use crate::lifecycle::{ListOptions, read, tree};
+
+/// The bytes of objects of which something is kept, in one generation of trees. A tree takes about
+/// ten times as much memory, and there are two generations.
+const TREES_BYTES: usize = 128 << 10;
+
+/// Objects of more than this part of a generation are made anew each time: they would drive out all
+/// others.
+const LARGEST_PART: usize = 8;
+
+/// What was made of objects, by their bytes. What nobody asked for while a whole generation was
+/// filled is forgotten.
+pub struct Derived<T> {
+    generation_bytes: usize,
+    generations: Mutex<Generations<T>>,
+}
+
+struct Generations<T> {
+    young: HashMap<u32, (Entry, Arc<T>)>,
+    young_bytes: usize,
+    old: HashMap<u32, (Entry, Arc<T>)>,
+}
+
+impl<T> Derived<T> {
+    /// Nothing yet. What is made of objects of twice so many bytes of JSON may be kept.
+    pub fn new(generation_bytes: usize) -> Self {
+        let generations = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
+        Self { generation_bytes, generations: Mutex::new(generations) }
+    }
+
+    fn get(&self, entry: &Entry, make: impl FnOnce(&Entry) -> Result<T>) -> Result<Arc<T>> {
+        let bytes = entry.value_bytes();
+        if bytes.len() > self.generation_bytes / LARGEST_PART {
+            return make(entry).map(Arc::new);
+        }
+        let hash = crc32fast::hash(bytes);
+        if let Some(known) = self.lock().find(hash, bytes, self.generation_bytes) {
+            return Ok(known);
+        }
+        let made = Arc::new(make(entry)?);
+        self.lock().keep(hash, entry.clone(), made.clone(), self.generation_bytes);
+        Ok(made)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations<T>> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Generations<T> {
+    fn find(&mut self, hash: u32, bytes: &[u8], limit: usize) -> Option<Arc<T>> {
+        if let Some((entry, made)) = self.young.get(&hash) {
+            return (entry.value_bytes() == bytes).then(|| made.clone());
+        }
+        let (entry, made) = self.old.get(&hash).filter(|(entry, _)| entry.value_bytes() == bytes)?.clone();
+        self.keep(hash, entry, made.clone(), limit);
+        Some(made)
+    }
+
+    fn keep(&mut self, hash: u32, entry: Entry, made: Arc<T>, limit: usize) {
+        let size = entry.value_bytes().len();
+        if self.young_bytes + size > limit {
+            self.old = mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += size;
+        if let Some((replaced, _)) = self.young.insert(hash, (entry, made)) {
+            self.young_bytes -= replaced.value_bytes().len();
+        }
+    }
+}
+
+impl Derived<Value> {
+    /// The trees of objects.
+    pub(crate) fn trees() -> Self {
+        Self::new(TREES_BYTES)
+    }
+}
+
+impl Cluster {
+    /// An object as a tree that others look at too, if there is one.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Option<Arc<Value>>> {
+        let key = keys::key(kind.declaration(), namespace, name);
+        match self.store.get(&key).await?.entry {
+            Some(entry) => self.seen(kind, &entry).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All objects of a kind, in one namespace or in all, in the order of their names, as trees that
+    /// others look at too.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find_all(&self, kind: &dyn Kind, namespace: &str) -> Result<Vec<Arc<Value>>> {
+        let page = self.list(kind, namespace, &ListOptions::default()).await?;
+        page.entries.iter().map(|entry| self.seen(kind, entry)).collect()
+    }
+
+    fn seen(&self, kind: &dyn Kind, entry: &Entry) -> Result<Arc<Value>> {
+        if kind.reads_as_stored(entry.value_bytes(), entry.mod_revision()) {
+            self.trees().get(entry, tree)
+        } else {
+            read(kind, entry).map(Arc::new)
+        }
+    }
+
+    /// What is made of each object of a kind, in the order of their names; made only of those of
+    /// which it is not known yet.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn derive_all<T>(
+        &self,
+        kind: &dyn Kind,
+        known: &Derived<T>,
+        make: impl Fn(&Value) -> T,
+    ) -> Result<Vec<Arc<T>>> {
+        let page = self.list(kind, "", &ListOptions::default()).await?;
+        page.entries.iter().map(|entry| known.get(entry, |entry| Ok(make(&tree(entry)?)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_store::{EntryParts, Revision};
+
+    use super::*;
+
+    fn entry(json: &str) -> Entry {
+        Entry::from_parts(&EntryParts {
+            key: "k".into(),
+            value: json.to_owned().into(),
+            stamp: None,
+            create_revision: Revision::new(1),
+            mod_revision: Revision::new(1),
+            version: 1,
+            expires_at: None,
+        })
+    }
+
+    #[test]
+    fn the_same_bytes_are_one_tree_and_others_another() {
+        let trees = Derived::trees();
+        let first = trees.get(&entry("{\"a\":1}"), tree).unwrap();
+        assert!(Arc::ptr_eq(&first, &trees.get(&entry("{\"a\":1}"), tree).unwrap()));
+        assert_eq!(trees.get(&entry("{\"a\":2}"), tree).unwrap()["a"], 2);
+        assert!(trees.get(&entry("{"), tree).is_err());
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_the_rest_is_bounded() {
+        let trees = Derived::trees();
+        let favourite = trees.get(&entry("{}"), tree).unwrap();
+        let padding = "x".repeat(TREES_BYTES / LARGEST_PART / 2);
+        for number in 0..200 {
+            trees.get(&entry(&format!("{{\"{number}\":\"{padding}\"}}")), tree).unwrap();
+            assert!(Arc::ptr_eq(&favourite, &trees.get(&entry("{}"), tree).unwrap()));
+        }
+        let generations = trees.lock();
+        assert!(generations.young.len() + generations.old.len() <= 2 * TREES_BYTES / padding.len());
+        assert!(generations.young_bytes <= TREES_BYTES);
+    }
+
+    #[test]
+    fn large_objects_are_not_kept() {
+        let trees = Derived::trees();
+        let large = entry(&format!("{{\"a\":\"{}\"}}", "x".repeat(TREES_BYTES / LARGEST_PART)));
+        let first = trees.get(&large, tree).unwrap();
+        assert!(!Arc::ptr_eq(&first, &trees.get(&large, tree).unwrap()));
+    }
+}
