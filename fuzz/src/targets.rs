@@ -11,6 +11,8 @@ use coracle_meta::selector::{fields, labels};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
+mod custom;
+
 /// Something that reads what clients send.
 pub struct Target {
     /// Also the name of the directory of its corpus.
@@ -56,6 +58,7 @@ pub const TARGETS: &[Target] = &[
         run: managed_fields,
         seeds: &[br#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#],
     },
+    Target { name: "custom-object", run: custom::run, seeds: custom::SEEDS },
 ];
 
 const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"a":"b"},"creationTimestamp":"2024-01-02T03:04:05Z"},"spec":{"containers":[{"name":"a","image":"i","resources":{"limits":{"cpu":"100m"}},"ports":[{"containerPort":80}]}],"terminationGracePeriodSeconds":30},"status":{"phase":"Pending"}}"#;

@@ -5,6 +5,8 @@
 //! [`coracle_meta::schema::Schema`] that patches and apply use for all kinds alike.
 
 mod defaults;
+mod definition;
+mod field_path;
 mod format;
 mod lists;
 mod metadata;
@@ -17,6 +19,5 @@ mod to_schema;
 mod validate;
 
 pub use metadata::{ConformError, Metadata, ReadMetadata};
-pub use pattern::{InvalidPattern, check_pattern};
 pub use publish::{CustomKind, OpenApi, definition_name};
 pub use structural::{ParseError, Structural};

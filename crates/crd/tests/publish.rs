@@ -1,5 +1,4 @@
 //! Schemas, and the definitions that upstream publishes for them.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use coracle_crd::{CustomKind, OpenApi, definition_name};
 use serde_json::Value;

@@ -1,12 +1,10 @@
 //! The schema of a custom kind, as far as it can be checked without objects.
-//!
-//! Rules in CEL are only checked for being there, and defaults are not compared with their
-//! own schema.
 
+use coracle_crd::Structural;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
 
-use super::structural;
+use super::{metadata, structural};
 use crate::kinds::rules;
 use crate::view;
 
@@ -33,8 +31,16 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if view::is_true(schema, &["nullable"]) {
         errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
     }
-    structural::check(schema, path, errors);
-    check_schema(schema, path, Context { is_root: true, in_resource_meta: false, no_defaults: None }, errors);
+    let mut found = ErrorList::new();
+    structural::check(schema, path, &mut found);
+    if let Ok(parsed) = Structural::parse(schema)
+        && found.is_empty()
+    {
+        parsed.check_defaults(path, &metadata::read, &mut found);
+    }
+    let context = Context { is_root: true, in_resource_meta: false, no_defaults: None };
+    check_schema(schema, path, context, &mut found);
+    errors.extend(found);
 }
 
 fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {
@@ -59,7 +65,7 @@ fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &
     check_list_items(schema, path, errors);
     let rules_path = path.child("x-kubernetes-validations");
     for (index, rule) in view::items(schema, &["x-kubernetes-validations"]).iter().enumerate() {
-        check_rule(rule, &rules_path.index(index), errors);
+        check_rule(rule, schema, &rules_path.index(index), errors);
     }
 }
 
@@ -254,7 +260,7 @@ fn check_set_items(items: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_rule(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_rule(rule: &Value, schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let (expression, message) = (view::text(rule, &["rule"]).trim(), view::text(rule, &["message"]));
     let has_break = |text: &str| text.contains(['\n', '\r']);
     let message_path = path.child("message");
@@ -282,5 +288,9 @@ fn check_rule(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     if has_break(field) {
         errors.push(FieldError::invalid(&field_path, field, "must not contain line breaks"));
+    }
+    let leads_nowhere = || Structural::parse(schema).is_ok_and(|schema| !schema.has_field_path(field));
+    if !field.is_empty() && leads_nowhere() {
+        errors.push(FieldError::invalid(&field_path, field, "must be a valid path"));
     }
 }
