@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod field;
 pub mod gvk;
+pub mod json_path;
 pub mod name;
 pub mod object;
 pub mod patch;

@@ -42,7 +42,7 @@ fn push_escape(out: &mut String, letter: char, width: usize, character: char) {
 }
 
 /// A number as `%v` prints it.
-pub(super) fn number(number: &Number) -> String {
+pub(crate) fn number(number: &Number) -> String {
     match number.as_i64() {
         Some(whole) => whole.to_string(),
         None => float(number.as_f64().unwrap_or_default(), 6, -4),

@@ -13,7 +13,7 @@ mod field_filter;
 mod field_manager;
 mod field_set;
 mod fields_v1;
-mod go_format;
+pub(crate) mod go_format;
 mod last_applied;
 mod lazy_fields;
 mod managed_fields;
