@@ -11,11 +11,10 @@ use serde_json::Value;
 
 use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
-use crate::catalog;
 use crate::claim::{Pool, Taken, Unallocated};
+use crate::crd::Definitions;
 use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
-use crate::kind_ref::KindRef;
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
 
@@ -33,6 +32,7 @@ pub struct Registry {
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<Derived<Value>>,
+    definitions: Arc<Definitions>,
 }
 
 impl Registry {
@@ -47,6 +47,7 @@ impl Registry {
             base: Arc::default(),
             admission: None,
             trees: Arc::new(Derived::trees()),
+            definitions: Arc::default(),
         }
     }
 
@@ -81,7 +82,8 @@ impl Registry {
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
         let (admission, trees) = (self.admission.clone(), self.trees.clone());
-        Ok(Cluster { store, clock, rng, network, base, admission, trees })
+        let definitions = self.definitions.clone();
+        Ok(Cluster { store, clock, rng, network, base, admission, trees, definitions })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -120,6 +122,7 @@ pub struct Cluster {
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<Derived<Value>>,
+    definitions: Arc<Definitions>,
 }
 
 impl Cluster {
@@ -151,6 +154,10 @@ impl Cluster {
         self.admission.as_deref()
     }
 
+    pub(crate) fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
     pub(crate) fn trees(&self) -> &Derived<Value> {
         &self.trees
     }
@@ -158,14 +165,6 @@ impl Cluster {
     /// What lies beneath the cluster's own objects.
     pub(crate) fn base(&self) -> Option<&ClusterBase> {
         self.base.as_deref()
-    }
-
-    /// The kind that a path names, if it is served.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn kind(&self, group: &str, version: &str, plural: &str) -> Result<Option<KindRef>> {
-        Ok(catalog::find(group, version, plural).map(KindRef::Static))
     }
 
     /// What time it is.

@@ -82,6 +82,11 @@ pub trait Kind: Send + Sync {
         let _ = object;
     }
 
+    /// Why there may be no new objects for now, if there may not.
+    fn creation_refused(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Sets what a new object has to begin with, after defaults and before validation. The
     /// status the client sent has already been dropped where there is a status subresource.
     fn prepare_for_create(&self, object: &mut Value, now: Time) {
@@ -439,6 +444,8 @@ pub enum Generation {
     Content,
     /// A change of anything but metadata and status, or of a label.
     ContentAndLabels,
+    /// A change of anything but metadata.
+    All,
 }
 
 /// What can be done with objects of a kind: a set.

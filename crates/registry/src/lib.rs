@@ -9,6 +9,7 @@ mod bootstrap;
 pub mod catalog;
 pub mod claim;
 mod cluster;
+mod crd;
 mod derived;
 pub mod encode;
 mod error;

@@ -21,6 +21,13 @@ pub struct Samples {
     pub invalid_updates: Vec<Refused>,
 }
 
+impl Samples {
+    /// For kinds that are made while the program runs.
+    pub(crate) fn none() -> Self {
+        Self { valid: Vec::new(), invalid: Vec::new(), updates: Vec::new(), invalid_updates: Vec::new() }
+    }
+}
+
 /// Something that must be refused.
 #[derive(Clone, Debug)]
 pub struct Refused {

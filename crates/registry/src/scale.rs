@@ -21,6 +21,8 @@ pub struct ScalePaths {
     pub status_replicas: FieldPath,
     /// Which objects are counted, if the kind says so.
     pub selector: Option<ScaleSelector>,
+    /// Where `spec_replicas` is, as a path in one text, if there is no scale unless it is said there.
+    pub is_said: Option<String>,
 }
 
 /// In which form a kind says which objects are counted.
@@ -41,6 +43,7 @@ impl ScalePaths {
             spec_replicas: vec!["spec".into(), "replicas".into()],
             status_replicas: vec!["status".into(), "replicas".into()],
             selector: Some(selector(vec!["spec".into(), "selector".into()])),
+            is_said: None,
         }
     }
 
@@ -69,6 +72,11 @@ impl ScalePaths {
             "spec": spec,
             "status": status,
         })
+    }
+
+    /// Where it would have to be said how many there are to be, if that is not said.
+    pub fn unsaid(&self, object: &Value) -> Option<&str> {
+        self.is_said.as_deref().filter(|_| at(object, &self.spec_replicas).is_none())
     }
 
     /// Says in an object how many there are to be.

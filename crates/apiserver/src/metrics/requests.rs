@@ -196,6 +196,7 @@ impl Running {
         let labels = self.info.labels();
         // Paths that lead nowhere are all alike, so that nobody can make up labels.
         let known = labels.resource.is_empty()
+            || response.status().is_success()
             || catalog::find(labels.group, labels.version, labels.resource).is_some();
         let labels = if known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
         let code = response.status().as_u16();

@@ -8,6 +8,9 @@ use coracle_registry::Declaration;
 
 use super::text::Text;
 
+/// How many resources are told apart; custom ones come and go. Further ones are not told of.
+const MAX_RESOURCES: usize = 2048;
+
 /// The events of all resources.
 #[derive(Default)]
 pub(super) struct Watches {
@@ -49,6 +52,9 @@ impl Watches {
                 bytes: AtomicU64::new(0),
             })
         };
+        if resources.len() >= MAX_RESOURCES && !resources.contains_key(&name) {
+            return new();
+        }
         resources.entry(name).or_insert_with(new).clone()
     }
 

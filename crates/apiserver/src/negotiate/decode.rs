@@ -141,10 +141,31 @@ fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, R
         _ => return Err(Refusal::bad_request("the body is not an object")),
     };
     let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    check_claim(&TypeMeta { api_version: text("apiVersion"), kind: text("kind") }, body, decoding)?;
+    let claimed = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };
+    if decoding.type_id().is_none() {
+        check_untyped_claim(&claimed, body, decoding)?;
+        return Ok(Value::Object(fields));
+    }
+    check_claim(&claimed, body, decoding)?;
     fields.insert("apiVersion".into(), decoding.api_version().into());
     fields.insert("kind".into(), decoding.kind.into());
     Ok(Value::Object(fields))
+}
+
+/// What is not read into a type must say what it is. Whether the kind is right is checked with
+/// everything else.
+fn check_untyped_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
+    if claimed.kind.is_empty() {
+        let shown = String::from_utf8_lossy(body);
+        return Err(unrecognized(&format!("Object 'Kind' is missing in '{shown}'"), body, decoding));
+    }
+    let (found, expected) = (&claimed.api_version, decoding.api_version());
+    if *found == expected {
+        return Ok(());
+    }
+    let message =
+        format!("the API version in the data ({found}) does not match the expected API version ({expected})");
+    Err(Refusal::bad_request(message))
 }
 
 /// Refuses what says it is something else, in upstream's words.

@@ -41,7 +41,7 @@ impl Client {
         client
     }
 
-    /// Sends JSON, or what goes by that name. Returns the code and the body, which may be text.
+    /// Sends JSON, or what goes by that name; or asks for it. Returns the code and the body, which may be text.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -50,7 +50,8 @@ impl Client {
         body: Value,
     ) -> (u16, Value) {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body).unwrap() };
-        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media_type);
+        let told = if method == Method::GET { header::ACCEPT } else { header::CONTENT_TYPE };
+        let request = Request::builder().method(method).uri(path).header(told, media_type);
         let mut request = request.body(Full::from(bytes)).unwrap();
         request.extensions_mut().insert(PeerIdentity(Some(self.identity.clone())));
         let response = self.server.clone().oneshot(request).await.unwrap();

@@ -170,7 +170,8 @@ impl<'a> Reader<'a> {
                 (')', None) => {
                     let (inside, rest) = (&self.rest[..at], &self.rest[at + 1..]);
                     let rest = rest.strip_prefix(']');
-                    return rest.map_or_else(|| invalid("unclosed array expect ]"), |rest| Ok((inside, rest)));
+                    return rest
+                        .map_or_else(|| invalid("unclosed array expect ]"), |rest| Ok((inside, rest)));
                 }
                 _ => {}
             }

@@ -91,6 +91,9 @@ impl Cluster {
         taken: &Taken,
     ) -> Result<(Value, Vec<String>)> {
         let Candidate { object, shown, tracking } = candidate;
+        if let Some(why) = write.kind.creation_refused() {
+            return Err(Error::Forbidden { subject: write.subject(shown), message: why.to_owned() });
+        }
         let mut object = self.complete_new(write, object)?;
         let mut warnings = Vec::new();
         self.mutate(write, Operation::Create, shown, &mut object, None, &mut warnings).await?;

@@ -139,6 +139,7 @@ fn content_changed(generation: Generation, new: &Value, old: &Value) -> bool {
             spec() || annotations(new) != annotations(old)
         }
         Generation::Content => content(new).ne(content(old)),
+        Generation::All => content(new).ne(content(old)) || new.get("status") != old.get("status"),
         Generation::ContentAndLabels => {
             let labels = |object| Meta::of(object).labels().filter(|map| !map.is_empty()).cloned();
             content(new).ne(content(old)) || labels(new) != labels(old)

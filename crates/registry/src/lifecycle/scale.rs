@@ -61,6 +61,13 @@ impl Cluster {
             Change::Apply { config, force } => ownership.apply(Some(&live), config, *force, now)?,
         };
         check_name(&scale, name)?;
+        // What was not said has to be said now.
+        if let Some(path) = paths.unsaid(&object)
+            && scale.pointer("/spec/replicas").is_none()
+            && matches!(change, Change::Patch(_) | Change::Apply { .. })
+        {
+            return Err(Error::BadRequest(format!("the spec replicas field {path:?} cannot be empty")));
+        }
         let replicas = check(write, name, &scale, &object)?;
 
         paths.set_replicas(&mut object, replicas);

@@ -1,5 +1,6 @@
 //! `scale`: how many of something there are to be.
 
+use coracle_meta::status::Status;
 use coracle_registry::lifecycle::{Change, Object};
 use coracle_registry::{Error, Subject, Verbs};
 use http::{Response, StatusCode};
@@ -12,7 +13,11 @@ use crate::status::Refusal;
 impl ResourceRequest {
     pub(super) async fn answer_scale(&self, verb: Verbs) -> Result<Response<ResponseBody>, Refusal> {
         match verb {
-            Verbs::GET => self.tell_scale(&self.read().await?, &[]),
+            Verbs::GET => {
+                let object = self.read().await?;
+                self.check_said(&object)?;
+                self.tell_scale(&object, &[])
+            }
             Verbs::UPDATE => {
                 let (scale, warnings) = self.posted()?;
                 let updated = self.change(&Change::Replace(scale)).await?;
@@ -22,6 +27,20 @@ impl ResourceRequest {
                 let (updated, warnings) = self.patched().await?;
                 self.tell_scale(&updated.object, &warnings)
             }
+        }
+    }
+
+    /// Some objects have no scale until they say how many there are to be.
+    fn check_said(&self, object: &Object) -> Result<(), Refusal> {
+        let declaration = self.kind.declaration();
+        let paths = declaration.subresource("scale").and_then(|part| part.scale.as_ref());
+        let Some(paths) = paths.filter(|paths| paths.is_said.is_some()) else { return Ok(()) };
+        match paths.unsaid(&negotiate::seen(&*self.kind, object)?) {
+            Some(path) => {
+                let message = format!("the spec replicas field {path:?} does not exist");
+                Err(Status::internal_error(message).into())
+            }
+            None => Ok(()),
         }
     }
 

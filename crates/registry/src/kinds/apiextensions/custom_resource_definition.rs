@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::object::{Meta, MetaMut};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
@@ -15,6 +16,9 @@ use crate::view;
 
 /// Forms of the conversion review that the server can send.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Who holds a definition that is deleted until its objects are gone.
+const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The kind.
 pub struct CustomResourceDefinition;
@@ -93,6 +97,23 @@ impl Kind for CustomResourceDefinition {
         check_accepted_names(new, errors);
     }
 
+    /// Its objects have to go first, so it never goes at once.
+    fn is_held(&self, object: &Value) -> bool {
+        !Meta::of(object).is_deleting()
+    }
+
+    fn begin_deletion(&self, object: &mut Value) {
+        let begun = Meta::of(object).deletion_timestamp();
+        let generation = Meta::of(object).generation();
+        if let Some(mut meta) = MetaMut::of(object) {
+            meta.add_finalizer(CLEANUP_FINALIZER);
+            // Upstream begins this deletion in a way of its own.
+            meta.set_deletion_grace_period_seconds(None);
+            meta.set_generation(generation - 1);
+        }
+        set_terminating(object, begun);
+    }
+
     fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
         rules::plain_cells(object)
     }
@@ -101,6 +122,23 @@ impl Kind for CustomResourceDefinition {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+}
+
+/// Says in the conditions that it is going.
+fn set_terminating(object: &mut Value, since: Option<Time>) {
+    let Value::Object(fields) = object else { return };
+    let status = fields.entry("status").or_insert_with(|| json!({}));
+    let mut conditions = view::items(status, &["conditions"]).to_vec();
+    let going = json!({
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": since.map(|since| since.to_string()),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    });
+    conditions.retain(|condition| view::text(condition, &["type"]) != "Terminating");
+    conditions.push(going);
+    status["conditions"] = conditions.into();
 }
 
 fn set_spec_defaults(object: &mut Value) {

@@ -1,0 +1,213 @@
+//! One version of a custom kind as a kind like all others.
+
+use std::borrow::Cow;
+
+use coracle_api::codec::{DecodeError, Decoded};
+use coracle_api::schema::TypeId;
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::json_path;
+use coracle_meta::name::qualified_name;
+use coracle_meta::object::Meta;
+use coracle_store::Revision;
+use serde_json::Value;
+
+use super::compiled::Compiled;
+use super::definition::{Served, Version};
+use crate::form::ObjectSchema;
+use crate::kind::{Declaration, Kind};
+use crate::view;
+
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+
+/// One version of a custom kind.
+pub(super) struct CustomKind {
+    served: Served,
+    version: usize,
+}
+
+impl CustomKind {
+    /// A version that is served.
+    pub(super) fn new(served: Served, version: &str) -> Option<Self> {
+        let version = served.definition.version(version)?;
+        let is_served = served.definition.versions[version].served;
+        is_served.then_some(Self { served, version })
+    }
+
+    /// All versions that are served.
+    pub(super) fn all(served: &Served) -> impl Iterator<Item = Self> {
+        let versions = served.definition.versions.iter().enumerate();
+        let served_versions = versions.filter(|(_, version)| version.served);
+        served_versions.map(|(version, _)| Self { served: served.clone(), version })
+    }
+
+    fn facts(&self) -> &Version {
+        &self.served.definition.versions[self.version]
+    }
+
+    fn compiled(&self) -> Option<&Compiled> {
+        self.served.definition.compiled(self.version)
+    }
+
+    fn api_version(&self) -> String {
+        self.declaration().storage_api_version()
+    }
+
+    /// Upstream trusts nobody to have checked that before.
+    fn check_type(&self, object: &Value, errors: &mut ErrorList) -> bool {
+        let before = errors.len();
+        for (field, expected) in
+            [("kind", self.declaration().kind.to_string()), ("apiVersion", self.api_version())]
+        {
+            let found = view::text(object, &[field]);
+            if found != expected {
+                errors.push(FieldError::invalid(&Path::root(field), found, format!("must be {expected}")));
+            }
+        }
+        errors.len() == before
+    }
+}
+
+impl Kind for CustomKind {
+    fn declaration(&self) -> &Declaration {
+        &self.facts().declaration
+    }
+
+    fn type_id(&self, _version: &str) -> Option<TypeId> {
+        None
+    }
+
+    fn schema(&self, version: &str) -> Option<ObjectSchema<'_>> {
+        let definition = &self.served.definition;
+        definition.compiled(definition.version(version)?).map(Compiled::object_schema)
+    }
+
+    fn conform(&self, _version: &str, object: Value) -> Result<Decoded, DecodeError> {
+        match self.compiled() {
+            Some(compiled) => compiled.conform(object, false),
+            None => Ok(Decoded { object, problems: Vec::new() }),
+        }
+    }
+
+    fn versions_alike(&self) -> bool {
+        self.served.definition.versions_alike
+    }
+
+    fn reads_as_stored(&self, json: &[u8], written_at: Revision) -> bool {
+        // What was written under this definition has all that it says, if in this version.
+        let definition = &self.served.definition;
+        written_at > self.served.since
+            && definition.storage == self.version
+            && json.starts_with(definition.stored_prefix.as_bytes())
+    }
+
+    fn read_stored(&self, mut stored: Value) -> Value {
+        if let Value::Object(fields) = &mut stored {
+            fields.insert("apiVersion".to_owned(), self.api_version().into());
+        }
+        let Some(compiled) = self.compiled() else { return stored };
+        let unconformed = stored.clone();
+        let mut object = compiled.conform(stored, true).map_or(unconformed, |decoded| decoded.object);
+        compiled.structural.set_defaults(&mut object);
+        object
+    }
+
+    fn to_stored<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        let stored = &self.served.definition.storage_api_version;
+        if view::text(object, &["apiVersion"]) == stored {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".to_owned(), stored.clone().into());
+        }
+        Cow::Owned(object)
+    }
+
+    fn creation_refused(&self) -> Option<&'static str> {
+        let message = "create not allowed while custom resource definition is terminating";
+        self.served.terminating.then_some(message)
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        if let Some(compiled) = self.compiled() {
+            compiled.structural.set_defaults(object);
+        }
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
+        if !self.check_type(object, errors) {
+            return;
+        }
+        if let Some(compiled) = self.compiled() {
+            compiled.structural.check_create(object, errors);
+        }
+        if let Some(scale) = &self.facts().scale {
+            scale.check_spec(object, errors);
+            scale.check_status(object, errors);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if !self.check_type(new, errors) {
+            return;
+        }
+        if let Some(compiled) = self.compiled() {
+            compiled.structural.check_update(new, old, errors);
+        }
+        if let Some(scale) = &self.facts().scale {
+            scale.check_spec(new, errors);
+            scale.check_status(new, errors);
+        }
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if !self.check_type(new, errors) {
+            return;
+        }
+        if let Some(compiled) = self.compiled() {
+            compiled.structural.check_status_update(new, old, errors);
+        }
+        if let Some(scale) = &self.facts().scale {
+            scale.check_status(new, errors);
+        }
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let known: Vec<&str> = old.map(|old| Meta::of(old).finalizers().collect()).unwrap_or_default();
+        let mut added: Vec<&str> = Meta::of(new).finalizers().filter(|name| !known.contains(name)).collect();
+        added.sort_unstable();
+        added.dedup();
+        added.into_iter().flat_map(finalizer_warnings).collect()
+    }
+
+    fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
+        let path = self.facts().selectable.iter().find(|(name, _)| name == field);
+        let found = path.and_then(|(_, path)| path.as_ref()?.first(object).ok()?);
+        match found.filter(|value| !value.is_null()) {
+            Some(value) => json_path::text(&value).into_owned().into(),
+            None => "".into(),
+        }
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        self.facts().cells.row(object, now)
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn samples(&self) -> crate::samples::Samples {
+        crate::samples::Samples::none()
+    }
+}
+
+fn finalizer_warnings(name: &str) -> Vec<String> {
+    let told = |message: &str| format!("metadata.finalizers: {name:?}: {message}");
+    let mut warnings: Vec<String> = qualified_name(name).iter().map(|message| told(message)).collect();
+    if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        let with_path = if name.contains('.') { " including a path (/)" } else { "" };
+        warnings.push(told(&format!(
+            "prefer a domain-qualified finalizer name{with_path} to avoid accidental conflicts with other finalizer writers"
+        )));
+    }
+    warnings
+}

@@ -1,0 +1,109 @@
+//! Definitions that were compiled, for whoever asks next.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coracle_store::{Entry, Revision};
+
+use super::definition::{Definition, Served, content};
+use crate::error::Result;
+
+/// How many definitions are kept in one generation, of which there are two. One that was used takes a
+/// fraction of its text, so that this is some tens of megabytes if all are large and in use.
+const GENERATION: usize = 512;
+
+/// How many writes of definitions are known to be one of those. They take some hundred bytes each, and
+/// clusters share definitions but not writes.
+const KNOWN_WRITES: usize = 8 * GENERATION;
+
+/// What is kept. What nobody asked for while a whole generation was filled is forgotten.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By the name and the revision of their write, which is of one cluster only.
+    writes: Generations<(Box<[u8]>, Revision), Option<Served>>,
+    /// By what they say.
+    definitions: Generations<u64, Arc<Definition>>,
+}
+
+impl Definitions {
+    /// What is served of a definition, if anything.
+    pub(super) fn of(&self, entry: &Entry) -> Result<Option<Served>> {
+        let write = (entry.key().into(), entry.mod_revision());
+        if let Some(known) = self.lock().writes.find(&write, KNOWN_WRITES) {
+            return Ok(known);
+        }
+        let mut served = super::read(entry)?;
+        let mut kept = self.lock();
+        if let (Some(served), Some(hash)) = (&mut served, hash(entry)) {
+            match kept.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
+                Some(known) => served.definition = known,
+                None => kept.definitions.keep(hash, served.definition.clone(), GENERATION),
+            }
+        }
+        kept.writes.keep(write, served.clone(), KNOWN_WRITES);
+        Ok(served)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(entry: &Entry) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    content(entry)?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+struct Generations<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+}
+
+impl<K, V> Default for Generations<K, V> {
+    fn default() -> Self {
+        Self { young: HashMap::new(), old: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
+    fn find(&mut self, key: &K, limit: usize) -> Option<V> {
+        if let Some(known) = self.young.get(key) {
+            return Some(known.clone());
+        }
+        let known = self.old.get(key)?.clone();
+        self.keep(key.clone(), known.clone(), limit);
+        Some(known)
+    }
+
+    fn keep(&mut self, key: K, value: V, limit: usize) {
+        if self.young.len() >= limit {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_goes() {
+        let mut kept = Generations::default();
+        for number in 0..100 {
+            kept.keep(number, number, 4);
+            assert_eq!(kept.find(&0, 4), Some(0), "used all the time");
+        }
+        assert!(kept.young.len() + kept.old.len() <= 8);
+        assert_eq!(kept.find(&1, 4), None);
+    }
+}
