@@ -5,6 +5,7 @@
 //! write its module and a line in [`CONTROLLERS`].
 
 mod active_namespaces;
+mod customresourcedefinition;
 mod namespace;
 mod refusal;
 mod root_ca;
@@ -32,8 +33,13 @@ pub struct Registration {
 }
 
 /// Every controller there is.
-pub const CONTROLLERS: &[Registration] =
-    &[namespace::REGISTRATION, root_ca::REGISTRATION, serviceaccount::REGISTRATION];
+pub const CONTROLLERS: &[Registration] = &[
+    customresourcedefinition::finalizer::REGISTRATION,
+    customresourcedefinition::naming::REGISTRATION,
+    namespace::REGISTRATION,
+    root_ca::REGISTRATION,
+    serviceaccount::REGISTRATION,
+];
 
 /// Hands every controller to the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {

@@ -1,0 +1,40 @@
+//! Custom kinds come into being and go: the names of a definition are accepted if nobody else has
+//! them, and the objects of one that is deleted go first.
+//!
+//! Upstream does this in its API server, with five controllers; they are `naming` and `finalizer` here.
+
+mod definition;
+pub(crate) mod finalizer;
+pub(crate) mod naming;
+
+use coracle_runtime::{Informer, Manager, Selection};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::request::Request;
+use serde_json::Value;
+
+use definition::Definition;
+
+/// Where definitions are.
+const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Who owns what these controllers write, as in upstream, where they are part of the server.
+const MANAGER: &str = "kube-apiserver";
+
+fn informer(manager: &mut Manager) -> Informer<Definition> {
+    manager.informer(Selection::of::<CustomResourceDefinition>())
+}
+
+/// Changes the status of a definition, and its finalizers. None if it is gone or has changed: then its
+/// change brings the key back.
+async fn patch_status(client: &Client, name: &str, patch: &Value) -> Result<Option<Definition>, kube::Error> {
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let request = Request::new(PATH)
+        .patch_subresource("status", name, &params, &Patch::Merge(patch))
+        .map_err(kube::Error::BuildRequest)?;
+    match client.request(request).await {
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(None),
+        answer => answer.map(Some),
+    }
+}
