@@ -21,6 +21,7 @@ const TABLE: &[(&str, Uses)] = &[
     ("coracle-base", Only(&[])),
     ("coracle-meta", Only(&[])),
     ("coracle-edge", Only(&[])),
+    ("coracle-cel", Only(&["coracle-meta"])),
     ("coracle-api", Only(&["coracle-meta"])),
     ("coracle-crd", Only(&["coracle-meta"])),
     ("coracle-store", Only(&["coracle-base"])),
@@ -64,7 +65,7 @@ const TABLE: &[(&str, Uses)] = &[
     // It starts a real server per test, which is what `coracle` assembles.
     (TESTKIT, Only(&["coracle", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-benches", Anything),
-    ("coracle-fuzz", Only(&["coracle-crd", "coracle-api", "coracle-meta"])),
+    ("coracle-fuzz", Only(&["coracle-api", "coracle-cel", "coracle-crd", "coracle-meta"])),
     ("xtask", Only(&[])),
 ];
 

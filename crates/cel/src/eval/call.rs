@@ -1,0 +1,127 @@
+//! Calls of functions.
+
+use crate::EvalError;
+use crate::library::{find, find_all, has};
+use crate::plan::{Call, NodeId, Pattern, PatternKind};
+use crate::types::Type;
+use crate::value::Value;
+
+use super::{Flow, Machine, absorbed};
+
+/// Most arguments of any function, so that they need no allocation.
+const MAX_ARGS: usize = 4;
+
+impl<'d> Machine<'_, 'd> {
+    pub(super) fn call(&mut self, call: &'d Call) -> Flow<'d> {
+        let args = self.arguments(&call.args)?;
+        let args = &args[..call.args.len()];
+        if !call.cost.needs_result() {
+            self.charge(call.cost.price(args))?;
+        }
+        let result = dispatch(call, args);
+        if call.cost.needs_result() {
+            let price = match &result {
+                Ok(value) => call.cost.price(std::slice::from_ref(value)),
+                Err(_) => call.cost.price(&[Value::Null]),
+            };
+            self.charge(price)?;
+        }
+        result
+    }
+
+    /// The arguments of a call. Upstream evaluates both of two even if the first one failed, but stops there
+    /// if there are more.
+    fn arguments(&mut self, args: &'d [NodeId]) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
+        let mut values = [Value::Null, Value::Null, Value::Null, Value::Null];
+        let mut failure = None;
+        for (value, arg) in values.iter_mut().zip(args) {
+            match absorbed(self.eval(*arg))? {
+                Ok(found) => *value = found,
+                Err(error) if args.len() > 2 => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let Some(failure) = failure else { return Ok(values) };
+        self.charge(1)?;
+        Err(failure)
+    }
+
+    pub(super) fn pattern(&mut self, pattern: &'d Pattern) -> Flow<'d> {
+        let args = self.arguments(&pattern.args)?;
+        let args = &args[..pattern.args.len()];
+        self.charge(pattern.cost.price(args))?;
+        match pattern.kind {
+            PatternKind::Matches => match &args[0] {
+                Value::String(text) => Ok(Value::Bool(pattern.regex.is_match(text.as_str()))),
+                _ => Err(EvalError::no_such_overload()),
+            },
+            PatternKind::Find => find(&pattern.regex, &args[0]),
+            PatternKind::FindAll => find_all(&pattern.regex, &args[0], args.get(2)),
+        }
+    }
+}
+
+fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
+    if let ([only], false) = (&*call.overloads, call.guarded) {
+        return (only.call)(args);
+    }
+    let fitting = call.overloads.iter().find(|overload| {
+        overload.args.len() == args.len()
+            && overload.args.iter().zip(args).all(|(wanted, arg)| fits(wanted, arg))
+    });
+    match fitting {
+        Some(overload) => (overload.call)(args),
+        // A few functions have one implementation for all types, which names only itself.
+        None if matches!(&*call.function, "size" | "sort" | "@sortByAssociatedKeys") => {
+            Err(EvalError::no_overload_of(&call.function))
+        }
+        None => {
+            let types: Vec<String> =
+                args.iter().map(|arg| arg.runtime_type().runtime_name().to_owned()).collect();
+            Err(EvalError::failed(format!("no such overload: {}({})", call.function, types.join(", "))))
+        }
+    }
+}
+
+/// Whether a value is one of a type. Of lists and maps the first element tells.
+pub(crate) fn fits(wanted: &Type, value: &Value<'_>) -> bool {
+    match (wanted, value) {
+        (Type::Dyn | Type::Any | Type::Param(_), _)
+        | (Type::Null, Value::Null)
+        | (Type::Bool, Value::Bool(_))
+        | (Type::Int, Value::Int(_))
+        | (Type::Uint, Value::Uint(_))
+        | (Type::Double, Value::Double(_))
+        | (Type::String, Value::String(_))
+        | (Type::Bytes, Value::Bytes(_))
+        | (Type::Timestamp, Value::Timestamp(_))
+        | (Type::Duration, Value::Duration(_))
+        | (Type::Type(_), Value::Type(_)) => true,
+        (Type::List(wanted), Value::List(list)) => match list.0.get(0) {
+            Some(Ok(first)) => fits(wanted, &first),
+            _ => true,
+        },
+        (Type::Map(keys, values), Value::Map(map)) => match map.0.entries().next() {
+            Some(Ok((key, value))) => fits(keys, &key) && fits(values, &value),
+            _ => true,
+        },
+        (Type::Struct(name), Value::Object(object)) => *name == object.type_name,
+        (Type::Struct(name) | Type::Opaque(name, _), Value::Extension(extension)) => {
+            **name == *extension.0.type_name()
+        }
+        (wanted @ Type::Opaque(..), Value::Optional(inner)) => match (wanted.as_optional(), inner) {
+            (Some(wanted), Some(inner)) => fits(wanted, inner),
+            (found, _) => found.is_some(),
+        },
+        _ => false,
+    }
+}
+
+/// `in`.
+pub(super) fn contains<'d>(element: &Value<'d>, container: &Value<'d>) -> Flow<'d> {
+    match container {
+        Value::List(list) => has(&list.0, element).map(Value::Bool),
+        Value::Map(map) => map.0.find(element).map(|found| Value::Bool(found.is_some())),
+        _ => Err(EvalError::no_such_overload()),
+    }
+}

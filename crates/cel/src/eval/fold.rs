@@ -1,0 +1,124 @@
+//! Comprehensions.
+
+use crate::EvalError;
+use crate::plan::{Accumulator, FoldNode, NodeId};
+use crate::value::{List, ListValue, MapValue, Value};
+
+use super::{Flow, Machine, READ_COST, absorbed};
+
+/// What joining two lists costs, and inserting into a map.
+const GATHER_COST: u64 = 1;
+
+impl<'d> Machine<'_, 'd> {
+    pub(super) fn fold(&mut self, fold: &'d FoldNode) -> Flow<'d> {
+        // An outer comprehension that uses the same slots beside this one has left its values there.
+        self.slots[usize::from(fold.accumulator.slot)] = None;
+        let range = self.eval(fold.range)?;
+        match range {
+            Value::List(list) => self.fold_list(fold, &list)?,
+            Value::Map(map) => {
+                for key in map.0.keys() {
+                    let second = match fold.second_variable {
+                        Some(_) => Some(map.0.find(&key).map(|value| value.unwrap_or(Value::Null))),
+                        None => None,
+                    };
+                    if !self.round(fold, Ok(key), second)? {
+                        break;
+                    }
+                }
+            }
+            other => {
+                let name = other.runtime_type();
+                let message = format!("got '{}', expected iterable type", name.runtime_name());
+                return Err(EvalError::failed(message));
+            }
+        }
+        let result = self.eval(fold.result);
+        self.slots[usize::from(fold.accumulator.slot)] = None;
+        result
+    }
+
+    fn fold_list(&mut self, fold: &'d FoldNode, list: &ListValue<'d>) -> Result<(), EvalError> {
+        for (index, element) in list.0.iter().enumerate() {
+            let more = if fold.second_variable.is_some() {
+                let index = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
+                self.round(fold, Ok(index), Some(element))?
+            } else {
+                self.round(fold, element, None)?
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round; whether there may be another.
+    fn round(
+        &mut self,
+        fold: &'d FoldNode,
+        first: Flow<'d>,
+        second: Option<Flow<'d>>,
+    ) -> Result<bool, EvalError> {
+        self.slots[usize::from(fold.variable)] = Some(first);
+        if let Some(slot) = fold.second_variable {
+            self.slots[usize::from(slot)] = second;
+        }
+        if let Ok(Value::Bool(false)) = absorbed(self.eval(fold.condition))? {
+            return Ok(false);
+        }
+        let step = absorbed(self.eval(fold.step))?;
+        self.slots[usize::from(fold.accumulator.slot)] = Some(step);
+        if self.activation.is_interrupted() {
+            return Err(EvalError::Interrupted);
+        }
+        Ok(true)
+    }
+
+    /// `accumulator + [element]`, in place.
+    pub(super) fn append(&mut self, accumulator: Accumulator, element: NodeId, list_cost: u64) -> Flow<'d> {
+        let begun = self.accumulated(accumulator).map(drop);
+        let begun = match begun {
+            Err(cancelled) if !matches!(cancelled, EvalError::Failed(_)) => return Err(cancelled),
+            begun => begun,
+        };
+        self.charge(READ_COST)?;
+        let element = absorbed(self.eval(element))?;
+        self.charge(list_cost + GATHER_COST)?;
+        begun?;
+        let element = element?;
+        match self.slots[usize::from(accumulator.slot)].take() {
+            Some(Ok(Value::List(list))) => Ok(Value::List(ListValue(list.0.push(element)?))),
+            Some(Ok(_)) | None => Ok(Value::List(ListValue(List::owned(vec![element])))),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// A map with more entries, in place.
+    pub(super) fn insert(
+        &mut self,
+        accumulator: Accumulator,
+        key: Option<NodeId>,
+        value: NodeId,
+    ) -> Flow<'d> {
+        self.accumulated(accumulator).map(drop)?;
+        self.charge(READ_COST)?;
+        let key = key.map(|key| self.eval(key)).transpose()?;
+        let value = self.eval(value)?;
+        self.charge(GATHER_COST)?;
+        let Some(Ok(Value::Map(MapValue(mut map)))) = self.slots[usize::from(accumulator.slot)].take() else {
+            return Err(EvalError::no_such_overload());
+        };
+        match (key, value) {
+            (Some(key), value) => map = map.insert(key, value)?,
+            (None, Value::Map(more)) => {
+                for entry in more.0.entries() {
+                    let (key, value) = entry?;
+                    map = map.insert(key, value)?;
+                }
+            }
+            (None, _) => return Err(EvalError::no_such_overload()),
+        }
+        Ok(Value::Map(MapValue(map)))
+    }
+}

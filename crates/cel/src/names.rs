@@ -1,0 +1,57 @@
+//! The names by which trees call operators; errors show them.
+
+pub(crate) const CONDITIONAL: &str = "_?_:_";
+pub(crate) const AND: &str = "_&&_";
+pub(crate) const OR: &str = "_||_";
+pub(crate) const NOT: &str = "!_";
+pub(crate) const NEGATE: &str = "-_";
+pub(crate) const EQUALS: &str = "_==_";
+pub(crate) const NOT_EQUALS: &str = "_!=_";
+pub(crate) const LESS: &str = "_<_";
+pub(crate) const LESS_EQUALS: &str = "_<=_";
+pub(crate) const GREATER: &str = "_>_";
+pub(crate) const GREATER_EQUALS: &str = "_>=_";
+pub(crate) const IN: &str = "@in";
+pub(crate) const ADD: &str = "_+_";
+pub(crate) const SUBTRACT: &str = "_-_";
+pub(crate) const MULTIPLY: &str = "_*_";
+pub(crate) const DIVIDE: &str = "_/_";
+pub(crate) const MODULO: &str = "_%_";
+pub(crate) const INDEX: &str = "_[_]";
+pub(crate) const OPT_INDEX: &str = "_[?_]";
+pub(crate) const OPT_SELECT: &str = "_?._";
+pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
+pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
+pub(crate) const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
+
+/// What folds gather their result in. No expression can spell it.
+pub(crate) const ACCUMULATOR: &str = "@result";
+/// What it was called once; still refused as a name of a variable.
+pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
+/// Never read: the variable of folds that only bind a name.
+pub(crate) const UNUSED: &str = "#unused";
+
+/// Words that are no identifiers of CEL. As names of fields they are escaped: `__namespace__`.
+pub(crate) const RESERVED: &[&str] = &[
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "null",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];

@@ -1,0 +1,179 @@
+//! Equality and order, also between numbers of different types.
+
+use std::cmp::Ordering;
+
+use crate::EvalError;
+
+use super::list::List;
+use super::map::Map;
+use super::{ListValue, MapValue, Value};
+
+/// Whether two values are equal.
+///
+/// # Errors
+/// If they cannot be told, because parts of them cannot be read or compared.
+pub(crate) fn equal<'d>(left: &Value<'d>, right: &Value<'d>) -> Result<bool, EvalError> {
+    Ok(match (left, right) {
+        (Value::Null, Value::Null) => true,
+        (Value::Null, _) | (_, Value::Null) => false,
+        (Value::Bool(left), Value::Bool(right)) => left == right,
+        (Value::Int(left), Value::Int(right)) => left == right,
+        (Value::String(left), Value::String(right)) => left.as_str() == right.as_str(),
+        (Value::Bytes(left), Value::Bytes(right)) => left == right,
+        (Value::Timestamp(left), Value::Timestamp(right)) => left == right,
+        (Value::Duration(left), Value::Duration(right)) => left == right,
+        (Value::List(left), Value::List(right)) => lists(&left.0, &right.0)?,
+        (Value::Map(left), Value::Map(right)) => maps(&left.0, &right.0)?,
+        (Value::Type(left), Value::Type(right)) => left.runtime_name() == right.runtime_name(),
+        (Value::Optional(left), Value::Optional(right)) => match (left, right) {
+            (Some(left), Some(right)) => equal(left, right)?,
+            (None, None) => true,
+            _ => false,
+        },
+        (Value::Object(left), Value::Object(right)) => {
+            left.type_name == right.type_name && objects(&left.fields, &right.fields)?
+        }
+        (Value::Extension(left), Value::Extension(right)) => left.0.equal(&right.0)?,
+        // What the API declares knows only its like.
+        (Value::Extension(_), _)
+        | (Value::List(ListValue(List::Json(..))), _)
+        | (Value::Map(MapValue(Map::Json(..))), _)
+            if is_typed(left) =>
+        {
+            return Err(EvalError::no_such_overload());
+        }
+        _ => numbers(left, right) == Some(Ordering::Equal),
+    })
+}
+
+fn is_typed(value: &Value<'_>) -> bool {
+    match value {
+        Value::List(ListValue(List::Json(_, decl))) | Value::Map(MapValue(Map::Json(_, decl))) => {
+            decl.is_typed()
+        }
+        _ => true,
+    }
+}
+
+/// How two values of types that have an order are ordered.
+///
+/// # Errors
+/// If they have none, or one is not a number.
+pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, EvalError> {
+    Ok(match (left, right) {
+        (Value::Int(left), Value::Int(right)) => left.cmp(right),
+        (Value::Bool(left), Value::Bool(right)) => left.cmp(right),
+        (Value::String(left), Value::String(right)) => left.as_str().cmp(right.as_str()),
+        (Value::Bytes(left), Value::Bytes(right)) => left.cmp(right),
+        (Value::Timestamp(left), Value::Timestamp(right)) => left.cmp(right),
+        (Value::Duration(left), Value::Duration(right)) => left.cmp(right),
+        _ => {
+            let is_nan = |value: &Value<'_>| matches!(value, Value::Double(number) if number.is_nan());
+            let is_number =
+                |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
+            if !is_number(left) || !is_number(right) {
+                return Err(EvalError::no_such_overload());
+            }
+            if is_nan(left) || is_nan(right) {
+                return Err(EvalError::failed("NaN values cannot be ordered"));
+            }
+            numbers(left, right).ok_or_else(EvalError::no_such_overload)?
+        }
+    })
+}
+
+/// The order of numbers; none if one is not a number.
+fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
+        (Value::Uint(left), Value::Uint(right)) => Some(left.cmp(right)),
+        (Value::Double(left), Value::Double(right)) => left.partial_cmp(right),
+        (Value::Int(left), Value::Uint(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
+        (Value::Uint(left), Value::Int(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
+        (Value::Double(left), Value::Int(right)) => with_int(*left, *right),
+        (Value::Int(left), Value::Double(right)) => with_int(*right, *left).map(Ordering::reverse),
+        (Value::Double(left), Value::Uint(right)) => with_uint(*left, *right),
+        (Value::Uint(left), Value::Double(right)) => with_uint(*right, *left).map(Ordering::reverse),
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "upstream compares with the integer as a double")]
+fn with_int(left: f64, right: i64) -> Option<Ordering> {
+    if left < i64::MIN as f64 {
+        return Some(Ordering::Less);
+    }
+    if left > i64::MAX as f64 {
+        return Some(Ordering::Greater);
+    }
+    left.partial_cmp(&(right as f64))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "upstream compares with the integer as a double")]
+fn with_uint(left: f64, right: u64) -> Option<Ordering> {
+    if left < 0.0 {
+        return Some(Ordering::Less);
+    }
+    if left > u64::MAX as f64 {
+        return Some(Ordering::Greater);
+    }
+    left.partial_cmp(&(right as f64))
+}
+
+fn lists<'d>(left: &List<'d>, right: &List<'d>) -> Result<bool, EvalError> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    if let List::Json(elements, decl) = left
+        && let Some(answer) = super::json::unordered_equal(elements, decl, right)
+    {
+        return answer;
+    }
+    for (left, right) in left.iter().zip(right.iter()) {
+        if !equal(&left?, &right?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn maps<'d>(left: &Map<'d>, right: &Map<'d>) -> Result<bool, EvalError> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    if let (Map::Json(left, decl), Map::Json(right, _)) = (left, right) {
+        // Members that are not declared have no value in expressions and are compared as they are.
+        let unseen = left.iter().filter(|(name, _)| decl.identifier(name).is_none());
+        for (name, value) in unseen {
+            if right.get(name).is_some_and(|other| other != value) {
+                return Ok(false);
+            }
+        }
+    }
+    for key in left.keys() {
+        let equals = match (left.find(&key)?, right.find(&key)?) {
+            (Some(left), Some(right)) => equal(&left, &right)?,
+            (None, None) => true,
+            _ => false,
+        };
+        if !equals {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+type Fields<'d> = [(std::sync::Arc<str>, Value<'d>)];
+
+fn objects<'d>(left: &Fields<'d>, right: &Fields<'d>) -> Result<bool, EvalError> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    for (name, value) in left {
+        match right.iter().find(|(other, _)| other == name) {
+            Some((_, other)) if equal(value, other)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}

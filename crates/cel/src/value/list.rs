@@ -1,0 +1,122 @@
+//! Lists: of an object of the API, made by evaluation, or two joined.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::EvalError;
+use crate::decl::Decl;
+use crate::limits::{MAX_LIST_ELEMENTS, MAX_VALUE_DEPTH};
+
+use super::{Value, from_json};
+
+#[derive(Clone, Debug)]
+pub(crate) enum List<'d> {
+    /// Elements of an object, and how the list is declared.
+    Json(&'d [Json], &'d Decl),
+    Owned(Arc<Owned<'d>>),
+    Joined(Arc<Joined<'d>>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owned<'d> {
+    pub(crate) elements: Vec<Value<'d>>,
+    depth: usize,
+}
+
+/// Two lists, one after the other. Joining is paid as one unit, so it must not copy.
+#[derive(Debug)]
+pub(crate) struct Joined<'d> {
+    left: List<'d>,
+    right: List<'d>,
+    length: usize,
+    /// How deep joined lists nest, which is how deep looking one element up recurses.
+    height: usize,
+    depth: usize,
+}
+
+/// Joins nest no deeper than this; then they are copied into one.
+const MAX_JOINS: usize = 64;
+
+impl<'d> List<'d> {
+    pub(crate) fn owned(elements: Vec<Value<'d>>) -> Self {
+        let depth = elements.iter().map(Value::depth).max().unwrap_or_default() + 1;
+        Self::Owned(Arc::new(Owned { elements, depth }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Json(elements, _) => elements.len(),
+            Self::Owned(owned) => owned.elements.len(),
+            Self::Joined(joined) => joined.length,
+        }
+    }
+
+    /// How deep it nests; lists of objects were bounded when the object was read.
+    pub(crate) fn depth(&self) -> usize {
+        match self {
+            Self::Json(..) => 1,
+            Self::Owned(owned) => owned.depth,
+            Self::Joined(joined) => joined.depth,
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Result<Value<'d>, EvalError>> {
+        match self {
+            Self::Json(elements, decl) => {
+                elements.get(index).map(|element| from_json(element, decl.element()))
+            }
+            Self::Owned(owned) => owned.elements.get(index).cloned().map(Ok),
+            Self::Joined(joined) => match index.checked_sub(joined.left.len()) {
+                None => joined.left.get(index),
+                Some(index) => joined.right.get(index),
+            },
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Value<'d>, EvalError>> + use<'d> {
+        let list = self.clone();
+        (0..self.len()).map_while(move |index| list.get(index))
+    }
+
+    /// Adds one element, in place if nobody else holds the list.
+    pub(crate) fn push(self, element: Value<'d>) -> Result<Self, EvalError> {
+        if self.len() >= MAX_LIST_ELEMENTS || element.depth() >= MAX_VALUE_DEPTH {
+            return Err(EvalError::CostLimitExceeded);
+        }
+        match self {
+            Self::Owned(mut owned) => {
+                let list = Arc::make_mut(&mut owned);
+                list.depth = list.depth.max(element.depth() + 1);
+                list.elements.push(element);
+                Ok(Self::Owned(owned))
+            }
+            other => other.join(&Self::owned(vec![element])),
+        }
+    }
+
+    /// This list and another one after it. Lists that are sets or maps keep their elements unique.
+    pub(crate) fn join(&self, other: &Self) -> Result<Self, EvalError> {
+        if let Self::Json(elements, decl) = self
+            && let Some(merged) = super::json::merge(elements, decl, other)
+        {
+            return merged;
+        }
+        let length = self.len().saturating_add(other.len());
+        let height = self.height().max(other.height()) + 1;
+        let depth = self.depth().max(other.depth());
+        if length > MAX_LIST_ELEMENTS {
+            return Err(EvalError::CostLimitExceeded);
+        }
+        if height > MAX_JOINS {
+            let elements: Result<Vec<_>, _> = self.iter().chain(other.iter()).collect();
+            return Ok(Self::owned(elements?));
+        }
+        let (left, right) = (self.clone(), other.clone());
+        Ok(Self::Joined(Arc::new(Joined { left, right, length, height, depth })))
+    }
+
+    fn height(&self) -> usize {
+        if let Self::Joined(joined) = self { joined.height } else { 0 }
+    }
+}

@@ -1,0 +1,179 @@
+//! Maps: of an object of the API, or made by evaluation.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use crate::EvalError;
+use crate::decl::Decl;
+use crate::names::RESERVED;
+
+use super::{Value, compare, from_json};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Map<'d> {
+    /// Members of an object, and how it is declared.
+    Json(&'d JsonMap<String, Json>, &'d Decl),
+    Owned(Arc<Owned<'d>>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owned<'d> {
+    pub(crate) entries: BTreeMap<Key<'d>, Value<'d>>,
+    depth: usize,
+}
+
+/// A key: a truth, a number or text. Numbers of different types are the same key if they are equal.
+#[derive(Clone, Debug)]
+pub(crate) struct Key<'d>(Value<'d>);
+
+impl<'d> Key<'d> {
+    pub(crate) fn new(value: Value<'d>) -> Option<Self> {
+        let fits = match &value {
+            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_) => true,
+            Value::Double(number) => !number.is_nan(),
+            _ => false,
+        };
+        fits.then_some(Self(value))
+    }
+
+    pub(crate) fn value(&self) -> &Value<'d> {
+        &self.0
+    }
+
+    fn rank(&self) -> u8 {
+        match self.0 {
+            Value::Bool(_) => 0,
+            Value::String(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| compare(&self.0, &other.0).unwrap_or(Ordering::Equal))
+    }
+}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key<'_> {}
+
+impl<'d> Map<'d> {
+    pub(crate) fn owned(entries: BTreeMap<Key<'d>, Value<'d>>) -> Self {
+        let depth = entries.values().map(Value::depth).max().unwrap_or_default() + 1;
+        Self::Owned(Arc::new(Owned { entries, depth }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Json(members, _) => members.len(),
+            Self::Owned(owned) => owned.entries.len(),
+        }
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        if let Self::Owned(owned) = self { owned.depth } else { 1 }
+    }
+
+    /// The value of a key, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read as it is declared, or the key is of no type that keys have here.
+    pub(crate) fn find(&self, key: &Value<'d>) -> Result<Option<Value<'d>>, EvalError> {
+        match (self, key) {
+            (Self::Json(..), Value::String(name)) => self.field(name.as_str()),
+            (Self::Json(_, decl), _) if decl.is_typed() => Err(EvalError::no_such_overload()),
+            (Self::Json(..), _) => Ok(None),
+            (Self::Owned(owned), key) => {
+                Ok(Key::new(key.clone()).and_then(|key| owned.entries.get(&key).cloned()))
+            }
+        }
+    }
+
+    /// The value of a key that is text.
+    pub(crate) fn field(&self, name: &str) -> Result<Option<Value<'d>>, EvalError> {
+        match self {
+            Self::Json(members, decl) => json_field(members, decl, name).transpose(),
+            Self::Owned(owned) => {
+                let key = Key(Value::String(super::Text::Shared(name.into())));
+                Ok(owned.entries.get(&key).cloned())
+            }
+        }
+    }
+
+    /// Its keys, without those of an object that expressions cannot see.
+    pub(crate) fn keys(&self) -> Vec<Value<'d>> {
+        match self {
+            Self::Json(members, decl) => {
+                members.iter().filter_map(|(name, _)| decl.identifier(name)).map(Value::text).collect()
+            }
+            Self::Owned(owned) => owned.entries.keys().map(|key| key.0.clone()).collect(),
+        }
+    }
+
+    pub(crate) fn entries(
+        &self,
+    ) -> impl Iterator<Item = Result<(Value<'d>, Value<'d>), EvalError>> + use<'d> {
+        let map = self.clone();
+        self.keys().into_iter().filter_map(move |key| match map.find(&key) {
+            Ok(None) => None,
+            Ok(Some(value)) => Some(Ok((key, value))),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The map with one more entry, made in place if nobody else holds it.
+    pub(crate) fn insert(self, key: Value<'d>, value: Value<'d>) -> Result<Self, EvalError> {
+        let mut owned = match self {
+            Self::Owned(owned) => owned,
+            json @ Self::Json(..) => {
+                let entries: Result<Vec<_>, _> = json.entries().collect();
+                let entries = entries?.into_iter().filter_map(|(key, value)| Some((Key::new(key)?, value)));
+                Arc::new(Owned { entries: entries.collect(), depth: 1 })
+            }
+        };
+        let shown = key.to_string();
+        let Some(key) = Key::new(key) else { return Err(EvalError::failed("unsupported key type")) };
+        if value.depth() >= crate::limits::MAX_VALUE_DEPTH {
+            return Err(EvalError::CostLimitExceeded);
+        }
+        let map = Arc::make_mut(&mut owned);
+        map.depth = map.depth.max(value.depth() + 1);
+        if map.entries.insert(key, value).is_some() {
+            return Err(EvalError::failed(format!("insert failed: key {shown} already exists")));
+        }
+        Ok(Self::Owned(owned))
+    }
+}
+
+/// A member of an object of the API.
+fn json_field<'d>(
+    members: &'d JsonMap<String, Json>,
+    decl: &'d Decl,
+    name: &str,
+) -> Option<Result<Value<'d>, EvalError>> {
+    let Some(object) = decl.as_object() else {
+        return members.get(name).map(|member| from_json(member, decl.element()));
+    };
+    let field = object.field(name).or_else(|| {
+        let escaped = RESERVED.contains(&name).then(|| format!("__{name}__"));
+        escaped.and_then(|escaped| object.field(&escaped))
+    })?;
+    // A field that is null counts as absent, other than an entry of a map.
+    let member = members.get(&*field.name).filter(|member| !member.is_null())?;
+    Some(from_json(member, &field.decl))
+}

@@ -1,0 +1,246 @@
+//! Values: what expressions are about and what they evaluate to. Most borrow from the object they came from.
+
+mod arithmetic;
+mod compare;
+mod convert;
+mod extension;
+mod json;
+mod list;
+mod map;
+mod number;
+mod time;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::types::Type;
+
+pub(crate) use arithmetic::{Arithmetic, negate};
+pub(crate) use compare::{compare, equal};
+pub(crate) use convert::convert;
+pub(crate) use extension::Extension;
+pub(crate) use json::from_json;
+pub(crate) use list::List;
+pub(crate) use map::{Key, Map};
+pub(crate) use number::format_double;
+pub(crate) use time::parse_go_duration;
+pub use time::{Duration, Timestamp};
+
+/// Text, borrowed or shared.
+#[derive(Clone, Debug)]
+pub enum Text<'d> {
+    /// From an object or a program.
+    Borrowed(&'d str),
+    /// Made by evaluation.
+    Shared(Arc<str>),
+}
+
+impl Text<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+/// An object made by an expression such as `Object{spec: ...}`.
+#[derive(Clone, Debug)]
+pub struct Object<'d> {
+    /// The name of its type.
+    pub type_name: Arc<str>,
+    /// Its fields, in the order they are written; a name occurs once.
+    pub fields: Vec<(Arc<str>, Value<'d>)>,
+}
+
+impl<'d> Object<'d> {
+    /// A field's value.
+    pub fn field(&self, name: &str) -> Option<&Value<'d>> {
+        self.fields.iter().find(|(found, _)| &**found == name).map(|(_, value)| value)
+    }
+}
+
+/// A value of CEL.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Value<'d> {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// 64 bits with a sign.
+    Int(i64),
+    /// 64 bits without one.
+    Uint(u64),
+    /// 64 bits with a floating point.
+    Double(f64),
+    /// Text.
+    String(Text<'d>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A span of time.
+    Duration(Duration),
+    /// A list; see [`Value::elements`].
+    List(ListValue<'d>),
+    /// A map or an object of the API; see [`Value::entries`].
+    Map(MapValue<'d>),
+    /// An object made by the expression.
+    Object(Arc<Object<'d>>),
+    /// A value that may be absent.
+    Optional(Option<Arc<Value<'d>>>),
+    /// A type.
+    Type(Type),
+    /// A value of one of the libraries, such as a quantity or an address.
+    Extension(ExtensionValue<'d>),
+    /// An object whose fields the activation computes when they are first read, by its name.
+    Lazy(&'d str),
+}
+
+/// A list.
+#[derive(Clone, Debug)]
+pub struct ListValue<'d>(pub(crate) List<'d>);
+
+/// A map.
+#[derive(Clone, Debug)]
+pub struct MapValue<'d>(pub(crate) Map<'d>);
+
+/// A value of one of the libraries.
+#[derive(Clone, Debug)]
+pub struct ExtensionValue<'d>(pub(crate) Arc<Extension<'d>>);
+
+impl<'d> Value<'d> {
+    /// Text that is shared.
+    pub fn string(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+
+    /// Text that is borrowed.
+    pub fn text(text: &'d str) -> Self {
+        Self::String(Text::Borrowed(text))
+    }
+
+    /// A list of values.
+    pub fn list(elements: Vec<Value<'d>>) -> Self {
+        Self::List(ListValue(List::owned(elements)))
+    }
+
+    /// A map. Of entries with equal keys the last one stays. Keys that CEL does not know are left out.
+    pub fn map(entries: impl IntoIterator<Item = (Value<'d>, Value<'d>)>) -> Self {
+        let entries = entries.into_iter().filter_map(|(key, value)| Some((Key::new(key)?, value)));
+        Self::Map(MapValue(Map::owned(entries.collect())))
+    }
+
+    /// A value that is there.
+    pub fn some(value: Value<'d>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub(crate) fn extension(extension: Extension<'d>) -> Self {
+        Self::Extension(ExtensionValue(Arc::new(extension)))
+    }
+
+    /// The truth, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Self::Bool(value) = self { Some(*value) } else { None }
+    }
+
+    /// The text, if it is text.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Self::String(text) = self { Some(text.as_str()) } else { None }
+    }
+
+    /// The elements of a list. Those of an object of the API are converted one by one, so each may fail.
+    pub fn elements(&self) -> Option<impl Iterator<Item = Result<Value<'d>, crate::EvalError>>> {
+        if let Self::List(list) = self { Some(list.0.iter()) } else { None }
+    }
+
+    /// The keys and values of a map.
+    pub fn entries(&self) -> Option<impl Iterator<Item = Result<(Value<'d>, Value<'d>), crate::EvalError>>> {
+        let Self::Map(map) = self else { return None };
+        Some(map.0.entries())
+    }
+
+    /// The type it tells at run time.
+    pub(crate) fn runtime_type(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::Duration(_) => Type::Duration,
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) | Self::Lazy(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Object(object) => Type::Struct(object.type_name.clone()),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Type(_) => Type::Type(None),
+            Self::Extension(extension) => extension.0.runtime_type(),
+        }
+    }
+
+    /// What `size()` would say, and one for what has no size: the measure of costs.
+    pub(crate) fn cost_size(&self) -> u64 {
+        match self {
+            Self::String(text) => text.as_str().chars().count() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::List(list) => list.0.len() as u64,
+            Self::Map(map) => map.0.len() as u64,
+            Self::Extension(extension) => extension.0.cost_size(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it is what a value of its type is if nobody sets it.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(value) => !value,
+            Self::Int(value) => *value == 0,
+            Self::Uint(value) => *value == 0,
+            Self::Double(value) => *value == 0.0,
+            Self::Duration(value) => value.0 == 0,
+            Self::Timestamp(value) => value.is_zero(),
+            Self::String(_) | Self::Bytes(_) | Self::List(_) | Self::Map(_) => self.cost_size() == 0,
+            Self::Object(object) => object.fields.is_empty(),
+            Self::Optional(inner) => inner.is_none(),
+            Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => false,
+        }
+    }
+
+    /// How deep it nests.
+    pub(crate) fn depth(&self) -> usize {
+        match self {
+            Self::List(list) => list.0.depth(),
+            Self::Map(map) => map.0.depth(),
+            Self::Optional(Some(inner)) => inner.depth() + 1,
+            Self::Object(object) => {
+                object.fields.iter().map(|(_, value)| value.depth()).max().unwrap_or_default() + 1
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// As upstream's messages show values.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Uint(value) => write!(f, "{value}"),
+            Self::Double(value) => f.write_str(&format_double(*value)),
+            Self::String(text) => f.write_str(text.as_str()),
+            Self::Bytes(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
+            Self::Timestamp(value) => write!(f, "{value}"),
+            Self::Duration(value) => write!(f, "{value}"),
+            other => write!(f, "{}", other.runtime_type().runtime_name()),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Points and spans of time.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use coracle_meta::time::{Layout, Time, ZERO_UNIX_SECONDS, parse};
+
+use crate::EvalError;
+
+pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// The last second of year 9999.
+const MAX_UNIX_SECONDS: i64 = 253_402_300_799;
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(pub i64);
+
+impl Duration {
+    #[expect(clippy::cast_precision_loss, reason = "so does upstream: seconds are a double there")]
+    pub(crate) fn seconds(self) -> f64 {
+        (self.0 / NANOS_PER_SECOND) as f64 + (self.0 % NANOS_PER_SECOND) as f64 / 1e9
+    }
+}
+
+/// In seconds, as CEL writes it: `90.5s`.
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.seconds())
+    }
+}
+
+/// A point in time. It remembers the offset it was written with and compares without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Timestamp {
+    /// Since the Unix epoch.
+    pub seconds: i64,
+    /// Beyond the seconds.
+    pub nanos: u32,
+    /// East of UTC, in seconds.
+    offset: i32,
+}
+
+impl Timestamp {
+    /// A point between the first year and the year 9999.
+    ///
+    /// # Errors
+    /// If it lies outside.
+    pub fn new(seconds: i64, nanos: u32) -> Result<Self, EvalError> {
+        Self::with_offset(seconds, nanos, 0)
+    }
+
+    fn with_offset(seconds: i64, nanos: u32, offset: i32) -> Result<Self, EvalError> {
+        if (ZERO_UNIX_SECONDS..=MAX_UNIX_SECONDS).contains(&seconds) {
+            Ok(Self { seconds, nanos, offset })
+        } else {
+            Err(EvalError::failed("timestamp overflow"))
+        }
+    }
+
+    /// Reads RFC 3339.
+    pub(crate) fn parse(text: &str) -> Option<Result<Self, EvalError>> {
+        let (seconds, nanos) = parse(text, Layout::Seconds).ok()?;
+        Some(Self::with_offset(seconds, nanos, offset(text)))
+    }
+
+    pub(crate) fn is_zero(self) -> bool {
+        self.seconds == ZERO_UNIX_SECONDS && self.nanos == 0
+    }
+
+    pub(crate) fn add(self, span: Duration) -> Result<Self, EvalError> {
+        let nanos = i64::from(self.nanos) + span.0 % NANOS_PER_SECOND;
+        let seconds = self.seconds + span.0 / NANOS_PER_SECOND + nanos.div_euclid(NANOS_PER_SECOND);
+        let nanos = u32::try_from(nanos.rem_euclid(NANOS_PER_SECOND)).unwrap_or_default();
+        Self::with_offset(seconds, nanos, self.offset)
+    }
+
+    pub(crate) fn since(self, other: Self) -> Result<Duration, EvalError> {
+        let seconds = (self.seconds - other.seconds).checked_mul(NANOS_PER_SECOND);
+        let nanos = i64::from(self.nanos) - i64::from(other.nanos);
+        let span = seconds.and_then(|seconds| seconds.checked_add(nanos));
+        span.map(Duration).ok_or_else(|| EvalError::failed("duration overflow"))
+    }
+}
+
+/// The offset that ends a time in RFC 3339.
+fn offset(text: &str) -> i32 {
+    let Some(tail) = text.len().checked_sub(6).and_then(|start| text.get(start..)) else { return 0 };
+    let sign = match tail.as_bytes()[0] {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return 0,
+    };
+    let part =
+        |range| tail.get(range).and_then(|digits: &str| digits.parse::<i32>().ok()).unwrap_or_default();
+    sign * (part(1..3) * 3600 + part(4..6) * 60)
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
+}
+
+/// RFC 3339 with as many digits of a second as there are.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let local = Time(self.seconds + i64::from(self.offset)).to_string();
+        f.write_str(local.trim_end_matches('Z'))?;
+        if self.nanos > 0 {
+            let digits = format!("{:09}", self.nanos);
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        if self.offset == 0 {
+            return f.write_str("Z");
+        }
+        let sign = if self.offset < 0 { '-' } else { '+' };
+        let minutes = self.offset.abs() / 60;
+        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    }
+}
+
+/// A span as Go writes it, such as `1h30m` or `-1.5s`.
+pub(crate) fn parse_go_duration(text: &str) -> Option<Duration> {
+    let (negative, mut rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Some(Duration(0));
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: i128 = 0;
+    while !rest.is_empty() {
+        let (span, after) = one_unit(rest)?;
+        total += span;
+        rest = after;
+        if total > i128::from(i64::MAX) + 1 {
+            return None;
+        }
+    }
+    i64::try_from(if negative { -total } else { total }).ok().map(Duration)
+}
+
+/// One number with its unit, in nanoseconds, and what follows.
+fn one_unit(text: &str) -> Option<(i128, &str)> {
+    const UNITS: &[(&str, i128)] = &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("\u{b5}s", 1_000),
+        ("\u{3bc}s", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (whole, rest) = text.split_at(digits(text));
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(digits(rest)),
+        None => ("", rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let end = rest.find(|found: char| found == '.' || found.is_ascii_digit()).unwrap_or(rest.len());
+    let (name, rest) = rest.split_at(end);
+    let (_, unit) = UNITS.iter().find(|(found, _)| *found == name)?;
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
+    // Digits beyond the eighteenth are less than a nanosecond of any unit.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    Some((whole * unit + part * unit / scale, rest))
+}
