@@ -5,7 +5,7 @@
 //! encoded and told.
 
 pub mod admission;
-mod authorize;
+pub mod authorize;
 mod body;
 mod discovery;
 pub mod health;

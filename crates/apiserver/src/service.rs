@@ -72,8 +72,9 @@ pub(crate) struct Components {
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        let components = Components { health, authorizer: Arc::new(MastersOnly), tokens: None };
-        let registry = registry.with_admission(Arc::new(Chain::built_in()));
+        let authorizer: Arc<dyn Authorizer> = Arc::new(MastersOnly);
+        let registry = registry.with_admission(Arc::new(Chain::built_in(&authorizer)));
+        let components = Components { health, authorizer, tokens: None };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 

@@ -59,7 +59,7 @@ pub struct Decision {
 }
 
 /// Who answers.
-pub trait Authorizer {
+pub trait Authorizer: Send + Sync {
     /// Whether a subject may do something.
     fn authorize(&self, subject: &Subject, check: Check<'_>, verb: &str) -> Decision;
 }

@@ -151,6 +151,11 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kin
     })
 }
 
+/// The kind of this name in a version, if it is built in.
+pub fn find_named(group: &str, version: &str, kind: &str) -> Option<&'static dyn Kind> {
+    BUILT_IN.iter().copied().find(|known| known.declaration().is_named(group, version, kind))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

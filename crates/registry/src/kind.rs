@@ -338,6 +338,11 @@ impl Declaration {
         }
     }
 
+    /// Whether it is the kind of this name, and served in this version.
+    pub fn is_named(&self, group: &str, version: &str, kind: &str) -> bool {
+        self.kind == kind && self.group == group && self.versions.iter().any(|served| served == version)
+    }
+
     /// Whether the status is written by itself.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()

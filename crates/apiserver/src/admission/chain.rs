@@ -14,15 +14,18 @@ use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_declared_feature_validator::NodeDeclaredFeatureValidator;
+use super::pass::Pass;
 use super::persistent_volume_claim_resize::PersistentVolumeClaimResize;
 use super::plugin::{Plugin, Rule, nothing_to_say};
 use super::pod_resize_validator::PodResizeValidator;
 use super::pod_topology_labels::PodTopologyLabels;
+use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::taint_nodes_by_condition::TaintNodesByCondition;
+use crate::authorize::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
@@ -52,10 +55,15 @@ fn built_in() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
-/// What comes after everybody else. Policies and webhooks will come before it, mutating ones
-/// first; the quota is charged when nobody is left to refuse.
-fn built_in_last() -> Vec<Arc<dyn Plugin>> {
-    vec![Arc::new(ResourceQuota)]
+/// What comes after everybody else: what the administrators of a cluster have written, mutating
+/// policies first, then the quota, which is charged when nobody is left to refuse. Webhooks will come
+/// after the policies of their kind.
+fn built_in_last(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
+    vec![
+        Arc::new(MutatingAdmissionPolicy::new(authorizer.clone())),
+        Arc::new(ValidatingAdmissionPolicy::new(authorizer.clone())),
+        Arc::new(ResourceQuota),
+    ]
 }
 
 /// All plugins, asked one after the other.
@@ -70,9 +78,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The plugins that are on by default.
-    pub fn built_in() -> Self {
-        Self::of(built_in(), built_in_last())
+    /// The plugins that are on by default. Policies ask the authorizer on behalf of their
+    /// expressions.
+    pub fn built_in(authorizer: &Arc<dyn Authorizer>) -> Self {
+        Self::of(built_in(), built_in_last(authorizer))
     }
 
     /// No plugin at all.
@@ -108,15 +117,20 @@ impl Admission for Chain {
         object: &'a mut Value,
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
-        let mut concerned = self.mutating.concerned(attributes).peekable();
-        if concerned.peek().is_none() {
+        if self.mutating.concerned(attributes).next().is_none() {
             return nothing_to_say();
         }
         Box::pin(async move {
-            for plugin in concerned {
-                plugin.mutate(attributes, object, warnings).await?;
+            let mut pass = Pass::default();
+            loop {
+                for plugin in self.mutating.concerned(attributes) {
+                    plugin.mutate_in(&pass, attributes, object, warnings).await?;
+                }
+                match pass.next() {
+                    Some(again) => pass = again,
+                    None => return Ok(()),
+                }
             }
-            Ok(())
         })
     }
 
@@ -194,12 +208,12 @@ mod tests {
     use coracle_registry::kinds::core::pod::Pod;
     use serde_json::json;
 
-    use super::super::testing::Bench;
+    use super::super::testing::{Bench, masters_only};
     use super::*;
 
     #[test]
     fn the_order_is_upstreams() {
-        let chain = Chain::built_in();
+        let chain = Chain::built_in(&masters_only());
         let names: Vec<&str> = chain.names().collect();
         assert_eq!(
             names,
@@ -218,6 +232,8 @@ mod tests {
                 "PodTopologyLabels",
                 "NodeDeclaredFeatureValidator",
                 "PodResizeValidator",
+                "MutatingAdmissionPolicy",
+                "ValidatingAdmissionPolicy",
                 "ResourceQuota",
             ]
         );
@@ -269,8 +285,9 @@ mod tests {
 
     #[tokio::test]
     async fn plugins_of_an_embedder_come_before_quotas() {
-        let chain = Chain::built_in().with(Arc::new(Marks("x", Vec::new())));
+        let chain = Chain::built_in(&masters_only()).with(Arc::new(Marks("x", Vec::new())));
         let names: Vec<&str> = chain.names().collect();
-        assert_eq!(names[names.len() - 2..], ["x", "ResourceQuota"]);
+        let last = ["x", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota"];
+        assert_eq!(names[names.len() - last.len()..], last);
     }
 }

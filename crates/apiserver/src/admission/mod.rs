@@ -13,11 +13,13 @@ mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
+mod pass;
 mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_resize_validator;
 mod pod_resources;
 mod pod_topology_labels;
+mod policy;
 mod priority;
 mod read;
 mod resource_quota;
@@ -31,6 +33,7 @@ mod upstream;
 
 pub use chain::Chain;
 pub use coracle_registry::admission::{Admission, Attributes, BoxFuture, Operation};
+pub use pass::Pass;
 pub use plugin::{Plugin, Rule, forbidden, nothing_to_say};
 
 // Names that several plugins need.

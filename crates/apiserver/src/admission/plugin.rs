@@ -7,6 +7,8 @@ use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::{Error, Result, Subject};
 use serde_json::Value;
 
+use super::pass::Pass;
+
 /// Has a say in the writes that concern it.
 ///
 /// A plugin may change what is to be written, in [`Plugin::mutate`], or refuse it, in either
@@ -19,6 +21,7 @@ use serde_json::Value;
 /// ```
 /// use std::sync::Arc;
 ///
+/// use coracle_apiserver::authorize::{Authorizer, MastersOnly};
 /// use coracle_apiserver::admission::{
 ///     Attributes, BoxFuture, Chain, Operation, Plugin, Rule, forbidden,
 /// };
@@ -52,7 +55,8 @@ use serde_json::Value;
 ///     }
 /// }
 ///
-/// let chain = Chain::built_in().with(Arc::new(CostCenter));
+/// let authorizer: Arc<dyn Authorizer> = Arc::new(MastersOnly);
+/// let chain = Chain::built_in(&authorizer).with(Arc::new(CostCenter));
 /// assert!(chain.names().any(|name| name == "CostCenter"));
 /// ```
 pub trait Plugin: Send + Sync {
@@ -79,6 +83,18 @@ pub trait Plugin: Send + Sync {
     ) -> BoxFuture<'a, Result<()>> {
         let _ = (attributes, object, warnings);
         nothing_to_say()
+    }
+
+    /// The same, for those who want to be asked again if others change the object after them.
+    fn mutate_in<'a>(
+        &'a self,
+        pass: &'a Pass,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let _ = pass;
+        self.mutate(attributes, object, warnings)
     }
 
     /// Refuses what may not be written. For a deletion, the object is the one that goes.

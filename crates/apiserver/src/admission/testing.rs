@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::chain::Chain;
 use super::plugin::Plugin;
+use crate::authorize::{Authorizer, MastersOnly};
 use crate::status::Refusal;
 
 /// The namespace that everything is in.
@@ -129,6 +130,11 @@ impl Bench {
             Err(error) => Err(Refusal::from(error).status().message.clone()),
         }
     }
+}
+
+/// Who may do everything, and who nothing.
+pub(super) fn masters_only() -> Arc<dyn Authorizer> {
+    Arc::new(MastersOnly)
 }
 
 fn namespace(kind: &dyn Kind) -> &'static str {

@@ -7,7 +7,7 @@ use coracle_registry::kinds::node::runtime_class::RuntimeClass;
 use coracle_registry::kinds::scheduling::priority_class::PriorityClass;
 use serde_json::{Value, json};
 
-use super::testing::Bench;
+use super::testing::{Bench, masters_only};
 use super::{Chain, Operation};
 
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -37,7 +37,7 @@ async fn bench() -> Bench {
 async fn admit(spec: Value) -> Value {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": spec});
     Pod.set_defaults(&mut pod);
-    bench().await.admit(&Chain::built_in(), &Pod, Operation::Create, pod).await.unwrap()
+    bench().await.admit(&Chain::built_in(&masters_only()), &Pod, Operation::Create, pod).await.unwrap()
 }
 
 fn container(volume: &Value) -> Value {

@@ -52,6 +52,18 @@ impl Cluster {
         Ok(served.and_then(|served| CustomKind::new(served, version)).map(handle))
     }
 
+    /// The kind of this name in a version, if it is served.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn kind_named(&self, group: &str, version: &str, kind: &str) -> Result<Option<KindRef>> {
+        if let Some(kind) = catalog::find_named(group, version, kind) {
+            return Ok(Some(KindRef::Static(kind)));
+        }
+        let (_, kinds) = self.custom_kinds().await?;
+        Ok(kinds.into_iter().find(|found| found.declaration().is_named(group, version, kind)))
+    }
+
     /// All custom kinds that are served, in each of their versions, ascending by the names of their
     /// definitions, and the entries that they come from.
     ///

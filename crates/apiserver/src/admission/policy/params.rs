@@ -28,16 +28,22 @@ impl ParamKind {
         let text = |field| view::text(found, &[field]).to_owned();
         Some(Self { api_version: text("apiVersion"), kind: text("kind") })
     }
+}
 
-    async fn find(&self, request: &PolicyRequest<'_>) -> Result<KindRef, String> {
-        let (group, version) = split_api_version(&self.api_version);
-        let found = request.attributes.cluster.kind_named(group, version, &self.kind).await;
-        found.map_err(|error| error.to_string())?.ok_or_else(|| {
-            format!(
-                "paramKind kind `&ParamKind{{APIVersion:{},Kind:{},}}` not known",
-                self.api_version, self.kind
-            )
-        })
+/// The kind of a policy's parameters, if it has any.
+///
+/// # Errors
+/// If there is no such kind.
+pub(super) async fn resolve(
+    wanted: Option<&ParamKind>,
+    request: &PolicyRequest<'_>,
+) -> Result<Option<KindRef>, String> {
+    let Some(ParamKind { api_version, kind }) = wanted else { return Ok(None) };
+    let (group, version) = split_api_version(api_version);
+    let found = request.attributes.cluster.kind_named(group, version, kind).await;
+    match found.map_err(|error| error.to_string())? {
+        Some(found) => Ok(Some(found)),
+        None => Err(format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")),
     }
 }
 
@@ -46,27 +52,26 @@ impl ParamKind {
 /// # Errors
 /// What is wrong with the policy, the binding or the parameters.
 pub(super) async fn collect(
-    kind: Option<&ParamKind>,
+    kind: Option<&KindRef>,
     reference: Option<&Value>,
     request: &PolicyRequest<'_>,
 ) -> Result<Params, String> {
     let (Some(kind), Some(reference)) = (kind, reference) else { return Ok(vec![None]) };
-    let kind = kind.find(request).await?;
-    let namespace = namespace(&kind, view::text(reference, &["namespace"]), request)?;
+    let namespace = namespace(kind, view::text(reference, &["namespace"]), request)?;
     let cluster = request.attributes.cluster;
     let name = view::text(reference, &["name"]);
     let found = match (name, reference.get("selector")) {
         ("", None) => return Err("one of name or selector must be provided".into()),
         ("", Some(selector)) => {
             let selector = read_selector(selector)?;
-            let all = cluster.find_all(&*kind, namespace).await.map_err(|error| error.to_string())?;
+            let all = cluster.find_all(&**kind, namespace).await.map_err(|error| error.to_string())?;
             all.into_iter().filter(|object| selector.matches(&labels(object))).map(Some).collect()
         }
         (_, Some(_)) => {
             return Err("paramRef.name and paramRef.selector are mutually exclusive".into());
         }
         (name, None) => {
-            let one = cluster.find(&*kind, namespace, name).await.map_err(|error| error.to_string())?;
+            let one = cluster.find(&**kind, namespace, name).await.map_err(|error| error.to_string())?;
             one.into_iter().map(Some).collect::<Params>()
         }
     };
@@ -77,11 +82,7 @@ pub(super) async fn collect(
 }
 
 /// Where to look for parameters.
-fn namespace<'a>(
-    kind: &KindRef,
-    named: &'a str,
-    request: &PolicyRequest<'a>,
-) -> Result<&'a str, String> {
+fn namespace<'a>(kind: &KindRef, named: &'a str, request: &PolicyRequest<'a>) -> Result<&'a str, String> {
     match (kind.declaration().scope, named, request.namespace()) {
         (Scope::Cluster, "", _) => Ok(""),
         (Scope::Cluster, ..) => {

@@ -106,13 +106,16 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// The form of what is sent, in a version.
-    pub(super) fn form(&self, version: &'a str) -> ObjectForm<'a> {
+    pub(super) fn form<'v>(&self, version: &'v str) -> ObjectForm<'v>
+    where
+        'a: 'v,
+    {
         let write = self.attributes.write;
         ObjectForm::new(write.kind, version, write.subresource)
     }
 
     /// The `AdmissionRequest` of a policy that matches the request in a version.
-    pub(super) fn describe(&self, version: &'a str) -> Value {
+    pub(super) fn describe(&self, version: &str) -> Value {
         let Attributes { write, name, .. } = self.attributes;
         let kind = |version| {
             let form = self.form(version);

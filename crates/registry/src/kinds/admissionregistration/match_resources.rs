@@ -7,6 +7,8 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::operation_rules;
+use super::policies::check_expression;
+use crate::expressions::{PolicyExpressions, Role};
 use crate::kinds::rules;
 use crate::view;
 
@@ -61,8 +63,13 @@ pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors:
     }
 }
 
-/// Conditions that must hold, in addition. Their expressions only have to be there.
-pub(super) fn check_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+/// Conditions that must hold, in addition.
+pub(super) fn check_conditions(
+    conditions: &[Value],
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     if conditions.len() > MAX_CONDITIONS {
         errors.push(FieldError::too_many(path, conditions.len(), MAX_CONDITIONS));
     }
@@ -70,7 +77,7 @@ pub(super) fn check_conditions(conditions: &[Value], path: &Path<'_>, errors: &m
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         let expression = view::text(condition, &["expression"]).trim();
-        rules::required(&path.child("expression"), expression, errors);
+        check_expression(expression, Role::Condition, expressions, "", &path.child("expression"), errors);
         let (condition_name, path) = (view::text(condition, &["name"]), path.child("name"));
         rules::required_name(&path, condition_name, name::qualified_name, errors);
         if !condition_name.is_empty() && !seen.insert(condition_name) {

@@ -6,13 +6,16 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{match_resources, name_warnings, policies};
+use crate::expressions::{PolicyExpressions, Role};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The sorts of patches and the fields that describe them.
-const PATCH_TYPES: [(&str, &str); 2] =
-    [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+/// The sorts of patches, the fields that describe them, and what their expressions are for.
+const PATCH_TYPES: [(&str, &str, Role); 2] = [
+    ("ApplyConfiguration", "applyConfiguration", Role::ApplyConfiguration),
+    ("JSONPatch", "jsonPatch", Role::JsonPatch),
+];
 
 /// The kind.
 pub struct MutatingAdmissionPolicy;
@@ -50,7 +53,7 @@ impl Kind for MutatingAdmissionPolicy {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        policies::check(object, &path, errors);
+        let expressions = policies::check(object, &path, errors);
         if let Some(constraints) = view::at(object, &["spec", "matchConstraints"]) {
             match_resources::check_mutable_operations(constraints, &path.child("matchConstraints"), errors);
         }
@@ -60,7 +63,7 @@ impl Kind for MutatingAdmissionPolicy {
             errors.push(FieldError::required(&mutations_path, "mutations must contain at least one item"));
         }
         for (index, mutation) in mutations.iter().enumerate() {
-            check_mutation(mutation, &mutations_path.index(index), errors);
+            check_mutation(mutation, &expressions, &mutations_path.index(index), errors);
         }
         let (policy, path) =
             (view::text(object, &["spec", "reinvocationPolicy"]), path.child("reinvocationPolicy"));
@@ -89,9 +92,14 @@ impl Kind for MutatingAdmissionPolicy {
     }
 }
 
-fn check_mutation(mutation: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_mutation(
+    mutation: &Value,
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     let (patch_type, type_path) = (view::text(mutation, &["patchType"]), path.child("patchType"));
-    let known = PATCH_TYPES.map(|(known, _)| known);
+    let known = PATCH_TYPES.map(|(known, ..)| known);
     if !rules::required(&type_path, patch_type, errors)
         || !rules::one_of(&type_path, patch_type, &known, errors)
     {
@@ -99,11 +107,15 @@ fn check_mutation(mutation: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let mut fields = PATCH_TYPES;
     // Upstream looks for the wanted field first.
-    fields.sort_by_key(|(known, _)| *known != patch_type);
-    for (known, field) in fields {
+    fields.sort_by_key(|(known, ..)| *known != patch_type);
+    for (known, field, role) in fields {
         let (patch, path) = (mutation.get(field), path.child(field));
         match (known == patch_type, patch) {
-            (true, Some(patch)) => policies::check_expression(patch, "", &path, errors),
+            (true, Some(patch)) => {
+                let expression = view::text(patch, &["expression"]).trim();
+                let path = path.child("expression");
+                policies::check_expression(expression, role, expressions, "", &path, errors);
+            }
             (true, None) => {
                 let detail = format!("must be specified when patchType is {patch_type}");
                 errors.push(FieldError::required(&path, detail));

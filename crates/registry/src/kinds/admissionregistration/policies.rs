@@ -1,13 +1,13 @@
 //! What both kinds of admission policies have in common.
-//!
-//! Expressions are only checked for being there.
 
+use coracle_cel::Checked;
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::gvk::split_api_version;
 use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::match_resources;
+use crate::expressions::{PolicyExpressions, Role};
 use crate::kinds::rules;
 use crate::view;
 
@@ -45,20 +45,23 @@ pub(super) fn set_defaults(object: &mut Value) {
     match_resources::set_defaults(object, "/spec/matchConstraints");
 }
 
-/// What stands at the beginning of both.
-pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+/// What stands at the beginning of both. Returns what the expressions that follow may refer to.
+pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) -> PolicyExpressions {
     let failure = view::text(object, &["spec", "failurePolicy"]);
     rules::one_of(&path.child("failurePolicy"), failure, &["Fail", "Ignore"], errors);
-    if let Some(kind) = view::at(object, &["spec", "paramKind"]) {
+    let param_kind = view::at(object, &["spec", "paramKind"]);
+    if let Some(kind) = param_kind {
         check_param_kind(kind, &path.child("paramKind"), errors);
     }
+    let mut expressions = PolicyExpressions::new(param_kind.is_some());
     check_constraints(object, &path.child("matchConstraints"), errors);
     let conditions = view::items(object, &["spec", "matchConditions"]);
-    match_resources::check_conditions(conditions, &path.child("matchConditions"), errors);
+    match_resources::check_conditions(conditions, &expressions, &path.child("matchConditions"), errors);
     let variables_path = path.child("variables");
     for (index, variable) in view::items(object, &["spec", "variables"]).iter().enumerate() {
-        check_variable(variable, &variables_path.index(index), errors);
+        check_variable(variable, &mut expressions, &variables_path.index(index), errors);
     }
+    expressions
 }
 
 /// The kind of parameters as tables show it.
@@ -70,10 +73,25 @@ pub(super) fn param_kind_cell(object: &Value) -> Value {
     )
 }
 
-/// An expression must be there.
-pub(super) fn check_expression(owner: &Value, detail: &str, path: &Path<'_>, errors: &mut ErrorList) {
-    if view::text(owner, &["expression"]).trim().is_empty() {
-        errors.push(FieldError::required(&path.child("expression"), detail));
+/// An expression must be there, and must be one. Returns it checked.
+pub(super) fn check_expression(
+    expression: &str,
+    role: Role,
+    expressions: &PolicyExpressions,
+    missing: &str,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) -> Option<Checked> {
+    if expression.trim().is_empty() {
+        errors.push(FieldError::required(path, missing));
+        return None;
+    }
+    match expressions.check(expression, role) {
+        Ok(checked) => Some(checked),
+        Err(detail) => {
+            errors.push(FieldError::invalid(path, expression, detail));
+            None
+        }
     }
 }
 
@@ -123,14 +141,22 @@ fn check_api_version(api_version: &str, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-fn check_variable(variable: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_variable(
+    variable: &Value,
+    expressions: &mut PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     let (variable_name, name_path) = (view::text(variable, &["name"]), path.child("name"));
     if variable_name.trim().is_empty() {
         errors.push(FieldError::required(&name_path, "name is not specified"));
     } else if !is_cel_identifier(variable_name) {
         errors.push(FieldError::invalid(&name_path, variable_name, "must be a valid CEL identifier"));
     }
-    check_expression(variable, "expression is not specified", path, errors);
+    let (expression, missing) = (view::text(variable, &["expression"]), "expression is not specified");
+    let path = path.child("expression");
+    let checked = check_expression(expression, Role::Variable, expressions, missing, &path, errors);
+    expressions.name(variable_name, checked.as_ref().map(Checked::output_type));
 }
 
 fn is_cel_identifier(text: &str) -> bool {
@@ -192,6 +218,13 @@ pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
         refused("variables", variable("", "1"), "spec.variables[0].name", "FieldValueRequired"),
         refused("variables", variable("in", "1"), "spec.variables[0].name", "FieldValueInvalid"),
         refused("variables", variable("a", " "), "spec.variables[0].expression", "FieldValueRequired"),
+        refused("variables", variable("a", "1 +"), "spec.variables[0].expression", "FieldValueInvalid"),
+        refused(
+            "matchConditions",
+            json!([{"name": "a", "expression": "1"}]),
+            "spec.matchConditions[0].expression",
+            "FieldValueInvalid",
+        ),
     ]
 }
 

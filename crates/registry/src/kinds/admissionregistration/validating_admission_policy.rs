@@ -8,6 +8,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::{name_warnings, policies};
+use crate::expressions::{PolicyExpressions, Role};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
 use crate::kinds::{conditions, rules};
 use crate::view;
@@ -59,7 +60,7 @@ impl Kind for ValidatingAdmissionPolicy {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        policies::check(object, &path, errors);
+        let expressions = policies::check(object, &path, errors);
         let validations = view::items(object, &["spec", "validations"]);
         let annotations = view::items(object, &["spec", "auditAnnotations"]);
         if validations.is_empty() && annotations.is_empty() {
@@ -69,9 +70,9 @@ impl Kind for ValidatingAdmissionPolicy {
             }
         }
         for (index, validation) in validations.iter().enumerate() {
-            check_validation(validation, &path.child("validations").index(index), errors);
+            check_validation(validation, &expressions, &path.child("validations").index(index), errors);
         }
-        check_audit_annotations(object, annotations, &path.child("auditAnnotations"), errors);
+        check_audit_annotations(object, annotations, &expressions, &path.child("auditAnnotations"), errors);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -107,12 +108,21 @@ impl Kind for ValidatingAdmissionPolicy {
     }
 }
 
-fn check_validation(validation: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    policies::check_expression(validation, "expression is not specified", path, errors);
+fn check_validation(
+    validation: &Value,
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let (expression, missing) = (view::text(validation, &["expression"]), "expression is not specified");
+    let place = path.child("expression");
+    policies::check_expression(expression, Role::Condition, expressions, missing, &place, errors);
     for field in ["messageExpression", "message"] {
         let (text, path) = (view::text(validation, &[field]), path.child(field));
         if !text.is_empty() && text.trim().is_empty() {
             errors.push(FieldError::invalid(&path, text, "must be non-empty if specified"));
+        } else if field == "messageExpression" && !text.is_empty() {
+            policies::check_expression(text, Role::Message, expressions, "", &path, errors);
         } else if field == "message" && text.trim().contains(['\n', '\r']) {
             errors.push(FieldError::invalid(&path, text, "must not contain line breaks"));
         }
@@ -122,7 +132,13 @@ fn check_validation(validation: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-fn check_audit_annotations(object: &Value, annotations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+fn check_audit_annotations(
+    object: &Value,
+    annotations: &[Value],
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
         let found = BadValue::json(&Value::Array(annotations.to_vec()));
         let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
@@ -138,20 +154,27 @@ fn check_audit_annotations(object: &Value, annotations: &[Value], path: &Path<'_
             let full = format!("{}/{key}", view::name(object));
             rules::each_message(&key_path, &full, name::qualified_name(&full), errors);
         }
-        check_value_expression(annotation, &path.child("valueExpression"), errors);
+        check_value_expression(annotation, expressions, &path.child("valueExpression"), errors);
         if !seen.insert(key) {
             errors.push(FieldError::duplicate(&key_path, key));
         }
     }
 }
 
-fn check_value_expression(annotation: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_value_expression(
+    annotation: &Value,
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     let expression = view::text(annotation, &["valueExpression"]).trim();
     if expression.is_empty() {
         errors.push(FieldError::required(path, "valueExpression is not specified"));
     } else if expression.len() > MAX_VALUE_EXPRESSION_BYTES {
         let detail = format!("must not exceed {MAX_VALUE_EXPRESSION_BYTES} bytes in length");
         errors.push(FieldError::required(path, detail));
+    } else {
+        policies::check_expression(expression, Role::AuditValue, expressions, "", path, errors);
     }
 }
 
@@ -182,17 +205,27 @@ fn samples() -> crate::samples::Samples {
     invalid.extend([
         validation(json!({}), "spec.validations[0].expression", "FieldValueRequired"),
         validation(
-            json!({"expression": "x", "message": "a\nb"}),
+            json!({"expression": "true", "message": "a\nb"}),
             "spec.validations[0].message",
             "FieldValueInvalid",
         ),
         validation(
-            json!({"expression": "x", "reason": "Why"}),
+            json!({"expression": "true", "reason": "Why"}),
             "spec.validations[0].reason",
             "FieldValueNotSupported",
         ),
         validation(
-            json!({"expression": "x", "messageExpression": " "}),
+            json!({"expression": "true", "messageExpression": " "}),
+            "spec.validations[0].messageExpression",
+            "FieldValueInvalid",
+        ),
+        validation(
+            json!({"expression": "object.spec.replicas"}),
+            "spec.validations[0].expression",
+            "FieldValueInvalid",
+        ),
+        validation(
+            json!({"expression": "true", "messageExpression": "1"}),
             "spec.validations[0].messageExpression",
             "FieldValueInvalid",
         ),

@@ -7,6 +7,7 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{match_resources, operation_rules};
+use crate::expressions::PolicyExpressions;
 use crate::kinds::{rules, webhook_client};
 use crate::view;
 
@@ -66,7 +67,8 @@ fn check_one(webhook: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let config = webhook.get("clientConfig").unwrap_or(&nowhere);
     webhook_client::check(config, &path.child("clientConfig"), errors);
     let conditions = view::items(webhook, &["matchConditions"]);
-    match_resources::check_conditions(conditions, &path.child("matchConditions"), errors);
+    let expressions = PolicyExpressions::new(false);
+    match_resources::check_conditions(conditions, &expressions, &path.child("matchConditions"), errors);
 }
 
 /// A domain with at least three parts.

@@ -1,0 +1,233 @@
+//! Evaluating the expressions of a policy for one request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use coracle_cel::{
+    Authorizer as Questions, Bindings, Budget, Check, Decision, Decl, ResourceCheck, Subject,
+    Value as CelValue, Variables,
+};
+use coracle_registry::Identity;
+use coracle_registry::expressions::{
+    AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE, VARIABLES,
+};
+use coracle_registry::{expressions, view};
+use serde_json::Value;
+
+use super::compiled::{Expression, Policy};
+use super::request::PolicyRequest;
+use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+
+/// What the conditions of a policy may cost together, as in upstream
+/// (`RuntimeCELCostBudgetMatchConditions`).
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Why an expression has no value.
+pub(super) enum Failure {
+    /// It failed by itself.
+    Expression(String),
+    /// All of them together have cost too much.
+    OutOfBudget,
+}
+
+impl Failure {
+    pub(super) fn message(self) -> String {
+        match self {
+            Self::Expression(message) => message,
+            Self::OutOfBudget => OUT_OF_BUDGET.to_owned(),
+        }
+    }
+}
+
+/// What expressions are evaluated with.
+pub(super) struct Inputs<'a> {
+    object: Option<Cow<'a, Value>>,
+    old: Option<Cow<'a, Value>>,
+    request: Value,
+    resource: ResourceCheck,
+    questions: AskFor<'a>,
+    namespace: Option<Arc<Value>>,
+}
+
+impl<'a> Inputs<'a> {
+    /// For a request in one of the versions it can be seen in.
+    pub(super) fn new(
+        request: &PolicyRequest<'a>,
+        version: &str,
+        namespace: Option<Arc<Value>>,
+        authorizer: &'a dyn Authorizer,
+    ) -> Self {
+        let write = request.attributes.write;
+        Self {
+            object: request.object.map(|object| request.in_version(version, object)),
+            old: request.old.map(|old| request.in_version(version, old)),
+            request: request.describe(version),
+            resource: ResourceCheck {
+                group: request.group().into(),
+                resource: request.resource().into(),
+                subresource: write.subresource.into(),
+                namespace: request.namespace().into(),
+                name: request.attributes.name.into(),
+                ..ResourceCheck::default()
+            },
+            questions: AskFor { authorizer, requester: write.requester },
+            namespace,
+        }
+    }
+
+    /// The object, in the version of these inputs.
+    pub(super) fn object(&self) -> Option<&Value> {
+        self.object.as_deref()
+    }
+
+    /// Goes on with another object.
+    pub(super) fn set_object(&mut self, object: Value) {
+        self.object = Some(Cow::Owned(object));
+    }
+
+    pub(super) fn into_object(self) -> Option<Value> {
+        self.object.map(Cow::into_owned)
+    }
+
+    /// The values of all variables for a policy with these parameters.
+    pub(super) fn bind<'d>(&'d self, policy: &'d Policy, params: Option<&'d Value>) -> Bound<'d> {
+        self.bind_with(policy, params, self.namespace.as_deref())
+    }
+
+    fn bind_with<'d>(
+        &'d self,
+        policy: &'d Policy,
+        params: Option<&'d Value>,
+        namespace: Option<&'d Value>,
+    ) -> Bound<'d> {
+        let anything = |value: Option<&'d Value>| read(value, Decl::anything());
+        let bindings = Bindings::new()
+            .with(OBJECT, anything(self.object.as_deref()))
+            .with(OLD_OBJECT, anything(self.old.as_deref()))
+            .with(REQUEST, read(Some(&self.request), expressions::request()))
+            .with(NAMESPACE_OBJECT, read(namespace, expressions::namespace()))
+            .with(PARAMS, anything(params))
+            .with(AUTHORIZER, CelValue::authorizer(&self.questions))
+            .with(REQUEST_RESOURCE, CelValue::request_resource(&self.questions, self.resource.clone()));
+        let mut variables = Variables::new(bindings, VARIABLES);
+        for (name, expression) in &policy.variables {
+            if let Ok(program) = &expression.program {
+                variables.field(name, program);
+            }
+        }
+        Bound { variables }
+    }
+
+    /// Whether the conditions of a policy hold: whether it has anything to say.
+    ///
+    /// # Errors
+    /// What is wrong with those that have no answer, unless one says that it has not.
+    pub(super) fn meets_conditions(&self, policy: &Policy, params: Option<&Value>) -> Result<bool, String> {
+        // Conditions do not see the namespace.
+        let bound = self.bind_with(policy, params, None);
+        let mut budget = Budget::new(CONDITIONS_BUDGET);
+        let mut failures = Vec::new();
+        for condition in &policy.conditions {
+            match bound.evaluate(condition, &mut budget) {
+                Ok(CelValue::Bool(true)) => {}
+                Ok(_) => return Ok(false),
+                Err(Failure::OutOfBudget) if policy.ignores_failures => return Ok(false),
+                Err(Failure::OutOfBudget) => return Err(OUT_OF_BUDGET.to_owned()),
+                Err(Failure::Expression(message)) => failures.push(message),
+            }
+        }
+        match failures.len() {
+            0 => Ok(true),
+            _ if policy.ignores_failures => Ok(false),
+            1 => Err(failures.remove(0)),
+            _ => Err(format!("[{}]", failures.join(", "))),
+        }
+    }
+}
+
+/// An object for expressions; what is not there is null. What was stored fits what is declared.
+fn read<'d>(value: Option<&'d Value>, decl: &'d Decl) -> CelValue<'d> {
+    value.and_then(|value| CelValue::from_json(value, decl).ok()).unwrap_or(CelValue::Null)
+}
+
+/// The values of all variables.
+pub(super) struct Bound<'d> {
+    variables: Variables<'d>,
+}
+
+impl<'d> Bound<'d> {
+    pub(super) fn evaluate(
+        &self,
+        expression: &'d Expression,
+        budget: &mut Budget,
+    ) -> Result<CelValue<'d>, Failure> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(error) => return Err(Failure::Expression(format!("compilation error: {error}"))),
+        };
+        let outcome = program.evaluate(&self.variables, budget);
+        if budget.is_exhausted() {
+            return Err(Failure::OutOfBudget);
+        }
+        outcome.map_err(|error| {
+            Failure::Expression(format!("expression '{}' resulted in error: {error}", expression.text))
+        })
+    }
+}
+
+/// Answers the questions of expressions.
+struct AskFor<'a> {
+    authorizer: &'a dyn Authorizer,
+    requester: &'a Identity,
+}
+
+impl Questions for AskFor<'_> {
+    fn authorize(&self, subject: &Subject, check: Check<'_>, verb: &str) -> Decision {
+        let account;
+        let identity = match subject {
+            Subject::ServiceAccount { namespace, name } => {
+                account = service_account(namespace, name);
+                &account
+            }
+            _ => self.requester,
+        };
+        let target = match check {
+            Check::Path(path) => Target::Path(path),
+            Check::Resource(resource) => Target::Resource(ResourceTarget {
+                group: &resource.group,
+                version: "*",
+                resource: &resource.resource,
+                subresource: &resource.subresource,
+                namespace: &resource.namespace,
+                name: &resource.name,
+            }),
+        };
+        let decision = self.authorizer.authorize(identity, &Attributes { verb, target });
+        Decision {
+            allowed: decision.allowed,
+            reason: decision.reason,
+            error: Some(decision.evaluation_error).filter(|error| !error.is_empty()),
+        }
+    }
+}
+
+fn service_account(namespace: &str, name: &str) -> Identity {
+    Identity {
+        name: format!("system:serviceaccount:{namespace}:{name}"),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ],
+        ..Identity::default()
+    }
+}
+
+/// The parameters' own name, for messages about them.
+pub(super) fn param_key(params: Option<&Value>) -> String {
+    let text = |field| params.map_or("", |params| view::text(params, &["metadata", field]));
+    format!("{}/{}", text("namespace"), text("name"))
+}
