@@ -1,42 +1,12 @@
 //! What is served, told to clients: everything follows from the catalogue.
 
-use std::collections::BTreeSet;
-
-use coracle_meta::gvk::compare_versions;
-use coracle_registry::{Declaration, Kind, Scope, catalog};
+use coracle_registry::{Declaration, Kind, Scope};
 use serde_json::{Value, json};
+
+use crate::catalogue::Catalogue;
 
 /// The media type of the newer form, which tells everything at once.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-fn declarations() -> impl Iterator<Item = &'static Declaration> {
-    catalog::BUILT_IN.iter().map(|kind: &&'static dyn Kind| kind.declaration())
-}
-
-/// The groups, in the order of the catalogue, without the core group.
-fn groups() -> Vec<&'static str> {
-    let mut seen = BTreeSet::new();
-    declarations()
-        .map(|declaration| &*declaration.group)
-        .filter(|group| !group.is_empty() && seen.insert(*group))
-        .collect()
-}
-
-/// Whether there is a group of this name.
-pub(crate) fn serves_group(name: &str) -> bool {
-    declarations().any(|declaration| declaration.group == name)
-}
-
-/// The versions of a group, the preferred one first.
-fn versions(group: &str) -> Vec<&'static str> {
-    let mut versions: Vec<&'static str> = declarations()
-        .filter(|declaration| declaration.group == group)
-        .flat_map(|declaration| declaration.versions.iter().map(|version| &**version))
-        .collect();
-    versions.sort_by(|a, b| compare_versions(b, a));
-    versions.dedup();
-    versions
-}
 
 /// Such as `apps/v1`, or `v1` for the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
@@ -44,27 +14,29 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 }
 
 /// `/api` as older clients want it.
-pub(crate) fn core_versions() -> Value {
-    json!({"kind": "APIVersions", "versions": versions(""), "serverAddressByClientCIDRs": []})
+pub(crate) fn core_versions(catalogue: &Catalogue) -> Value {
+    json!({"kind": "APIVersions", "versions": catalogue.versions(""), "serverAddressByClientCIDRs": []})
 }
 
 /// `/apis` as older clients want it.
-pub(crate) fn group_list() -> Value {
-    let groups: Vec<Value> = groups().into_iter().filter_map(bare_group).collect();
+pub(crate) fn group_list(catalogue: &Catalogue) -> Value {
+    let groups = catalogue.groups().into_iter();
+    let groups: Vec<Value> = groups.filter_map(|group| bare_group(catalogue, group)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/GROUP`; `None` if there is no such group.
-pub(crate) fn group(name: &str) -> Option<Value> {
-    let mut group = bare_group(name)?;
+pub(crate) fn group(catalogue: &Catalogue, name: &str) -> Option<Value> {
+    let mut group = bare_group(catalogue, name)?;
     group["kind"] = json!("APIGroup");
     group["apiVersion"] = json!("v1");
     Some(group)
 }
 
 /// A group as an item of a list.
-fn bare_group(name: &str) -> Option<Value> {
-    let versions: Vec<Value> = versions(name)
+fn bare_group(catalogue: &Catalogue, name: &str) -> Option<Value> {
+    let versions: Vec<Value> = catalogue
+        .versions(name)
         .into_iter()
         .map(|version| json!({"groupVersion": group_version(name, version), "version": version}))
         .collect();
@@ -73,10 +45,11 @@ fn bare_group(name: &str) -> Option<Value> {
 }
 
 /// `/apis/GROUP/VERSION`; `None` if there is no such version.
-pub(crate) fn resource_list(group: &str, version: &str) -> Option<Value> {
+pub(crate) fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
-    for declaration in served(group, version) {
-        resources.push(resource(declaration));
+    for kind in catalogue.served(group, version) {
+        let declaration = kind.declaration();
+        resources.push(resource(kind));
         resources.extend(declaration.subresources.iter().map(|subresource| {
             let mut entry = json!({
                 "name": format!("{}/{}", declaration.plural, subresource.name),
@@ -108,30 +81,14 @@ pub(crate) fn resource_list(group: &str, version: &str) -> Option<Value> {
     Some(list)
 }
 
-/// All groups and versions, the core group first.
-pub(crate) fn group_versions() -> Vec<(&'static str, &'static str)> {
-    let all = std::iter::once("").chain(groups());
-    all.flat_map(|group| versions(group).into_iter().map(move |version| (group, version))).collect()
-}
-
-/// The kinds of a group and version.
-pub(crate) fn served<'a>(
-    group: &'a str,
-    version: &'a str,
-) -> impl Iterator<Item = &'static Declaration> + 'a {
-    let of_version = move |declaration: &&'static Declaration| {
-        declaration.group == group && declaration.versions.iter().any(|served| served == version)
-    };
-    declarations().filter(of_version)
-}
-
-fn resource(declaration: &Declaration) -> Value {
+fn resource(kind: &dyn Kind) -> Value {
+    let declaration = kind.declaration();
     let mut entry = json!({
         "name": declaration.plural,
         "singularName": declaration.singular,
         "namespaced": declaration.scope == Scope::Namespaced,
         "kind": declaration.kind,
-        "verbs": declaration.verbs.names().collect::<Vec<_>>(),
+        "verbs": kind.told_verbs(),
     });
     let lists = [("shortNames", &declaration.short_names), ("categories", &declaration.categories)];
     for (name, values) in lists.into_iter().filter(|(_, values)| !values.is_empty()) {
@@ -144,17 +101,19 @@ fn resource(declaration: &Declaration) -> Value {
 }
 
 /// `/api` or `/apis` in the newer form.
-pub(crate) fn aggregated(core: bool) -> Value {
-    let names = if core { vec![""] } else { groups() };
-    let items: Vec<Value> = names.into_iter().map(aggregated_group).collect();
+pub(crate) fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+    let names = if core { vec![""] } else { catalogue.groups() };
+    let items: Vec<Value> = names.into_iter().map(|group| aggregated_group(catalogue, group)).collect();
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-fn aggregated_group(group: &str) -> Value {
-    let versions: Vec<Value> = versions(group)
+fn aggregated_group(catalogue: &Catalogue, group: &str) -> Value {
+    let versions: Vec<Value> = catalogue
+        .versions(group)
         .into_iter()
         .map(|version| {
-            let mut resources: Vec<Value> = served(group, version).map(aggregated_resource).collect();
+            let served = catalogue.served(group, version);
+            let mut resources: Vec<Value> = served.map(|kind| aggregated_resource(kind, version)).collect();
             resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
@@ -163,37 +122,44 @@ fn aggregated_group(group: &str) -> Value {
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn aggregated_resource(declaration: &Declaration) -> Value {
-    let kind =
+fn aggregated_resource(kind: &dyn Kind, version: &str) -> Value {
+    let declaration = kind.declaration();
+    let told =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // Group and version are told only of kinds that are from elsewhere, and of those without a type.
+    let (own_group, own_version) = match kind.type_id(version) {
+        Some(_) => ("", ""),
+        None => (&*declaration.group, version),
+    };
     let mut entry = json!({
         "resource": declaration.plural,
-        // Group and version are told only of kinds that are from elsewhere.
-        "responseKind": kind("", "", &declaration.kind),
+        "responseKind": told(own_group, own_version, &declaration.kind),
         "scope": if declaration.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": declaration.singular,
-        "verbs": declaration.verbs.names().collect::<Vec<_>>(),
+        "verbs": kind.told_verbs(),
     });
     let lists = [("shortNames", &declaration.short_names), ("categories", &declaration.categories)];
     for (name, values) in lists.into_iter().filter(|(_, values)| !values.is_empty()) {
         entry[name] = json!(values);
     }
-    let subresources: Vec<Value> = declaration
-        .subresources
-        .iter()
-        .map(|subresource| {
-            let (group, version) = subresource.group_version.clone().unwrap_or_default();
-            json!({
-                "subresource": subresource.name,
-                "responseKind": kind(&group, &version, &subresource.kind),
-                "verbs": subresource.verbs.names().collect::<Vec<_>>(),
-            })
-        })
-        .collect();
+    let subresources = aggregated_subresources(declaration, (own_group, own_version));
     if !subresources.is_empty() {
         entry["subresources"] = subresources.into();
     }
     entry
+}
+
+fn aggregated_subresources(declaration: &Declaration, own: (&str, &str)) -> Vec<Value> {
+    let told = |subresource: &coracle_registry::Subresource| {
+        let other = subresource.group_version.as_ref();
+        let (group, version) = other.map_or(own, |(group, version)| (&**group, &**version));
+        json!({
+            "subresource": subresource.name,
+            "responseKind": {"group": group, "version": version, "kind": subresource.kind},
+            "verbs": subresource.verbs.names().collect::<Vec<_>>(),
+        })
+    };
+    declaration.subresources.iter().map(told).collect()
 }
 
 #[cfg(test)]
@@ -202,9 +168,10 @@ mod tests {
 
     #[test]
     fn both_forms_tell_the_same_resources() {
-        let aggregated = aggregated(true);
+        let catalogue = Catalogue::built_in();
+        let aggregated = aggregated(&catalogue, true);
         let newer = aggregated["items"][0]["versions"][0]["resources"].as_array().unwrap();
-        let older = resource_list("", "v1").unwrap();
+        let older = resource_list(&catalogue, "", "v1").unwrap();
         let plain = |entry: &&Value| !entry["name"].as_str().unwrap().contains('/');
         let older: Vec<_> = older["resources"]
             .as_array()
@@ -220,7 +187,8 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_not_told() {
-        assert_eq!(group("nothing.example.com"), None);
-        assert_eq!(resource_list("", "v9"), None);
+        let catalogue = Catalogue::built_in();
+        assert_eq!(group(&catalogue, "nothing.example.com"), None);
+        assert_eq!(resource_list(&catalogue, "", "v9"), None);
     }
 }

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod authorize;
 mod body;
+mod catalogue;
 mod discovery;
 pub mod health;
 pub mod identity;

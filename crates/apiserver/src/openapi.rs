@@ -5,17 +5,19 @@
 //! changes only with what is served and with the program. So kinds may come and go, a 304 costs
 //! nothing, and an idle server holds no document.
 
+use std::borrow::Cow;
+
 use coracle_api::openapi::{self, GroupVersion, REVISION, Resource, Subject, Subresource, V2};
 use coracle_base::tasks::Task;
-use coracle_registry::{Declaration, Scope};
+use coracle_registry::{Declaration, Kind, OpenApi, Scope};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use ring::digest;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::body::{ResponseBody, full};
-use crate::discovery;
+use crate::catalogue::Catalogue;
 use crate::negotiate::{respond, to_json};
 use crate::options::Query;
 use crate::route::Route;
@@ -51,29 +53,41 @@ struct Form {
 }
 
 /// Answers below `/openapi`.
-pub(crate) async fn answer(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal> {
+pub(crate) async fn answer(
+    route: &Route,
+    parts: &Parts,
+    catalogue: Catalogue,
+) -> Result<Response<ResponseBody>, Refusal> {
     match route {
-        Route::OpenApiIndex => Ok(index(&parts.headers)),
-        Route::OpenApiV2 => answer_v2(&parts.headers).await,
+        Route::OpenApiIndex => Ok(index(&parts.headers, &catalogue)),
+        Route::OpenApiV2 => answer_v2(&parts.headers, catalogue).await,
         Route::OpenApi(path) => {
             let query = Query::parse(parts.uri.query().unwrap_or_default());
-            answer_v3(path, query.text("hash"), &parts.headers).await
+            answer_v3(path, query.text("hash"), &parts.headers, catalogue).await
         }
         _ => Err(Refusal::not_found()),
     }
 }
 
 /// `/openapi/v3`.
-fn index(headers: &HeaderMap) -> Response<ResponseBody> {
+fn index(headers: &HeaderMap, catalogue: &Catalogue) -> Response<ResponseBody> {
     let mut paths = Map::new();
-    for topic in Topic::all() {
+    for topic in Topic::all(catalogue) {
         let path = topic.path();
-        let url = format!("/openapi/v3/{path}?hash={}", topic.hash());
+        let url = format!("/openapi/v3/{path}?hash={}", topic.hash(catalogue));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
-    let body = to_json(&json!({"paths": paths}));
-    let hash = hexadecimal(digest::digest(&digest::SHA512, &body));
-    let mut response = if is_known(headers, &hash) { not_modified() } else { respond(body, JSON.media_type) };
+    tagged(headers, to_json(&json!({"paths": paths})), JSON.media_type)
+}
+
+/// A document that is made already, unless the client knows it.
+pub(crate) fn tagged(
+    headers: &HeaderMap,
+    document: Vec<u8>,
+    media_type: &'static str,
+) -> Response<ResponseBody> {
+    let hash = hexadecimal(digest::digest(&digest::SHA512, &document));
+    let mut response = if is_known(headers, &hash) { not_modified() } else { respond(document, media_type) };
     set_tag(&mut response, &hash);
     response
 }
@@ -83,16 +97,17 @@ async fn answer_v3(
     path: &str,
     asked_hash: &str,
     headers: &HeaderMap,
+    catalogue: Catalogue,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let topic = Topic::all().find(|topic| topic.path() == path).ok_or_else(Refusal::not_found)?;
+    let topic = Topic::all(&catalogue).find(|topic| topic.path() == path).ok_or_else(Refusal::not_found)?;
     if negotiate(headers, &[JSON]).is_none() {
         return Ok(not_acceptable());
     }
-    let hash = topic.hash();
+    let hash = topic.hash(&catalogue);
     if !asked_hash.is_empty() && asked_hash != hash {
         return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
     }
-    let make = move || to_json(&topic.told(openapi::v3));
+    let make = move || to_json(&topic.told(&catalogue, Some(OpenApi::V3), openapi::v3));
     let mut response = made(headers, &hash, JSON, make).await?;
     if !asked_hash.is_empty() {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
@@ -101,14 +116,15 @@ async fn answer_v3(
 }
 
 /// `/openapi/v2`.
-async fn answer_v2(headers: &HeaderMap) -> Result<Response<ResponseBody>, Refusal> {
+async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response<ResponseBody>, Refusal> {
     let Some(form) = negotiate(headers, &[JSON, PROTOBUF]) else { return Ok(not_acceptable()) };
     let mut all = digest::Context::new(&digest::SHA512);
-    Topic::all().for_each(|topic| all.update(topic.hash().as_bytes()));
+    Topic::all(&catalogue).for_each(|topic| all.update(topic.hash(&catalogue).as_bytes()));
     let hash = hexadecimal(all.finish());
     let make = move || {
         let mut document = V2::new();
-        Topic::all().for_each(|topic| topic.told(|subject| document.add(subject)));
+        Topic::all(&catalogue)
+            .for_each(|topic| topic.told(&catalogue, Some(OpenApi::V2), |subject| document.add(subject)));
         let document = document.finish();
         if form == PROTOBUF { openapi::encode_v2(&document) } else { to_json(&document) }
     };
@@ -214,9 +230,9 @@ enum Topic {
 
 impl Topic {
     /// Everything that is served now, the core group first.
-    fn all() -> impl Iterator<Item = Self> {
+    fn all(catalogue: &Catalogue) -> impl Iterator<Item = Self> + use<> {
         let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
-        for (group, version) in discovery::group_versions() {
+        for (group, version) in catalogue.group_versions() {
             let about_group = Self::Group(group.to_owned());
             if !group.is_empty() && !all.contains(&about_group) {
                 all.push(about_group);
@@ -239,26 +255,43 @@ impl Topic {
     }
 
     /// Changes whenever the document does: with what is served, and with the program.
-    fn hash(&self) -> String {
-        let facts = self.told(|subject| format!("{REVISION} {subject:?}"));
+    fn hash(&self, catalogue: &Catalogue) -> String {
+        let custom: Vec<u64> = match self {
+            Self::Resources { group, version } => {
+                catalogue.served(group, version).map(Kind::fingerprint).filter(|print| *print != 0).collect()
+            }
+            _ => Vec::new(),
+        };
+        let facts = self.told(catalogue, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
         hexadecimal(digest::digest(&digest::SHA512, facts.as_bytes()))
     }
 
-    /// Hands over all there is to tell.
-    fn told<T>(&self, tell: impl FnOnce(Subject<'_>) -> T) -> T {
+    /// Hands over all there is to tell; what kinds bring with them only if it is said in which form.
+    fn told<T>(
+        &self,
+        catalogue: &Catalogue,
+        open_api: Option<OpenApi>,
+        tell: impl FnOnce(Subject<'_>) -> T,
+    ) -> T {
         match self {
             Self::CoreVersions => tell(Subject::CoreVersions),
             Self::Groups => tell(Subject::Groups),
             Self::Group(group) => tell(Subject::Group(group)),
             Self::Version => tell(Subject::Version),
-            Self::Resources { group, version } => tell_resources(group, version, tell),
+            Self::Resources { group, version } => {
+                let kinds = catalogue.served(group, version);
+                let served: Vec<Served<'_>> = kinds.map(|kind| Served::of(kind, version, open_api)).collect();
+                tell_resources(GroupVersion { group, version }, &served, tell)
+            }
         }
     }
 }
 
-fn tell_resources<T>(group: &str, version: &str, tell: impl FnOnce(Subject<'_>) -> T) -> T {
-    let served: Vec<Served<'_>> =
-        discovery::served(group, version).map(|one| Served::of(one, version)).collect();
+fn tell_resources<T>(
+    group_version: GroupVersion<'_>,
+    served: &[Served<'_>],
+    tell: impl FnOnce(Subject<'_>) -> T,
+) -> T {
     let subresources: Vec<Vec<Subresource<'_>>> = served.iter().map(Served::subresources).collect();
     let resources: Vec<Resource<'_>> = served
         .iter()
@@ -272,9 +305,11 @@ fn tell_resources<T>(group: &str, version: &str, tell: impl FnOnce(Subject<'_>) 
             delete_returns_object: one.declaration.deletion_returns_object
                 && one.declaration.kind != "Namespace",
             subresources,
+            list_kind: &one.list_kind,
+            definitions: &one.definitions,
         })
         .collect();
-    tell(Subject::Resources(GroupVersion { group, version }, &resources))
+    tell(Subject::Resources(group_version, &resources))
 }
 
 /// What the document needs to know of a kind, owned.
@@ -283,12 +318,15 @@ struct Served<'a> {
     verbs: Vec<&'static str>,
     /// Name, group, version, kind and verbs of each.
     subresources: Vec<Part<'a>>,
+    list_kind: Cow<'a, str>,
+    definitions: Vec<(String, Value)>,
 }
 
 type Part<'a> = (&'a str, &'a str, &'a str, &'a str, Vec<&'static str>);
 
 impl<'a> Served<'a> {
-    fn of(declaration: &'a Declaration, version: &'a str) -> Self {
+    fn of(kind: &'a dyn Kind, version: &'a str, open_api: Option<OpenApi>) -> Self {
+        let declaration = kind.declaration();
         let subresources = declaration.subresources.iter().map(|one| {
             let (group, version) = match &one.group_version {
                 Some((group, version)) => (&**group, &**version),
@@ -296,7 +334,13 @@ impl<'a> Served<'a> {
             };
             (&*one.name, group, version, &*one.kind, one.verbs.names().collect())
         });
-        Self { declaration, verbs: declaration.verbs.names().collect(), subresources: subresources.collect() }
+        Self {
+            declaration,
+            verbs: declaration.verbs.names().collect(),
+            subresources: subresources.collect(),
+            list_kind: declaration.list_kind(),
+            definitions: open_api.map(|open_api| kind.definitions(open_api)).unwrap_or_default(),
+        }
     }
 
     fn subresources(&self) -> Vec<Subresource<'_>> {
@@ -339,9 +383,10 @@ mod tests {
 
     #[test]
     fn hashes_differ_by_topic_and_stay() {
-        let hashes: std::collections::BTreeSet<String> = Topic::all().map(|topic| topic.hash()).collect();
-        assert_eq!(hashes.len(), Topic::all().count());
-        let again: std::collections::BTreeSet<String> = Topic::all().map(|topic| topic.hash()).collect();
-        assert_eq!(hashes, again);
+        let catalogue = Catalogue::built_in();
+        let hashes = || Topic::all(&catalogue).map(|topic| topic.hash(&catalogue));
+        let distinct: std::collections::BTreeSet<String> = hashes().collect();
+        assert_eq!(distinct.len(), Topic::all(&catalogue).count());
+        assert_eq!(distinct, hashes().collect());
     }
 }

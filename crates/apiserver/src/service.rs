@@ -18,13 +18,14 @@ use tower::Service;
 use crate::admission::Chain;
 use crate::authorize::{Attributes, Authorizer, MastersOnly, Target};
 use crate::body::{self, ResponseBody, announces_too_much, full};
+use crate::catalogue::Catalogue;
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
 use crate::identity::PeerIdentity;
 use crate::impersonate::impersonated;
 use crate::metrics::{Metrics, RequestInfo};
-use crate::negotiate::{Asked, FrameCache, Wanted, respond, to_json, told};
-use crate::openapi;
+use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
+use crate::openapi::{self, tagged};
 use crate::options::Query;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
@@ -132,11 +133,13 @@ impl ApiServer {
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
-                openapi::answer(&route, &parts).await
+                let catalogue = Catalogue::of(&self.registry.cluster(&cluster)?).await?;
+                openapi::answer(&route, &parts, catalogue).await
             }
             other => {
                 check_reads(&parts)?;
-                tell(&other, &parts)
+                let catalogue = Catalogue::of(&self.registry.cluster(&cluster)?).await?;
+                tell(&other, &parts, &catalogue)
             }
         }
     }
@@ -204,9 +207,14 @@ fn check_reads(parts: &Parts) -> Result<(), Refusal> {
 }
 
 /// Answers that tell what is served.
-fn tell(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal> {
+fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<ResponseBody>, Refusal> {
     let wanted = Wanted::of_discovery(&parts.headers)?;
-    let newer = |core| respond(to_json(&discovery::aggregated(core)), discovery::AGGREGATED);
+    let newer = |core| {
+        let document = to_json(&discovery::aggregated(catalogue, core));
+        let mut response = tagged(&parts.headers, document, discovery::AGGREGATED);
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+        response
+    };
     let plain = |value: Option<Value>| {
         let value = value.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         Ok(told(wanted, &value))
@@ -215,10 +223,10 @@ fn tell(route: &Route, parts: &Parts) -> Result<Response<ResponseBody>, Refusal>
         Route::Version => plain(Some(version())),
         Route::CoreVersions if wanted.aggregated => Ok(newer(true)),
         Route::Groups if wanted.aggregated => Ok(newer(false)),
-        Route::CoreVersions => plain(Some(discovery::core_versions())),
-        Route::Groups => plain(Some(discovery::group_list())),
-        Route::Group(group) => plain(discovery::group(group)),
-        Route::Resources { group, version } => plain(discovery::resource_list(group, version)),
+        Route::CoreVersions => plain(Some(discovery::core_versions(catalogue))),
+        Route::Groups => plain(Some(discovery::group_list(catalogue))),
+        Route::Group(group) => plain(discovery::group(catalogue, group)),
+        Route::Resources { group, version } => plain(discovery::resource_list(catalogue, group, version)),
         Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) | Route::Resource(_) => {
             Err(Refusal::not_found())
         }

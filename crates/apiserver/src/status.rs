@@ -10,7 +10,7 @@ use coracle_registry::Error;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
-use crate::discovery::serves_group;
+use crate::catalogue::has_built_in_group;
 use crate::negotiate::{self, Wanted};
 use crate::verbs::warn;
 
@@ -44,7 +44,7 @@ impl Refusal {
         let mut segments = path.split('/').skip(1);
         let of_api = match segments.next() {
             Some("api") => true,
-            Some("apis") => segments.next().is_some_and(serves_group),
+            Some("apis") => segments.next().is_some_and(has_built_in_group),
             _ => false,
         };
         Self { unserved: !of_api, ..Self::not_found() }

@@ -302,3 +302,35 @@ async fn a_definition_that_goes_takes_no_new_objects() {
     assert_eq!(client.get(&path).await.0, 404);
     assert_eq!(client.get(BOATS).await.0, 404);
 }
+
+#[tokio::test]
+async fn discovery_and_openapi_tell_of_custom_kinds() {
+    let client = harbour().await;
+    let (_, groups) = client.get("/apis").await;
+    let last = groups["groups"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["name"], &last["preferredVersion"]["version"]), (&json!("example.com"), &json!("v1")));
+    assert_eq!(last["versions"].as_array().unwrap().len(), 2);
+    let (_, group) = client.get("/apis/example.com").await;
+    assert_eq!((&group["kind"], &group["name"]), (&json!("APIGroup"), &json!("example.com")));
+    let (_, resources) = client.get("/apis/example.com/v1").await;
+    let names: Vec<_> = resources["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["boats", "boats/scale", "boats/status"]);
+    assert_eq!(resources["resources"][0]["shortNames"], json!(["bt"]));
+    let newer = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let (_, told) = client.get_as("/apis", newer).await;
+    let last = told["items"].as_array().unwrap().last().unwrap();
+    let kind = json!({"group": "example.com", "version": "v1", "kind": "Boat"});
+    assert_eq!(last["versions"][0]["resources"][0]["responseKind"], kind);
+
+    let (_, index) = client.get("/openapi/v3").await;
+    let url = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap();
+    let (_, document) = client.get(url).await;
+    let boat = &document["components"]["schemas"]["com.example.v1.Boat"];
+    assert_eq!(boat["properties"]["spec"]["properties"]["color"]["default"], "blue");
+    assert!(document["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
+    assert!(document["paths"]["/apis/example.com/v1/namespaces/{namespace}/boats/{name}/scale"].is_object());
+    let (_, document) = client.get("/openapi/v2").await;
+    let kinds = &document["definitions"]["com.example.v1beta1.BoatList"]["x-kubernetes-group-version-kind"];
+    assert_eq!(kinds[0]["kind"], "BoatList");
+    assert_eq!(client.get("/apis/other.example.com").await.0, 404);
+}

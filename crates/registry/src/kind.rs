@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use coracle_api::codec::{DecodeError, Decoded, json};
 use coracle_api::schema::{TypeId, types};
+use coracle_crd::OpenApi;
 use coracle_meta::apply::FieldFilter;
 use coracle_meta::field::ErrorList;
 use coracle_meta::table::TableRowCondition;
@@ -223,6 +224,23 @@ pub trait Kind: Send + Sync {
     fn row_conditions(&self, object: &Value) -> Vec<TableRowCondition> {
         let _ = object;
         Vec::new()
+    }
+
+    /// The verbs that discovery tells, in the order in which it does.
+    fn told_verbs(&self) -> Vec<&'static str> {
+        self.declaration().verbs.names().collect()
+    }
+
+    /// What OpenAPI documents say of its objects and of lists of them, by the names of these
+    /// definitions, where that is not known from their type.
+    fn definitions(&self, open_api: OpenApi) -> Vec<(String, Value)> {
+        let _ = open_api;
+        Vec::new()
+    }
+
+    /// Differs whenever [`Kind::definitions`] does.
+    fn fingerprint(&self) -> u64 {
+        0
     }
 
     /// Examples that the tests loop over.

@@ -28,6 +28,7 @@ pub mod scale;
 mod scan;
 pub mod view;
 
+pub use coracle_crd::OpenApi;
 pub use coracle_store::{Entry, Revision};
 
 pub use bootstrap::{Endpoint, Site};

@@ -35,10 +35,12 @@ pub(super) fn reachable(
     paths: &Value,
     group_version: GroupVersion<'_>,
     descriptions: &Descriptions,
+    brought: Map<String, Value>,
 ) -> Map<String, Value> {
     let mut open = BTreeSet::new();
     collect(paths, &mut open);
-    let mut found = Map::new();
+    let mut found = brought;
+    found.values().for_each(|schema| collect(schema, &mut open));
     while let Some(name) = open.pop_first() {
         if found.contains_key(&name) {
             continue;

@@ -45,6 +45,18 @@ pub struct Resource<'a> {
     pub delete_returns_object: bool,
     /// What is below it.
     pub subresources: &'a [Subresource<'a>],
+    /// The kind of its lists.
+    pub list_kind: &'a str,
+    /// What the document is to say of its objects and lists, by the names of these definitions. None
+    /// for built-in types, of which it is known.
+    pub definitions: &'a [(String, Value)],
+}
+
+impl Resource<'_> {
+    /// Whether its objects are of a built-in type.
+    fn is_typed(&self) -> bool {
+        self.definitions.is_empty()
+    }
 }
 
 /// A subresource that is served.
@@ -88,7 +100,16 @@ pub enum Subject<'a> {
 
 /// The document of version 3 about a subject.
 pub fn v3(subject: Subject<'_>) -> Value {
-    document(subject, &Descriptions::load())
+    document(subject, &Descriptions::load(), true)
+}
+
+/// What a subject brings with it.
+fn definitions(subject: Subject<'_>) -> impl Iterator<Item = &(String, Value)> {
+    let resources = match subject {
+        Subject::Resources(_, resources) => resources,
+        _ => &[],
+    };
+    resources.iter().flat_map(|resource| resource.definitions)
 }
 
 /// The document of version 2, which is about everything, as it grows.
@@ -106,7 +127,10 @@ impl V2 {
 
     /// Adds a subject. Earlier ones come first where their order is told.
     pub fn add(&mut self, subject: Subject<'_>) {
-        self.merged.add(document(subject, &self.descriptions));
+        self.merged.add(document(subject, &self.descriptions, false));
+        for (name, definition) in definitions(subject) {
+            self.merged.define(name, definition);
+        }
     }
 
     /// The document.
@@ -115,13 +139,14 @@ impl V2 {
     }
 }
 
-fn document(subject: Subject<'_>, descriptions: &Descriptions) -> Value {
+fn document(subject: Subject<'_>, descriptions: &Descriptions, with_definitions: bool) -> Value {
     let paths = paths_of(subject);
     let group_version = match subject {
         Subject::Resources(group_version, _) => group_version,
         _ => GroupVersion { group: "", version: "v1" },
     };
-    let components = components::reachable(&paths, group_version, descriptions);
+    let brought = definitions(subject).filter(|_| with_definitions).cloned().collect();
+    let components = components::reachable(&paths, group_version, descriptions, brought);
     json!({
         "openapi": "3.0.0",
         "info": { "title": "Kubernetes", "version": RELEASE },

@@ -9,6 +9,8 @@ use crate::schema::types;
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(super) const ANSWERS: &[&str] =
     &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+/// What is answered about kinds that have no protobuf.
+pub(super) const TEXTS: &[&str] = &["application/json", "application/yaml"];
 pub(super) const STREAMS: &[&str] =
     &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
@@ -88,7 +90,11 @@ pub(super) fn plain_get(description: &str, id: &str, tag: &str, content: &Value)
 pub(super) fn name_of((GroupVersion { group, version }, kind): FullKind<'_>) -> String {
     match types().kind(group, version, kind) {
         Some(id) => format!("{}.{}", types().get(id).package, types().get(id).name),
-        None => format!("{group}.{version}.{kind}"),
+        // As definitions of custom kinds are called.
+        None => {
+            let parts: Vec<&str> = group.split('.').rev().collect();
+            format!("{}.{version}.{kind}", parts.join("."))
+        }
     }
 }
 

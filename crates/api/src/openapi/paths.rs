@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::operation::{
-    ANSWERS, FullKind, META, Operation, STREAMS, body, content, name_of, path_item, plain_get, schema,
+    ANSWERS, FullKind, META, Operation, STREAMS, TEXTS, body, content, name_of, path_item, plain_get, schema,
 };
 use super::parameters;
 use super::{GroupVersion, Resource, Subresource, reference};
@@ -14,6 +14,9 @@ const PATCHES: &[&str] = &[
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+
+/// How many of them need no built-in type: all but the last.
+const UNTYPED_PATCHES: usize = 3;
 
 /// All paths of a group and version.
 pub(super) fn all(group_version: GroupVersion<'_>, resources: &[Resource<'_>]) -> Value {
@@ -53,7 +56,8 @@ impl<'a> Paths<'a> {
                 Operation { id: self.id("list", resource, "ForAllNamespaces", false), ..self.list(resource) };
             self.insert(&format!("{}/{name}", self.root), resource.kind, vec![everywhere]);
         }
-        if has("watch") {
+        // Custom kinds are younger than the old paths.
+        if has("watch") && resource.is_typed() {
             self.watches(resource, scope);
         }
         for subresource in resource.subresources {
@@ -110,7 +114,7 @@ impl<'a> Paths<'a> {
                     description: format!("create {} of a {}", subresource.name, resource.kind),
                     kind,
                     body: Some(body(&["*/*"], &schema(kind), true)),
-                    content: content(ANSWERS, &schema(kind)),
+                    content: content(answers(resource), &schema(kind)),
                     ..self.create(resource)
                 }),
                 _ => {}
@@ -120,7 +124,10 @@ impl<'a> Paths<'a> {
     }
 
     fn list(&self, resource: &Resource<'a>) -> Operation<'a> {
-        let list = reference(&format!("{}List", name_of(self.own(resource))));
+        let list = match resource.is_typed() {
+            true => reference(&format!("{}List", name_of(self.own(resource)))),
+            false => schema((self.group_version, resource.list_kind)),
+        };
         Operation {
             method: "get",
             action: "list",
@@ -130,7 +137,10 @@ impl<'a> Paths<'a> {
             parameters: parameters::LIST,
             body: None,
             answers: &["200"],
-            content: content(&[ANSWERS, STREAMS].concat(), &list),
+            content: content(
+                &[answers(resource), if resource.is_typed() { STREAMS } else { &[] }].concat(),
+                &list,
+            ),
         }
     }
 
@@ -145,7 +155,7 @@ impl<'a> Paths<'a> {
             parameters: parameters::CREATE,
             body: Some(body(&["*/*"], &own, true)),
             answers: &["200", "201", "202"],
-            content: content(ANSWERS, &own),
+            content: content(answers(resource), &own),
         }
     }
 
@@ -163,7 +173,7 @@ impl<'a> Paths<'a> {
             parameters: if is_log { parameters::LOG } else { &[] },
             body: None,
             answers: &["200"],
-            content: content(&[text, ANSWERS].concat(), &answer),
+            content: content(&[text, answers(resource)].concat(), &answer),
         }
     }
 
@@ -177,7 +187,7 @@ impl<'a> Paths<'a> {
             parameters: parameters::UPDATE,
             body: Some(body(&["*/*"], &schema(kind), true)),
             answers: &["200", "201"],
-            content: content(ANSWERS, &schema(kind)),
+            content: content(answers(resource), &schema(kind)),
         }
     }
 
@@ -189,9 +199,9 @@ impl<'a> Paths<'a> {
             id: self.id("patch", resource, suffix, true),
             kind,
             parameters: parameters::PATCH,
-            body: Some(body(PATCHES, &reference(&format!("{META}.Patch")), true)),
+            body: Some(body(patches(resource), &reference(&format!("{META}.Patch")), true)),
             answers: &["200", "201"],
-            content: content(ANSWERS, &schema(kind)),
+            content: content(answers(resource), &schema(kind)),
         }
     }
 
@@ -207,7 +217,7 @@ impl<'a> Paths<'a> {
             parameters: parameters::DELETE,
             body: Some(body(&["*/*"], &reference(&format!("{META}.DeleteOptions")), false)),
             answers: &["200", "202"],
-            content: content(ANSWERS, &answer),
+            content: content(answers(resource), &answer),
         }
     }
 
@@ -219,7 +229,7 @@ impl<'a> Paths<'a> {
             id: format!("delete{}Collection{scope}{}", self.camel(), resource.kind),
             parameters: parameters::DELETE_COLLECTION,
             answers: &["200"],
-            content: content(ANSWERS, &reference(&format!("{META}.Status"))),
+            content: content(answers(resource), &reference(&format!("{META}.Status"))),
             ..self.delete(resource)
         }
     }
@@ -335,6 +345,14 @@ pub(super) fn capital(text: &str) -> String {
     characters
         .next()
         .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + characters.as_str())
+}
+
+fn answers(resource: &Resource<'_>) -> &'static [&'static str] {
+    if resource.is_typed() { ANSWERS } else { TEXTS }
+}
+
+fn patches(resource: &Resource<'_>) -> &'static [&'static str] {
+    if resource.is_typed() { PATCHES } else { &PATCHES[..UNTYPED_PATCHES] }
 }
 
 fn article(kind: &str) -> &'static str {

@@ -62,6 +62,11 @@ impl Merged {
         }
     }
 
+    /// Adds a definition that is in the form of version 2 already.
+    pub(super) fn define(&mut self, name: &str, definition: &Value) {
+        self.definitions.insert(name.to_owned(), definition.clone());
+    }
+
     /// The document.
     pub(super) fn finish(self) -> Value {
         json!({

@@ -17,6 +17,8 @@ const DEPLOYMENTS: Resource<'_> = Resource {
     verbs: ALL,
     delete_returns_object: false,
     subresources: BELOW,
+    list_kind: "List",
+    definitions: &[],
 };
 const APPS: Subject<'_> = Subject::Resources(GroupVersion { group: "apps", version: "v1" }, &[DEPLOYMENTS]);
 const ONE: &str = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";

@@ -13,12 +13,14 @@ mod watches;
 pub(crate) use info::RequestInfo;
 pub(crate) use watches::WatchedResource;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use coracle_registry::{Cluster, Kind, Verbs, catalog};
+use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
 
 use crate::body::{ResponseBody, full};
+use crate::catalogue::Catalogue;
 use crate::status::Refusal;
 use requests::Requests;
 use text::Text;
@@ -74,9 +76,13 @@ impl Metrics {
 async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
-    for kind in catalog::BUILT_IN.iter().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
-        let count = cluster.count(*kind).await?;
-        counts.push((kind.declaration(), count));
+    let catalogue = Catalogue::of(cluster).await?;
+    let mut seen = BTreeSet::new();
+    for kind in catalogue.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
+        // Versions of a custom kind have the same objects.
+        if seen.insert(kind.declaration().group_resource()) {
+            counts.push((kind.declaration(), cluster.count(kind).await?));
+        }
     }
     for (declaration, count) in &counts {
         let labels = [("group", &*declaration.group), ("resource", &*declaration.plural)];

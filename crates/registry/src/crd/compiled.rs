@@ -1,12 +1,13 @@
 //! The schema of one version, ready to be walked.
 
-use coracle_api::codec::{DecodeError, Decoded, Problem, json};
+use coracle_api::codec::{DecodeError, Decoded, Problem};
 use coracle_api::schema::{TypeId, graph, types};
-use coracle_crd::{Metadata, Structural};
+use coracle_crd::Structural;
 use coracle_meta::schema::{NodeId, Schema};
 use serde_json::Value;
 
 use crate::form::ObjectSchema;
+use crate::kinds::apiextensions::metadata;
 
 /// The type of the metadata of all objects.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -20,8 +21,8 @@ pub(super) struct Compiled {
 
 impl Compiled {
     /// Compiles a schema, which was checked when it was written.
-    pub(super) fn of(schema: Option<&Value>) -> Option<Self> {
-        let structural = Structural::parse(schema?).ok()?;
+    pub(super) fn of(schema: &Value) -> Option<Self> {
+        let structural = Structural::parse(schema).ok()?;
         let metadata = object_meta()?;
         let (schema, node) = structural.to_schema((graph().schema(), graph().node(metadata)));
         Some(Self { structural, schema, node })
@@ -33,7 +34,7 @@ impl Compiled {
 
     /// Drops what the schema does not know, and brings metadata into its form.
     pub(super) fn conform(&self, mut object: Value, stored: bool) -> Result<Decoded, DecodeError> {
-        match self.structural.conform(&mut object, &read_metadata, stored) {
+        match self.structural.conform(&mut object, &metadata::read, stored) {
             Ok(unknown) => {
                 Ok(Decoded { object, problems: unknown.into_iter().map(Problem::Unknown).collect() })
             }
@@ -44,14 +45,4 @@ impl Compiled {
 
 fn object_meta() -> Option<TypeId> {
     types().named(OBJECT_META)
-}
-
-fn read_metadata(metadata: &Value) -> Result<Metadata, String> {
-    let Some(id) = object_meta() else { return Ok(Metadata::default()) };
-    let decoded = json::conform(metadata, id).map_err(|error| error.to_string())?;
-    let unknown = decoded.problems.into_iter().filter_map(|problem| match problem {
-        Problem::Unknown(path) => Some(path),
-        _ => None,
-    });
-    Ok(Metadata { value: decoded.object, unknown: unknown.collect() })
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use coracle_api::codec::{DecodeError, Decoded};
 use coracle_api::schema::TypeId;
+use coracle_crd::{OpenApi, definition_name};
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::json_path;
 use coracle_meta::name::qualified_name;
@@ -192,6 +193,38 @@ impl Kind for CustomKind {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         self.facts().cells.row(object, now)
+    }
+
+    fn told_verbs(&self) -> Vec<&'static str> {
+        // In upstream's order.
+        let all = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+        let brings_in = |verb: &&str| matches!(*verb, "patch" | "create" | "update");
+        all.into_iter().filter(|verb| !self.served.terminating || !brings_in(verb)).collect()
+    }
+
+    fn definitions(&self, open_api: OpenApi) -> Vec<(String, Value)> {
+        let (facts, declaration) = (self.facts(), self.declaration());
+        let list_kind = declaration.list_kind();
+        let paths: Vec<String> = facts.selectable.iter().map(|(name, _)| format!(".{name}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let published = coracle_crd::CustomKind {
+            group: &declaration.group,
+            version: &facts.name,
+            kind: &declaration.kind,
+            list_kind: &list_kind,
+            plural: &declaration.plural,
+            selectable_fields: &paths,
+        };
+        let name = |kind: &str| definition_name(&declaration.group, &facts.name, kind);
+        let schema = self.served.definition.schema(self.version);
+        vec![
+            (name(&declaration.kind), published.definition(schema.as_ref(), open_api)),
+            (name(&list_kind), published.list_definition(open_api)),
+        ]
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.served.definition.fingerprint
     }
 
     #[cfg(any(test, feature = "samples"))]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
@@ -44,6 +46,8 @@ pub(super) struct Definition {
     pub(super) versions: Vec<Version>,
     /// Whether versions differ only by name.
     pub(super) versions_alike: bool,
+    /// Differs where definitions do.
+    pub(super) fingerprint: u64,
 }
 
 /// One version.
@@ -89,6 +93,7 @@ impl Definition {
             storage_api_version,
             storage,
             versions: all.iter().map(|version| facts.version(version)).collect(),
+            fingerprint: fingerprint(entry).unwrap_or(0),
             versions_alike: view::text(spec, &["conversion", "strategy"]) != "Webhook",
         })
     }
@@ -101,12 +106,14 @@ impl Definition {
     /// The schema of a version, made when it is first asked for. None if the version is unknown.
     pub(super) fn compiled(&self, index: usize) -> Option<&Compiled> {
         let version = self.versions.get(index)?;
-        let compile = || {
-            let object: Value = serde_json::from_slice(self.entry.value_bytes()).ok()?;
-            let schema = view::items(&object, &["spec", "versions"]).get(index)?;
-            Compiled::of(view::at(schema, &["schema", "openAPIV3Schema"]))
-        };
-        version.compiled.get_or_init(compile).as_ref()
+        version.compiled.get_or_init(|| Compiled::of(&self.schema(index)?)).as_ref()
+    }
+
+    /// The schema of a version as it was written.
+    pub(super) fn schema(&self, index: usize) -> Option<Value> {
+        let object: Value = serde_json::from_slice(self.entry.value_bytes()).ok()?;
+        let version = view::items(&object, &["spec", "versions"]).get(index)?;
+        view::at(version, &["schema", "openAPIV3Schema"]).cloned()
     }
 
     pub(super) fn version(&self, name: &str) -> Option<usize> {
@@ -119,6 +126,13 @@ pub(super) fn content(entry: &Entry) -> Option<[&[u8]; 2]> {
     let bytes = entry.value_bytes();
     let status = crate::scan::value(bytes, "status")?;
     Some([crate::scan::value(bytes, "spec")?, crate::scan::value(status, "acceptedNames")?])
+}
+
+/// Differs where [`content`] does.
+pub(super) fn fingerprint(entry: &Entry) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    content(entry)?.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 fn condition(object: &Value, kind: &str) -> bool {

@@ -1,14 +1,13 @@
 //! Definitions that were compiled, for whoever asks next.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_store::{Entry, Revision};
 
-use super::definition::{Definition, Served, content};
+use super::definition::{Definition, Served, fingerprint};
 use crate::error::Result;
 
 /// How many definitions are kept in one generation, of which there are two. One that was used takes a
@@ -42,7 +41,7 @@ impl Definitions {
         }
         let mut served = super::read(entry)?;
         let mut kept = self.lock();
-        if let (Some(served), Some(hash)) = (&mut served, hash(entry)) {
+        if let (Some(served), Some(hash)) = (&mut served, fingerprint(entry)) {
             match kept.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
                 Some(known) => served.definition = known,
                 None => kept.definitions.keep(hash, served.definition.clone(), GENERATION),
@@ -55,12 +54,6 @@ impl Definitions {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn hash(entry: &Entry) -> Option<u64> {
-    let mut hasher = DefaultHasher::new();
-    content(entry)?.hash(&mut hasher);
-    Some(hasher.finish())
 }
 
 struct Generations<K, V> {

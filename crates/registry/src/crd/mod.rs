@@ -65,11 +65,11 @@ impl Cluster {
     }
 
     /// All custom kinds that are served, in each of their versions, ascending by the names of their
-    /// definitions, and the entries that they come from.
+    /// definitions.
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn custom_kinds(&self) -> Result<(Vec<Entry>, Vec<KindRef>)> {
+    pub async fn custom_kinds(&self) -> Result<Vec<KindRef>> {
         let page = self.list(&CustomResourceDefinition, "", &ListOptions::default()).await?;
         let mut kinds = Vec::new();
         for entry in &page.entries {
@@ -77,7 +77,7 @@ impl Cluster {
                 kinds.extend(CustomKind::all(&served).map(handle));
             }
         }
-        Ok((page.entries, kinds))
+        Ok(kinds)
     }
 }
 

@@ -1,0 +1,88 @@
+//! Everything that one cluster serves at a moment: the built-in kinds and those of its definitions.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::gvk::compare_versions;
+use coracle_registry::{Cluster, Kind, KindRef, Result, catalog};
+
+/// What a cluster serves. Cheap where there are no custom kinds.
+pub(crate) struct Catalogue {
+    custom: Vec<KindRef>,
+}
+
+impl Catalogue {
+    /// What a cluster serves now.
+    pub(crate) async fn of(cluster: &Cluster) -> Result<Self> {
+        Ok(Self { custom: cluster.custom_kinds().await? })
+    }
+
+    /// What every cluster serves.
+    #[cfg(test)]
+    pub(crate) fn built_in() -> Self {
+        Self { custom: Vec::new() }
+    }
+
+    /// All kinds; a custom one is there once for each version.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &dyn Kind> {
+        let built_in = catalog::BUILT_IN.iter().map(|kind| *kind as &dyn Kind);
+        built_in.chain(self.custom.iter().map(|kind| &**kind))
+    }
+
+    /// The groups without the core group: the built-in ones in the order of the catalogue, then others
+    /// in the order in which upstream's registrations of their versions would be.
+    pub(crate) fn groups(&self) -> Vec<&str> {
+        let mut groups: Vec<&str> = Vec::new();
+        for kind in catalog::BUILT_IN {
+            let group = &*kind.declaration().group;
+            if !group.is_empty() && !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        let mut registered = BTreeMap::new();
+        for kind in &self.custom {
+            let declaration = kind.declaration();
+            for version in &declaration.versions {
+                registered.insert(format!("{version}.{}", declaration.group), &*declaration.group);
+            }
+        }
+        for group in registered.into_values() {
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
+    /// The versions of a group, the preferred one first.
+    pub(crate) fn versions(&self, group: &str) -> Vec<&str> {
+        let of_group = self.kinds().map(Kind::declaration).filter(|declaration| declaration.group == group);
+        let mut versions: Vec<&str> =
+            of_group.flat_map(|declaration| declaration.versions.iter().map(|version| &**version)).collect();
+        versions.sort_by(|a, b| compare_versions(b, a));
+        versions.dedup();
+        versions
+    }
+
+    /// All groups and versions, the core group first.
+    pub(crate) fn group_versions(&self) -> Vec<(&str, &str)> {
+        let all = std::iter::once("").chain(self.groups());
+        all.flat_map(|group| self.versions(group).into_iter().map(move |version| (group, version))).collect()
+    }
+
+    /// The kinds of a group and version.
+    pub(crate) fn served<'a>(
+        &'a self,
+        group: &'a str,
+        version: &'a str,
+    ) -> impl Iterator<Item = &'a dyn Kind> + 'a {
+        self.kinds().filter(move |kind| {
+            let declaration = kind.declaration();
+            declaration.group == group && declaration.versions.iter().any(|served| served == version)
+        })
+    }
+}
+
+/// Whether there is a built-in group of this name.
+pub(crate) fn has_built_in_group(name: &str) -> bool {
+    catalog::BUILT_IN.iter().any(|kind| kind.declaration().group == name)
+}
