@@ -6,7 +6,7 @@
 //! its write is acknowledged, and one that nobody asks for costs what it takes in the store.
 //!
 //! Each version is a kind of its own: its hooks see objects in that version, as upstream's do
-//! ([ADR 9](../../../docs/adr/0009-custom-kinds.md)).
+//! ([ADR 8](../../../docs/adr/0008-custom-kinds.md)).
 
 mod cells;
 mod compiled;
