@@ -58,8 +58,8 @@ pub struct Decision {
     pub error: Option<String>,
 }
 
-/// Who answers.
-pub trait Authorizer: Send + Sync {
+/// Who answers. Programs hold values, so that they could not be shared if this could not.
+pub trait Authorizer: Sync {
     /// Whether a subject may do something.
     fn authorize(&self, subject: &Subject, check: Check<'_>, verb: &str) -> Decision;
 }
