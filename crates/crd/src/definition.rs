@@ -1,10 +1,10 @@
-//! What is asked of a schema when a definition is written: whether its defaults are what it says
-//! itself, and its rules can be evaluated.
+//! Whether the defaults of a schema are what it says itself, asked when a definition is written.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Map, Value, json};
 
 use crate::metadata::{self, ReadMetadata, Reader};
+use crate::rules::{Evaluation, Ratchet, Rules};
 use crate::structural::Schema;
 use crate::validate::{self, Reading};
 use crate::{Structural, field_path};
@@ -12,7 +12,7 @@ use crate::{Structural, field_path};
 impl Structural {
     /// Checks the defaults of a schema that stands at `path`, against itself.
     pub fn check_defaults(&self, path: &Path<'_>, read: ReadMetadata<'_>, errors: &mut ErrorList) {
-        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false } };
+        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, rules: self.rules() };
         let whole = Surroundings { root: self.root(), parent: None };
         check.schema(self.root(), &whole, Place { is_root: true, inside_metadata: false }, path, errors);
     }
@@ -66,6 +66,7 @@ impl Surroundings<'_> {
 
 struct DefaultsCheck<'a> {
     reader: Reader<'a>,
+    rules: Option<&'a Rules>,
 }
 
 impl DefaultsCheck<'_> {
@@ -127,7 +128,21 @@ impl DefaultsCheck<'_> {
         }
         metadata::validate(&default, schema, is_whole, path, &mut found);
         if found.is_empty() {
-            validate::validate(schema, &default, None, Reading::Defaults, path, &mut found);
+            self.value(schema, &default, path, &mut found);
+        }
+        errors.extend(found);
+    }
+
+    /// The value itself, by what the schema says and by its rules. It must be allowed to stay as it is,
+    /// and to come into being.
+    fn value(&self, schema: Schema<'_>, default: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        validate::validate(schema, default, None, Reading::Defaults, path, &mut found);
+        for old in [Some(default), None] {
+            if let Some(rules) = self.rules.filter(|_| found.is_empty()) {
+                let mut evaluation = Evaluation::new(&mut found);
+                rules.evaluate(schema, default, old, Ratchet::default(), path, &mut evaluation);
+            }
         }
         errors.extend(found);
     }
@@ -155,7 +170,7 @@ impl DefaultsCheck<'_> {
                 let detail = format!("must result in valid metadata: {problem}");
                 errors.push(FieldError::invalid(path, BadValue::from(default), detail));
             }
-            None => validate::validate(schema, default, None, Reading::Defaults, path, errors),
+            None => self.value(schema, default, path, errors),
         }
     }
 }

@@ -13,6 +13,7 @@ mod metadata;
 mod pattern;
 mod prune;
 mod publish;
+mod rules;
 mod strategy;
 mod structural;
 mod to_schema;

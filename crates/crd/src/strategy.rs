@@ -1,32 +1,38 @@
 //! All that is asked of an object of a custom kind when it is written, in upstream's order.
 
-use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::field::{BadValue, ErrorKind, ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use crate::Structural;
+use crate::rules::{Evaluation, Ratchet};
+use crate::validate::Correlated;
 
 impl Structural {
     /// Whether an object may come into being. Its own metadata is checked for all kinds alike, and
-    /// not here.
+    /// not here; faults found there stand in `errors` already.
     pub fn check_create(&self, object: &Value, errors: &mut ErrorList) {
         self.validate(object, None, &Path::NIL, errors);
         self.validate_embedded(object, errors);
         self.validate_lists(object, errors);
+        self.evaluate_rules(object, None, errors);
     }
 
-    /// Whether it may become another.
-    pub fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    /// Whether it may become another. Returns what the client should know although it is allowed:
+    /// faults in parts that did not change.
+    pub fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) -> Vec<String> {
         self.validate(new, Some(old), &Path::NIL, errors);
         self.validate_embedded(new, errors);
         self.check_list_update(new, old, errors);
+        self.evaluate_rules(new, Some(old), errors)
     }
 
-    /// Whether its status may become another, through the status subresource.
-    pub fn check_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    /// Whether its status may become another, through the status subresource. Returns the same.
+    pub fn check_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) -> Vec<String> {
         if let Some(status) = new.get("status") {
             self.validate_status(status, old.get("status"), &Path::root("status"), errors);
         }
         self.check_list_update(new, old, errors);
+        self.evaluate_rules(new, Some(old), errors)
     }
 
     /// Lists that had duplicates may keep them.
@@ -40,4 +46,32 @@ impl Structural {
             errors.extend(found);
         }
     }
+
+    /// Checks by the rules, if the object is sound enough for that.
+    fn evaluate_rules(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Vec<String> {
+        let Some(rules) = self.rules() else { return Vec::new() };
+        if errors.iter().any(|error| is_blocking(error.kind)) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the \
+                          existing errors to complete validation";
+            errors.push(FieldError::invalid(&Path::NIL, BadValue::json(&Value::Null), detail));
+            return Vec::new();
+        }
+        let root = self.root();
+        let ratchet = old.map(|old| Ratchet::new(Correlated::new(root, new, old))).unwrap_or_default();
+        let mut evaluation = Evaluation::new(errors);
+        rules.evaluate(root, new, old, ratchet, &Path::NIL, &mut evaluation);
+        evaluation.warnings
+    }
+}
+
+/// Whether expressions would not find what they expect.
+fn is_blocking(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotSupported
+            | ErrorKind::Required
+            | ErrorKind::TooLong
+            | ErrorKind::TooMany
+            | ErrorKind::TypeInvalid
+    )
 }

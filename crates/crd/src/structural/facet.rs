@@ -27,6 +27,27 @@ pub(crate) enum Facet {
     OneOf(Box<[NodeIndex]>),
     Not(NodeIndex),
     ListMapKeys(Box<[Box<str>]>),
+    Rules(Box<[Rule]>),
+}
+
+/// One of `x-kubernetes-validations`.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) rule: Box<str>,
+    pub(crate) message: Box<str>,
+    pub(crate) message_expression: Box<str>,
+    pub(crate) reason: Option<Box<str>>,
+    pub(crate) field_path: Box<str>,
+    /// Nothing if it is not said, which is not the same as no.
+    pub(crate) optional_old_self: Option<bool>,
+}
+
+impl Rule {
+    fn size(&self) -> usize {
+        let reason = self.reason.as_deref().map_or(0, str::len);
+        let texts = [&self.rule, &self.message, &self.message_expression, &self.field_path];
+        size_of::<Self>() + reason + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
 }
 
 impl Facet {
@@ -40,6 +61,7 @@ impl Facet {
                 names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum()
             }
             Self::AllOf(nodes) | Self::AnyOf(nodes) | Self::OneOf(nodes) => size_of_val(&**nodes),
+            Self::Rules(rules) => rules.iter().map(Rule::size).sum(),
             _ => 0,
         }
     }

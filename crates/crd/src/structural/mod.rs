@@ -8,10 +8,13 @@ mod facet;
 mod node;
 mod parse;
 
-pub(crate) use facet::Facet;
-pub(crate) use node::{Additional, ListType, Schema, Type};
+pub(crate) use facet::{Facet, Rule};
+pub(crate) use node::{Additional, ListType, NodeIndex, Schema, Type};
 pub use parse::ParseError;
 
+use std::sync::OnceLock;
+
+use crate::rules::Rules;
 use node::{Node, Property};
 
 /// The schema of one version of a custom kind.
@@ -22,6 +25,8 @@ pub struct Structural {
     facets: Box<[Facet]>,
     /// The names of all properties, each once.
     names: Box<str>,
+    /// Compiled when they are first needed.
+    rules: OnceLock<Rules>,
 }
 
 impl Structural {
@@ -39,7 +44,13 @@ impl Structural {
         Schema::new(self, 0)
     }
 
-    /// How many bytes it takes, near enough.
+    /// The rules, compiled; nothing if there are none.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        let root = self.root();
+        root.has_rules_within().then(|| self.rules.get_or_init(|| Rules::compile(root)))
+    }
+
+    /// How many bytes it takes, near enough, without compiled rules.
     pub fn size(&self) -> usize {
         size_of_val(&*self.nodes)
             + size_of_val(&*self.properties)

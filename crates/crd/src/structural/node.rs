@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Facet, Structural};
+use super::{Facet, Rule, Structural};
 
 /// Where a node stands in its table.
 pub(crate) type NodeIndex = u32;
@@ -49,30 +49,32 @@ pub(crate) enum ListType {
 
 /// Yes-or-no facts of a node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flags(pub(super) u16);
+pub(super) struct Flags(pub(super) u32);
 
 impl Flags {
-    pub(super) const NULLABLE: u16 = 1;
-    pub(super) const PRESERVE: u16 = 1 << 1;
-    pub(super) const EMBEDDED: u16 = 1 << 2;
-    pub(super) const INT_OR_STRING: u16 = 1 << 3;
-    pub(super) const MAP_ATOMIC: u16 = 1 << 4;
-    pub(super) const LIST_ATOMIC: u16 = 1 << 5;
-    pub(super) const LIST_SET: u16 = 1 << 6;
-    pub(super) const LIST_MAP: u16 = 1 << 7;
-    pub(super) const EXCLUSIVE_MAXIMUM: u16 = 1 << 8;
-    pub(super) const EXCLUSIVE_MINIMUM: u16 = 1 << 9;
-    pub(super) const UNIQUE_ITEMS: u16 = 1 << 10;
+    pub(super) const NULLABLE: u32 = 1;
+    pub(super) const PRESERVE: u32 = 1 << 1;
+    pub(super) const EMBEDDED: u32 = 1 << 2;
+    pub(super) const INT_OR_STRING: u32 = 1 << 3;
+    pub(super) const MAP_ATOMIC: u32 = 1 << 4;
+    pub(super) const LIST_ATOMIC: u32 = 1 << 5;
+    pub(super) const LIST_SET: u32 = 1 << 6;
+    pub(super) const LIST_MAP: u32 = 1 << 7;
+    pub(super) const EXCLUSIVE_MAXIMUM: u32 = 1 << 8;
+    pub(super) const EXCLUSIVE_MINIMUM: u32 = 1 << 9;
+    pub(super) const UNIQUE_ITEMS: u32 = 1 << 10;
     /// `additionalProperties: true`
-    pub(super) const ADDITIONAL_ALLOWED: u16 = 1 << 11;
+    pub(super) const ADDITIONAL_ALLOWED: u32 = 1 << 11;
     /// `additionalProperties: false`
-    pub(super) const ADDITIONAL_FORBIDDEN: u16 = 1 << 12;
+    pub(super) const ADDITIONAL_FORBIDDEN: u32 = 1 << 12;
     /// Something below has a default; walks that look for one need not go elsewhere.
-    pub(super) const DEFAULT_BELOW: u16 = 1 << 13;
+    pub(super) const DEFAULT_BELOW: u32 = 1 << 13;
     /// Something here or below is a set or a list with keys.
-    pub(super) const KEYED_LISTS: u16 = 1 << 14;
+    pub(super) const KEYED_LISTS: u32 = 1 << 14;
     /// Something here or below is a whole object.
-    pub(super) const EMBEDDED_WITHIN: u16 = 1 << 15;
+    pub(super) const EMBEDDED_WITHIN: u32 = 1 << 15;
+    /// There are rules here or below.
+    pub(super) const RULES_WITHIN: u32 = 1 << 16;
 }
 
 #[derive(Clone, Debug)]
@@ -132,7 +134,7 @@ impl<'s> Schema<'s> {
         &self.all.nodes[self.index as usize]
     }
 
-    fn has(self, flag: u16) -> bool {
+    fn has(self, flag: u32) -> bool {
         self.node().flags.0 & flag != 0
     }
 
@@ -214,6 +216,14 @@ impl<'s> Schema<'s> {
         keys.unwrap_or(&[])
     }
 
+    pub(crate) fn rules(self) -> &'s [Rule] {
+        let rules = self.facets().iter().find_map(|facet| match facet {
+            Facet::Rules(rules) => Some(&**rules),
+            _ => None,
+        });
+        rules.unwrap_or(&[])
+    }
+
     pub(crate) fn list_type(self) -> Option<ListType> {
         let types = [
             (Flags::LIST_ATOMIC, ListType::Atomic),
@@ -265,6 +275,15 @@ impl<'s> Schema<'s> {
 
     pub(crate) fn has_embedded_within(self) -> bool {
         self.has(Flags::EMBEDDED_WITHIN)
+    }
+
+    pub(crate) fn has_rules_within(self) -> bool {
+        self.has(Flags::RULES_WITHIN)
+    }
+
+    /// Which of the nodes of its schema it is.
+    pub(crate) fn index(self) -> NodeIndex {
+        self.index
     }
 }
 

@@ -1,11 +1,12 @@
 //! From the document to the compact form.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
 use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
-use super::{Facet, Structural};
+use super::{Facet, Rule, Structural};
 
 /// How deep a schema may be. Documents are read to this depth only, and each level of a schema
 /// takes one of theirs at least.
@@ -51,6 +52,7 @@ pub(super) fn parse(schema: &Value) -> Result<Structural, ParseError> {
         properties: parser.properties.into(),
         facets: parser.facets.into(),
         names: parser.names.into(),
+        rules: OnceLock::new(),
     })
 }
 
@@ -114,6 +116,9 @@ impl Parser {
         if flags & Flags::EMBEDDED != 0 {
             flags |= Flags::EMBEDDED_WITHIN;
         }
+        if facets.iter().any(|facet| matches!(facet, Facet::Rules(_))) {
+            flags |= Flags::RULES_WITHIN;
+        }
         let node = Node {
             first_property: number(self.properties.len())?,
             property_count: number(properties.len())?,
@@ -152,11 +157,13 @@ impl Parser {
     }
 
     /// What is true of a node because it is true of one below.
-    fn inherited_flags(&self, children: impl Iterator<Item = NodeIndex>) -> u16 {
+    fn inherited_flags(&self, children: impl Iterator<Item = NodeIndex>) -> u32 {
+        const INHERITED: u32 =
+            Flags::DEFAULT_BELOW | Flags::KEYED_LISTS | Flags::EMBEDDED_WITHIN | Flags::RULES_WITHIN;
         let mut flags = 0;
         for child in children.filter(|child| *child != NONE) {
             let node = &self.nodes[child as usize];
-            flags |= node.flags.0 & (Flags::DEFAULT_BELOW | Flags::KEYED_LISTS | Flags::EMBEDDED_WITHIN);
+            flags |= node.flags.0 & INHERITED;
             let first = node.first_facet as usize;
             let facets = &self.facets[first..first + usize::from(node.facet_count)];
             if facets.iter().any(|facet| matches!(facet, Facet::Default(_))) {
@@ -194,6 +201,8 @@ impl Parser {
         if let Some(not) = said.get("not").filter(|not| not.is_object()) {
             facets.push(Facet::Not(self.child(not, depth)?));
         }
+        let rules = list(said, "x-kubernetes-validations");
+        facets.extend(rules.map(|rules| Facet::Rules(rules.iter().map(rule).collect())));
         Ok(facets)
     }
 
@@ -224,7 +233,7 @@ fn check_supported(said: &Map<String, Value>) -> Result<(), ParseError> {
     Ok(())
 }
 
-fn own_flags(said: &Map<String, Value>) -> Result<u16, ParseError> {
+fn own_flags(said: &Map<String, Value>) -> Result<u32, ParseError> {
     let mut flags = 0;
     if said.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         return Err(ParseError::PreserveFalse);
@@ -265,6 +274,18 @@ fn type_of(said: &Map<String, Value>) -> Type {
         "number" => Type::Number,
         "boolean" => Type::Boolean,
         _ => Type::Other,
+    }
+}
+
+fn rule(said: &Value) -> Rule {
+    let text = |field: &str| said.get(field).and_then(Value::as_str).unwrap_or("").into();
+    Rule {
+        rule: text("rule"),
+        message: text("message"),
+        message_expression: text("messageExpression"),
+        reason: said.get("reason").and_then(Value::as_str).map(Into::into),
+        field_path: text("fieldPath"),
+        optional_old_self: said.get("optionalOldSelf").and_then(Value::as_bool),
     }
 }
 

@@ -19,6 +19,11 @@ impl<'a> Correlated<'a> {
         Self { schema, new, old }
     }
 
+    /// What it was.
+    pub(crate) fn old(self) -> &'a Value {
+        self.old
+    }
+
     /// What stands under a name in both.
     pub(crate) fn key(self, name: &str) -> Option<Self> {
         let (new, old) = (self.new.as_object()?.get(name)?, self.old.as_object()?.get(name)?);

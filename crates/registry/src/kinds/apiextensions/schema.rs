@@ -33,14 +33,20 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let mut found = ErrorList::new();
     structural::check(schema, path, &mut found);
-    if let Ok(parsed) = Structural::parse(schema)
-        && found.is_empty()
-    {
+    let mut parsed = Structural::parse(schema).ok().filter(|_| found.is_empty());
+    if let Some(parsed) = &parsed {
         parsed.check_defaults(path, &metadata::read, &mut found);
     }
+    // Rules are only looked at where everything else is sound.
+    parsed = parsed.filter(|_| found.is_empty());
     let context = Context { is_root: true, in_resource_meta: false, no_defaults: None };
     check_schema(schema, path, context, &mut found);
+    let mut in_rules = ErrorList::new();
+    if let Some(parsed) = &parsed {
+        parsed.check_rules(path, &found, &mut in_rules);
+    }
     errors.extend(found);
+    errors.extend(in_rules);
 }
 
 fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {

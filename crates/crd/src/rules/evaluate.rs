@@ -1,0 +1,324 @@
+//! Checking objects by their rules.
+
+use coracle_cel::{Bindings, Budget, EvalError, PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Value};
+use coracle_meta::field::{BadValue, ErrorKind, ErrorList, FieldError, Path, quoted};
+use serde_json::Value as Json;
+
+use super::compile::{OLD_SELF, SELF};
+use super::{CompiledRule, NodeRules, Rules};
+use crate::structural::{Rule, Schema, Type};
+use crate::validate::Correlated;
+
+/// The longest message that an expression may make, as upstream has it.
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// What came of checking by rules.
+pub(crate) struct Evaluation<'e> {
+    pub(crate) errors: &'e mut ErrorList,
+    /// Faults in parts that did not change, which are forgiven but told.
+    pub(crate) warnings: Vec<String>,
+    pub(super) budget: Budget,
+    /// Whether nothing more is to be evaluated.
+    pub(super) is_over: bool,
+}
+
+impl<'e> Evaluation<'e> {
+    /// With upstream's budget for one object.
+    pub(crate) fn new(errors: &'e mut ErrorList) -> Self {
+        let budget = Budget::with_call_limit(RUNTIME_COST_BUDGET, PER_CALL_LIMIT);
+        Self { errors, warnings: Vec::new(), budget, is_over: false }
+    }
+
+    fn stop(&mut self, error: FieldError) {
+        self.errors.push(error);
+        self.is_over = true;
+    }
+}
+
+/// What a value was before, for forgiving its faults.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ratchet<'a> {
+    current: Option<Correlated<'a>>,
+    /// The nearest part around it that is known from before.
+    nearest: Option<Correlated<'a>>,
+}
+
+impl<'a> Ratchet<'a> {
+    pub(crate) fn new(root: Correlated<'a>) -> Self {
+        Self { current: Some(root), nearest: None }
+    }
+
+    fn forgives(self) -> bool {
+        self.current.or(self.nearest).is_some_and(Correlated::is_unchanged)
+    }
+
+    fn key(self, name: &str) -> Self {
+        let Some(current) = self.current else { return self };
+        // Both objects were converted to the same type: that they agree in it says nothing.
+        if self.nearest.is_none() && matches!(name, "apiVersion" | "kind") {
+            return Self::default();
+        }
+        Self { current: current.key(name), nearest: Some(current) }
+    }
+}
+
+/// A value that is checked.
+#[derive(Clone, Copy)]
+struct Subject<'a, 's> {
+    schema: Schema<'s>,
+    value: &'a Json,
+    old: Option<&'a Json>,
+    ratchet: Ratchet<'a>,
+}
+
+impl Rules {
+    /// Checks a value by the rules of its schema and of those below.
+    pub(crate) fn evaluate<'a>(
+        &self,
+        schema: Schema<'a>,
+        value: &'a Json,
+        old: Option<&'a Json>,
+        ratchet: Ratchet<'a>,
+        path: &Path<'_>,
+        evaluation: &mut Evaluation<'_>,
+    ) {
+        self.subject(Subject { schema, value, old, ratchet }, path, evaluation);
+    }
+
+    fn subject<'a>(&self, subject: Subject<'a, 'a>, path: &Path<'_>, evaluation: &mut Evaluation<'_>) {
+        if subject.value.is_null() || !subject.schema.has_rules_within() || evaluation.is_over {
+            return;
+        }
+        if let Some(rules) = self.by_node.get(&subject.schema.index()) {
+            rules.evaluate(subject, path, evaluation);
+        }
+        match subject.value {
+            Json::Array(items) => self.items(subject, items, path, evaluation),
+            Json::Object(fields) => {
+                let old = subject.old.and_then(Json::as_object);
+                for (name, value) in fields {
+                    let old = old.and_then(|old| old.get(name)).filter(|old| !old.is_null());
+                    let ratchet = subject.ratchet.key(name);
+                    if let Some(schema) = subject.schema.additional().schema() {
+                        self.subject(Subject { schema, value, old, ratchet }, &path.key(name), evaluation);
+                    }
+                    if let Some(schema) = subject.schema.property(name) {
+                        self.subject(Subject { schema, value, old, ratchet }, &path.child(name), evaluation);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn items<'a>(
+        &self,
+        subject: Subject<'a, 'a>,
+        items: &'a [Json],
+        path: &Path<'_>,
+        evaluation: &mut Evaluation<'_>,
+    ) {
+        let Some(schema) = subject.schema.items() else { return };
+        let correlated = |old| Correlated::new(subject.schema, subject.value, old).items();
+        let old_items = subject.old.map(correlated).unwrap_or_default();
+        let current_items = subject.ratchet.current.map(Correlated::items).unwrap_or_default();
+        for (index, value) in items.iter().enumerate() {
+            let at = |items: &[Option<Correlated<'a>>]| items.get(index).copied().flatten();
+            let ratchet = match subject.ratchet.current {
+                Some(current) => Ratchet { current: at(&current_items), nearest: Some(current) },
+                None => subject.ratchet,
+            };
+            let old = at(&old_items).map(Correlated::old);
+            self.subject(Subject { schema, value, old, ratchet }, &path.index(index), evaluation);
+        }
+    }
+}
+
+impl NodeRules {
+    fn evaluate<'a>(&'a self, subject: Subject<'a, 'a>, path: &Path<'_>, evaluation: &mut Evaluation<'_>) {
+        let ty = subject.schema.ty().name();
+        let Some(decl) = &self.decl else {
+            let detail =
+                "rule compiler initialization error: failed to convert to declType for CEL validation rules";
+            return evaluation.errors.push(FieldError::invalid(path, ty, detail));
+        };
+        if evaluation.budget.remaining() == 0 {
+            return evaluation.stop(FieldError::invalid(path, ty, OUT_OF_BUDGET));
+        }
+        let this = Value::from_json(subject.value, decl);
+        let old = subject.old.map(|old| Value::from_json(old, decl));
+        for (compiled, rule) in self.rules.iter().zip(subject.schema.rules()) {
+            let call = Call { compiled, rule, subject, path, ty, this: &this, old: old.as_ref() };
+            call.evaluate(evaluation);
+            if evaluation.is_over {
+                return;
+            }
+        }
+    }
+}
+
+/// One rule and one value.
+struct Call<'c, 'a> {
+    compiled: &'a CompiledRule,
+    rule: &'a Rule,
+    subject: Subject<'a, 'a>,
+    path: &'c Path<'c>,
+    ty: &'static str,
+    this: &'c Result<Value<'a>, EvalError>,
+    old: Option<&'c Result<Value<'a>, EvalError>>,
+}
+
+impl<'a> Call<'_, 'a> {
+    fn evaluate(&self, evaluation: &mut Evaluation<'_>) {
+        let program = match &self.compiled.program {
+            None => return,
+            Some(Ok(program)) => program,
+            Some(Err(problem)) => return self.fault(format!("rule compile error: {problem}"), evaluation),
+        };
+        let is_optional = self.rule.optional_old_self == Some(true);
+        if self.compiled.uses_old_self && self.old.is_none() && !is_optional {
+            // A rule about a change says nothing of what did not change.
+            return;
+        }
+        let result = self
+            .bindings(is_optional)
+            .and_then(|bindings| program.evaluate(&bindings, &mut evaluation.budget));
+        if evaluation.budget.is_exhausted() {
+            return evaluation.stop(FieldError::invalid(self.path, self.ty, OUT_OF_BUDGET));
+        }
+        match result {
+            Ok(value) if value.as_bool() == Some(true) => {}
+            Ok(_) => self.refuse(evaluation),
+            Err(error) => self.failed(&error, evaluation),
+        }
+    }
+
+    fn bindings(&self, is_optional: bool) -> Result<Bindings<'a>, EvalError> {
+        let mut bindings = Bindings::new().with(SELF, self.this.clone()?);
+        let old = self.old.filter(|_| self.compiled.uses_old_self).cloned().transpose()?;
+        match (old, is_optional) {
+            (Some(old), false) => bindings.bind(OLD_SELF, old),
+            (old, true) => bindings.bind(OLD_SELF, Value::Optional(old.map(Box::new).map(Into::into))),
+            (None, false) => {}
+        }
+        Ok(bindings)
+    }
+
+    /// The expression has no value.
+    fn failed(&self, error: &EvalError, evaluation: &mut Evaluation<'_>) {
+        let rule = self.rule.shown();
+        let text = error.to_string();
+        match error {
+            EvalError::CostLimitExceeded => {
+                let detail = format!(
+                    "'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+                );
+                evaluation.stop(FieldError::invalid(self.path, self.ty, detail));
+            }
+            _ if text.starts_with("no such overload") => self.fault(
+                format!(
+                    "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+                ),
+                evaluation,
+            ),
+            _ => self.fault(format!("{text} evaluating rule: {rule}"), evaluation),
+        }
+    }
+
+    fn fault(&self, detail: String, evaluation: &mut Evaluation<'_>) {
+        evaluation.errors.push(FieldError::invalid(self.path, self.ty, detail));
+    }
+
+    /// The expression says that the value may not be so.
+    fn refuse(&self, evaluation: &mut Evaluation<'_>) {
+        match &self.compiled.field_path {
+            Some(field_path) => self.refuse_at(&self.path.child(field_path), evaluation),
+            None => self.refuse_at(self.path, evaluation),
+        }
+    }
+
+    fn refuse_at(&self, path: &Path<'_>, evaluation: &mut Evaluation<'_>) {
+        let error = match self.message(&mut evaluation.budget) {
+            Ok(message) => self.rule.error(path, self.shown_value(), message),
+            Err(problem) => {
+                evaluation.is_over = true;
+                FieldError::invalid(path, self.ty, problem)
+            }
+        };
+        if !self.compiled.uses_old_self && self.subject.ratchet.forgives() {
+            evaluation.warnings.push(error.to_string());
+        } else {
+            evaluation.errors.push(error);
+        }
+    }
+
+    /// Objects and lists are not shown.
+    fn shown_value(&self) -> BadValue {
+        match self.subject.schema.ty() {
+            Type::Object | Type::Array => BadValue::Omitted,
+            _ => BadValue::from(self.subject.value),
+        }
+    }
+
+    /// What to say. An expression that cannot say it is passed over, but not one that costs too much.
+    fn message(&self, budget: &mut Budget) -> Result<String, String> {
+        let Some(program) = &self.compiled.message else { return Ok(self.rule.message_or_default()) };
+        let evaluated = self.bindings(false).and_then(|bindings| text_of(program, &bindings, budget));
+        if budget.is_exhausted() {
+            return Err("messageExpression evaluation failed due to running out of cost budget, no further \
+                        validation rules will be run"
+                .to_owned());
+        }
+        match evaluated {
+            Err(EvalError::CostLimitExceeded) => Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                quoted(&self.rule.message_expression)
+            )),
+            Ok(Some(text)) if is_message(text.trim()) => Ok(text.trim().to_owned()),
+            Ok(_) | Err(_) => Ok(self.rule.message_or_default()),
+        }
+    }
+}
+
+fn text_of<'a>(
+    program: &'a Program,
+    bindings: &Bindings<'a>,
+    budget: &mut Budget,
+) -> Result<Option<String>, EvalError> {
+    Ok(program.evaluate(bindings, budget)?.as_str().map(str::to_owned))
+}
+
+fn is_message(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n')
+}
+
+impl Rule {
+    /// The rule as errors name it.
+    fn shown(&self) -> &str {
+        if self.message.is_empty() { self.rule.trim() } else { self.message.trim() }
+    }
+
+    fn message_or_default(&self) -> String {
+        match &*self.message {
+            "" => format!("failed rule: {}", self.shown()),
+            message => message.trim().to_owned(),
+        }
+    }
+
+    fn error(&self, path: &Path<'_>, value: BadValue, message: String) -> FieldError {
+        match self.reason.as_deref() {
+            Some("FieldValueForbidden") => FieldError::forbidden(path, message),
+            Some("FieldValueRequired") => FieldError::required(path, message),
+            Some("FieldValueDuplicate") => FieldError::duplicate(path, value),
+            _ => FieldError {
+                kind: ErrorKind::Invalid,
+                field: path.to_string(),
+                bad_value: value,
+                detail: message,
+            },
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Rules in the Common Expression Language, `x-kubernetes-validations`.
+//!
+//! They are compiled when the first object is checked, and kept with the schema: a schema without
+//! rules, or without objects, has nothing compiled.
+
+mod compile;
+mod cost;
+mod declare;
+mod definition;
+mod evaluate;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use coracle_cel::{Decl, Program};
+
+use crate::structural::{NodeIndex, Schema};
+use compile::Environments;
+pub(crate) use evaluate::{Evaluation, Ratchet};
+
+/// The rules of a schema, compiled.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    by_node: HashMap<NodeIndex, NodeRules>,
+}
+
+/// The rules of one place.
+#[derive(Debug)]
+struct NodeRules {
+    /// What values look like there; nothing if expressions cannot see them.
+    decl: Option<Decl>,
+    /// One for each rule, in order; none where the place cannot be seen.
+    rules: Box<[CompiledRule]>,
+}
+
+#[derive(Debug)]
+struct CompiledRule {
+    /// Nothing if the rule is empty.
+    program: Option<Result<Program, String>>,
+    uses_old_self: bool,
+    message: Option<Program>,
+    /// Where faults are told, from here.
+    field_path: Option<Box<str>>,
+}
+
+impl Rules {
+    pub(crate) fn compile(root: Schema<'_>) -> Self {
+        let mut rules = Self::default();
+        rules.add(root, true);
+        rules
+    }
+
+    fn add(&mut self, schema: Schema<'_>, is_root: bool) {
+        if !schema.has_rules_within() {
+            return;
+        }
+        if !schema.rules().is_empty() {
+            let decl = declare::decl(schema, is_root || schema.is_embedded_resource());
+            let rules = match &decl {
+                Some(decl) => {
+                    let environments = Environments::new(decl);
+                    schema.rules().iter().map(|rule| environments.compile(rule, schema)).collect()
+                }
+                None => Box::default(),
+            };
+            self.by_node.insert(schema.index(), NodeRules { decl, rules });
+        }
+        let children = schema.properties().map(|(_, property)| property);
+        let others = [schema.items(), schema.additional().schema()].into_iter().flatten();
+        children.chain(others).for_each(|child| self.add(child, false));
+    }
+}
