@@ -60,7 +60,7 @@ impl Cluster {
         if let Some(kind) = catalog::find_named(group, version, kind) {
             return Ok(Some(KindRef::Static(kind)));
         }
-        let (_, kinds) = self.custom_kinds().await?;
+        let kinds = self.custom_kinds().await?;
         Ok(kinds.into_iter().find(|found| found.declaration().is_named(group, version, kind)))
     }
 
