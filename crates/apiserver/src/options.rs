@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::gvk::GroupKind;
+use coracle_meta::patch::PatchType;
 use coracle_meta::selector::{fields, labels};
 use coracle_meta::status::{Reason, Status};
 use coracle_registry::Kind;
@@ -97,11 +98,28 @@ impl Query {
         let kind = match *method {
             Method::POST => "CreateOptions",
             Method::PUT => "UpdateOptions",
-            Method::PATCH => "PatchOptions",
             Method::DELETE if no_body => return self.check_delete(),
             _ => return Ok(()),
         };
+        self.check_write_options(kind, ErrorList::default())
+    }
+
+    /// Checks the options of a patch.
+    pub(crate) fn check_patch(&self, patch: PatchType) -> Result<(), Refusal> {
         let mut errors = ErrorList::default();
+        if patch == PatchType::Apply {
+            if self.text("fieldManager").is_empty() {
+                let path = Path::root("fieldManager");
+                errors.push(FieldError::required(&path, "is required for apply patch"));
+            }
+        } else if self.optional_flag("force").is_some() {
+            let why = "may not be specified for non-apply patch";
+            errors.push(FieldError::forbidden(&Path::root("force"), why));
+        }
+        self.check_write_options("PatchOptions", errors)
+    }
+
+    fn check_write_options(&self, kind: &'static str, mut errors: ErrorList) -> Result<(), Refusal> {
         self.check_manager(&mut errors);
         let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
         check_dry_run(&dry_run, &mut errors);

@@ -94,6 +94,12 @@ impl Refusal {
         self
     }
 
+    /// The same, with all of these.
+    pub(crate) fn warned_of(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
     /// The object, for a stream that has begun already.
     pub(crate) fn status(&self) -> &Status {
         &self.status
@@ -172,7 +178,8 @@ impl From<PatchError> for Refusal {
             ErrorClass::BadRequest => Status::bad_request(message),
             ErrorClass::TooLarge => Status::request_entity_too_large(message),
             ErrorClass::Unprocessable => Status::generic(422, &message),
-            _ => Status::internal_error(message),
+            // As if nobody had thought of it, in upstream.
+            _ => Status::failure(Reason::Unknown, message),
         }
         .into()
     }

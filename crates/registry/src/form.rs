@@ -115,6 +115,18 @@ impl<'a> ObjectForm<'a> {
         }
     }
 
+    /// The same where upstream converts the tree and does not write and read it again: it says in
+    /// other words what does not fit.
+    ///
+    /// # Errors
+    /// If it has a value that does not fit.
+    pub fn convert(&self, object: Value) -> Result<Decoded, DecodeError> {
+        match self.type_id() {
+            Some(id) => json::convert(&object, id),
+            None => self.conform(object),
+        }
+    }
+
     /// What stands in a field that nobody has written, if anything does.
     pub(crate) fn unset_field(&self, name: &str) -> Option<Value> {
         self.type_id().and_then(|id| unset_field(id, name))

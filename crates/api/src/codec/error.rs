@@ -59,6 +59,18 @@ pub enum Problem {
     YamlDuplicates(Vec<(usize, String)>),
 }
 
+impl Problem {
+    /// Each of what it tells, in words of its own.
+    pub fn parts(&self) -> Vec<String> {
+        match self {
+            Self::Unknown(_) | Self::Duplicate(_) => vec![self.to_string()],
+            Self::YamlDuplicates(keys) => {
+                keys.iter().map(|(line, key)| format!("line {line}: key {key} already set in map")).collect()
+            }
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -55,6 +55,12 @@ impl TypeMeta {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
+    /// What is wrong with the version, if it cannot be one.
+    pub fn malformed_version(&self) -> Option<String> {
+        let malformed = self.api_version.matches('/').count() > 1;
+        malformed.then(|| format!("unexpected GroupVersion string: {}", self.api_version))
+    }
+
     /// The version without the group.
     pub fn version(&self) -> &str {
         self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)

@@ -170,20 +170,27 @@ fn check_untyped_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>)
 
 /// Refuses what says it is something else, in upstream's words.
 fn check_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
-    if claimed.api_version.matches('/').count() > 1 {
-        let why = format!("unexpected GroupVersion string: {}", claimed.api_version);
+    if let Some(why) = claimed.malformed_version() {
         return Err(unrecognized(&why, body, decoding));
     }
+    match mismatch(claimed, decoding) {
+        Some(why) => Err(unhandled(claimed, &why, decoding)),
+        None => Ok(()),
+    }
+}
+
+/// Why what says it is something else cannot be what is wanted, if it does.
+fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
     let own_version = claimed.api_version.is_empty() || claimed.api_version == decoding.api_version();
     if own_version && (claimed.kind.is_empty() || claimed.kind == decoding.kind) {
-        return Ok(());
+        return None;
     }
     let (group, version) = match claimed.api_version.is_empty() {
         true => (decoding.group, decoding.version),
         false => (claimed.group(), claimed.version()),
     };
     let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
-    let why = if types().kind(group, version, kind).is_some() {
+    Some(if types().kind(group, version, kind).is_some() {
         let package = |group: &str| match group.split('.').next() {
             None | Some("") => "core".to_owned(),
             Some(name) => name.to_owned(),
@@ -195,8 +202,12 @@ fn check_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Resu
         format!(
             "no kind {kind:?} is registered for version {shown:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
         )
-    };
-    Err(unhandled(claimed, &why, decoding))
+    })
+}
+
+/// Why text cannot be read as an object of this kind because it says it is another, if it does.
+pub(crate) fn claims_otherwise(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
+    claimed.malformed_version().or_else(|| mismatch(claimed, decoding))
 }
 
 /// It is known what the body is, but it cannot be read as that.

@@ -12,7 +12,10 @@ impl ResourceRequest {
         let (object, mut warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
         let object = self.stored(object);
         let api_version = self.kind.declaration().storage_api_version();
-        let created = self.cluster.create(&self.write(&api_version)?, object).await?;
+        let created = match self.cluster.create(&self.write(&api_version)?, object).await {
+            Ok(created) => created,
+            Err(error) => return Err(Refusal::from(error).warned_of(warnings)),
+        };
         warnings.extend(created.warnings);
         let mut response = negotiate::object(&self.encoding()?, &created.object)?;
         warn(&mut response, &warnings);

@@ -5,6 +5,7 @@ mod create;
 mod delete;
 mod parts;
 mod patch;
+mod patch_result;
 mod read;
 mod reviews;
 mod told;

@@ -2,16 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use coracle_api::codec::{Decoded, Target, json, yaml};
-use coracle_meta::field::{FieldError, Path};
-use coracle_meta::gvk::GroupKind;
+use coracle_api::codec::{Decoded, Problem, Target, json, yaml};
 use coracle_meta::patch::{PatchError, PatchType, json::JsonPatch, merge, strategic};
 use coracle_meta::status::Status;
 use coracle_registry::Error;
-use coracle_registry::form::{ObjectForm, ObjectSchema};
+use coracle_registry::form::ObjectSchema;
 use coracle_registry::lifecycle::{Change, Updated};
 use http::Response;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
@@ -45,45 +43,60 @@ impl ResourceRequest {
         let Some(kind) = PatchType::from_media_type(media_type(&self.headers)) else {
             return Err(Refusal::unsupported_patch());
         };
+        self.query.check_patch(kind)?;
         if kind == PatchType::Apply {
             return self.apply().await;
         }
-        if self.query.optional_flag("force").is_some() {
-            return Err(self.invalid(FieldError::forbidden(
-                &Path::root("force"),
-                "may not be specified for non-apply patch",
-            )));
-        }
-        self.patch_by(self.prepare(kind)?).await
+        let (patch, problems) = self.prepare(kind)?;
+        self.patch_by(patch, &problems).await
     }
 
-    fn prepare(&self, kind: PatchType) -> Result<Prepared, Refusal> {
+    /// Reads the patch. Returns it with what a strict reader does not accept of it.
+    fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
+        let schema = self.body_form().type_id().map(ObjectSchema::of_type);
+        if kind == PatchType::StrategicMerge && schema.is_none() {
+            let accepted = [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
+            return Err(Status::unsupported_media_type(&accepted).into());
+        }
+        let validated = self.validation() != FieldValidation::Ignore;
+        // Upstream reads most patches twice if their fields are validated, and says which time.
+        let reading =
+            if validated && kind != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
+        let Decoded { object: patch, problems } = json::decode(&self.body, Target::Any)
+            .map_err(|error| Refusal::bad_request(format!("{reading}{error}")))?;
+        let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         if kind == PatchType::Json {
-            return Ok(Prepared::Json(JsonPatch::from_slice(&self.body)?));
-        }
-        let patch = json::decode(&self.body, Target::Any)?.object;
-        match (kind, self.body_form().type_id()) {
-            (PatchType::StrategicMerge, Some(id)) => {
-                Ok(Prepared::Strategic(patch, ObjectSchema::of_type(id)))
+            if validated {
+                problems = problems.iter().map(|problem| format!("json patch {problem}")).collect();
+                problems.extend(JsonPatch::strict_errors(&patch)?);
             }
-            (PatchType::StrategicMerge, None) => {
-                let accepted =
-                    [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
-                Err(Status::unsupported_media_type(&accepted).into())
-            }
-            _ => Ok(Prepared::Merge(patch)),
+            return Ok((Prepared::Json(JsonPatch::from_value(patch)?), problems));
         }
+        let is_map = patch.is_object() || patch.is_null();
+        if !is_map && (validated || kind == PatchType::StrategicMerge) {
+            return Err(Refusal::bad_request(format!("{reading}{}", PatchError::not_a_map(&patch))));
+        }
+        Ok(match schema.filter(|_| kind == PatchType::StrategicMerge) {
+            // Nothing changes nothing.
+            Some(schema) if patch.is_null() => {
+                (Prepared::Strategic(Value::Object(Map::new()), schema), problems)
+            }
+            Some(schema) => (Prepared::Strategic(patch, schema), problems),
+            None => (Prepared::Merge(patch), problems),
+        })
     }
 
-    async fn patch_by(&self, patch: Prepared) -> Result<(Updated, Vec<String>), Refusal> {
-        let validation = self.validation();
-        let form = self.body_form();
+    async fn patch_by(
+        &self,
+        patch: Prepared,
+        problems: &[String],
+    ) -> Result<(Updated, Vec<String>), Refusal> {
         let aside = Mutex::new(Aside::default());
         let change = |object: Value| {
             let outcome = patch
                 .apply(self.served(object))
                 .map_err(Refusal::from)
-                .and_then(|patched| conform(patched, &form, validation));
+                .and_then(|patched| self.read_back(patched, patch.strategic(), problems));
             let mut aside = aside.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok((patched, warnings)) => {
@@ -100,35 +113,54 @@ impl ResourceRequest {
         let aside = aside.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (outcome, aside.refusal) {
             (Err(_), Some(refusal)) => Err(refusal),
-            (Err(refusal), None) => Err(refusal),
+            (Err(refusal), None) => Err(refusal.warned_of(aside.warnings)),
             (Ok(updated), _) => Ok((updated, aside.warnings)),
         }
     }
 
     async fn apply(&self) -> Result<(Updated, Vec<String>), Refusal> {
-        if self.query.text("fieldManager").is_empty() {
-            return Err(self
-                .invalid(FieldError::required(&Path::root("fieldManager"), "is required for apply patch")));
-        }
         // Only what is said counts, and what the kind does not know is refused further on.
-        let Decoded { object: config, problems } = yaml::decode(&self.body, Target::Any)?;
-        let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        if self.validation() == FieldValidation::Strict && !warnings.is_empty() {
-            return Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))));
+        let Decoded { object: config, problems } =
+            yaml::decode(&self.body, Target::Any).map_err(|error| {
+                Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+            })?;
+        if !config.is_object() && !config.is_null() {
+            let why = PatchError::not_a_map(&config);
+            let reading = "error decoding YAML: error unmarshaling JSON: while decoding JSON";
+            return Err(Refusal::bad_request(format!("{reading}: {why}")));
         }
         let config = self.stored(config);
         let change = Change::Apply { config: &config, force: self.query.flag("force") };
-        Ok((self.change(&change).await?, warnings))
-    }
-
-    /// A refusal of the options of a request.
-    fn invalid(&self, error: FieldError) -> Refusal {
-        let kind = GroupKind { group: "meta.k8s.io".into(), kind: "PatchOptions".into() };
-        Status::invalid(&kind, "", &error.into()).into()
+        let strictly = || problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self.validation() {
+            FieldValidation::Strict if !problems.is_empty() => {
+                // What is wrong otherwise is told first.
+                self.change_dry(&change).await?;
+                let why =
+                    format!("error strict decoding YAML: error converting YAML to JSON: {}", strictly());
+                Err(Refusal::bad_request(why))
+            }
+            FieldValidation::Ignore => Ok((self.change(&change).await?, Vec::new())),
+            _ => {
+                let warnings: Vec<String> = problems.iter().flat_map(Problem::parts).collect();
+                match self.change(&change).await {
+                    Ok(updated) => Ok((updated, warnings)),
+                    Err(refusal) => Err(refusal.warned_of(warnings)),
+                }
+            }
+        }
     }
 }
 
 impl Prepared {
+    /// The patch, if it is a strategic one.
+    fn strategic(&self) -> Option<&Value> {
+        match self {
+            Prepared::Strategic(patch, _) => Some(patch),
+            Prepared::Json(_) | Prepared::Merge(_) => None,
+        }
+    }
+
     fn apply(&self, object: Value) -> Result<Value, PatchError> {
         match self {
             Prepared::Json(patch) => patch.apply(object),
@@ -138,22 +170,5 @@ impl Prepared {
                 strategic::apply(meta, object, patch.clone())
             }
         }
-    }
-}
-
-/// Brings what a patch left into the form of its kind.
-fn conform(
-    object: Value,
-    form: &ObjectForm<'_>,
-    validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Refusal> {
-    let Decoded { object, problems } = form.conform(object)?;
-    let warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    match validation {
-        FieldValidation::Strict if !warnings.is_empty() => {
-            Err(Refusal::bad_request(format!("strict decoding error: {}", warnings.join(", "))))
-        }
-        FieldValidation::Ignore => Ok((object, Vec::new())),
-        _ => Ok((object, warnings)),
     }
 }

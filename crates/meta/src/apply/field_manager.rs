@@ -348,7 +348,12 @@ fn uid(object: &Value) -> &str {
 /// The type of an object as Go prints it.
 fn type_name(object: &Value) -> String {
     let (api_version, kind) = (text(object, "apiVersion"), text(object, "kind"));
-    let slash = if api_version.contains('/') { "" } else { "/" };
+    let slash = match api_version.matches('/').count() {
+        0 => "/",
+        1 => "",
+        // Of no group and version at all, whatever its kind.
+        _ => return "/, Kind=".to_owned(),
+    };
     format!("{slash}{api_version}, Kind={kind}")
 }
 

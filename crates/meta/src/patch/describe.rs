@@ -11,6 +11,11 @@ use serde_json::Value;
 const MAX_QUOTED_BYTES: usize = 2048;
 
 /// A value as Go's `%v` prints it, cut with `...` if it is long.
+pub fn as_go_prints(value: &Value) -> String {
+    quote(value)
+}
+
+/// The same, by the name it has in the errors of patches.
 pub(super) fn quote(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);

@@ -188,6 +188,11 @@ impl PatchError {
         Self::Malformed(format!("json: cannot unmarshal {} into Go {into}", json_name(found)))
     }
 
+    /// What should be an object is something else.
+    pub fn not_a_map(found: &Value) -> Self {
+        Self::cannot_unmarshal(found, "value of type map[string]interface {}")
+    }
+
     pub(super) fn no_merge_key(item: &Value, merge_key: &str) -> Self {
         Self::NoMergeKey { item: quote(item), merge_key: merge_key.to_owned() }
     }

@@ -16,6 +16,7 @@ mod patch_type;
 mod precondition;
 pub mod strategic;
 
+pub use describe::as_go_prints;
 pub use error::{ErrorClass, OperationError, PatchError, PlaceError};
 pub use limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS};
 pub use patch_type::PatchType;

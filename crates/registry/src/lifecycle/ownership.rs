@@ -1,6 +1,7 @@
 //! Who owns which fields: kept with every write.
 
 use coracle_meta::apply::{ApplyError, FieldFilter, FieldManager, FieldSet, ResetFields, Writer};
+use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ impl<'a> Ownership<'a> {
         let now = now.to_string();
         let writer = Writer { manager: self.manager, now: &now };
         match self.with_manager(|manager| manager.apply(live, config, &writer, force)) {
-            Ok(applied) => self.conform(applied.object),
+            Ok(applied) => self.conform(applied.object, config),
             Err(ApplyError::Conflicts(conflicts)) => Err(Error::ApplyConflict(conflicts)),
             Err(error @ ApplyError::NotTyped { .. }) => Err(Error::Unspecific(error.to_string())),
             Err(other) => Err(Error::BadRequest(other.to_string())),
@@ -58,9 +59,16 @@ impl<'a> Ownership<'a> {
     }
 
     /// Brings what was merged into the form of its type.
-    fn conform(&self, object: Value) -> Result<Value> {
-        let conformed = self.form.conform(object);
-        conformed.map(|decoded| decoded.object).map_err(|error| Error::BadRequest(error.to_string()))
+    fn conform(&self, object: Value, config: &Value) -> Result<Value> {
+        self.form.convert(object).map(|decoded| decoded.object).map_err(|error| {
+            let named = Meta::of(config);
+            let (namespace, name) = (named.namespace(), named.name());
+            let kind = format!("{}/{}, Kind={}", self.form.group(), self.form.version(), self.form.kind());
+            Error::Unspecific(format!(
+                "failed to convert new object ({namespace}/{name}; {kind}) to proper version: \
+                 unable to convert unstructured object to {kind}: {error}"
+            ))
+        })
     }
 
     fn with_manager<T>(&self, work: impl FnOnce(&FieldManager<'_>) -> T) -> T {

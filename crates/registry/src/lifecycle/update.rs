@@ -119,6 +119,14 @@ impl Cluster {
             }
             Change::Apply { config, force } if write.subresource.is_empty() => {
                 let applied = Ownership::of(write).apply(None, config, *force, self.now())?;
+                let uid = Meta::of(&applied).uid();
+                if !uid.is_empty() {
+                    let reason = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    return Err(Error::Conflict { subject: write.subject(name), reason });
+                }
+                check_name(&applied, name)?;
                 (applied, Tracking::Done)
             }
             _ => return Err(Error::NotFound(write.subject(name))),
@@ -247,11 +255,15 @@ impl Cluster {
         if wanted.is_empty() || wanted == entry.mod_revision().to_string() {
             return Ok(());
         }
-        if wanted.parse::<u64>().is_err() {
-            let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
-            return Err(Error::Unspecific(message));
+        match wanted.parse::<u64>() {
+            // No state in particular.
+            Ok(0) => Ok(()),
+            Ok(_) => Err(Error::Modified(write.subject(name))),
+            Err(_) => {
+                let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
+                Err(Error::Unspecific(message))
+            }
         }
-        Err(Error::Modified(write.subject(name)))
     }
 }
 

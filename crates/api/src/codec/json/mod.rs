@@ -9,6 +9,7 @@ mod single;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod words;
 
 use serde_json::Value;
 
@@ -16,12 +17,19 @@ use super::{DecodeError, Decoded, Target, TypeMeta};
 use crate::schema::TypeId;
 use scan::Scanner;
 use walk::Walk;
+use words::Words;
 
 pub(super) use walk::float;
 
 /// How deep objects and lists may be in each other. Upstream stops at 10 000, which a parser
 /// that recurses cannot promise on a small stack; the deepest schemas in the wild have some 100.
 pub const MAX_DEPTH: usize = 200;
+
+/// The type upstream reads the kind of a body into, as Go prints it.
+const TYPE_META: &str = concat!(
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
+    r#"Kind string "json:\"kind,omitempty\"" }"#
+);
 
 /// Reads a body. It is the caller who limits its size.
 pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
@@ -30,9 +38,17 @@ pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
 
 /// Brings a tree that was changed, by a patch for example, to the form of its type again.
 pub fn conform(object: &Value, id: TypeId) -> Result<Decoded, DecodeError> {
-    let body = serde_json::to_vec(object)
-        .map_err(|error| DecodeError::Json { message: error.to_string(), offset: 0 })?;
-    decode(&body, Target::Type(id))
+    decode(&text_of(object)?, Target::Type(id))
+}
+
+/// The same where upstream converts the tree and does not write and read it again: it says in
+/// other words what does not fit.
+pub fn convert(object: &Value, id: TypeId) -> Result<Decoded, DecodeError> {
+    Walk::new(&text_of(object)?).with_words(Words::Tree).run(Target::Type(id))
+}
+
+fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
+    serde_json::to_vec(object).map_err(|error| DecodeError::Json { message: error.to_string(), offset: 0 })
 }
 
 /// Reads JSON that is carried inside of something else, where nobody looks for problems.
@@ -71,7 +87,8 @@ impl MetaReading {
         } else {
             let value = scanner.skip_value()?;
             // No body at all says nothing, which is not wrong yet.
-            self.misfit = (value != "null").then(|| format!("json: cannot unmarshal {value} into an object"));
+            self.misfit = (value != "null")
+                .then(|| format!("json: cannot unmarshal {value} into Go value of type {TYPE_META}"));
         }
         scanner.end()
     }

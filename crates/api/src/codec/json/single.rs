@@ -94,10 +94,7 @@ impl<'a> Walk<'a> {
         match BASE64.decode(&joined) {
             Ok(bytes) => Value::String(BASE64.encode(bytes)),
             Err(error) => {
-                self.misfit_message(format!(
-                    "illegal base64 data at input byte {}",
-                    fault_offset(&error, &joined)
-                ));
+                self.no_base64(fault_offset(&error, &joined));
                 Value::Null
             }
         }
@@ -206,7 +203,7 @@ impl<'a> Walk<'a> {
     }
 
     fn refuse_as(&mut self, found: &str, text: Option<&str>, go_type: &str) -> Scanned<Value> {
-        let message = self.mistake_message(found, text, go_type);
+        let message = self.own_mistake_message(found, text, go_type);
         self.refuse(message);
         Ok(Value::Null)
     }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Number, Value};
 
 use super::scan::Scanner;
+use super::words::{self, Words};
 use crate::codec::budget::Budget;
 use crate::codec::{DecodeError, Decoded, Problem, Target, empty};
 use crate::schema::{Field, Item, Shape, Single, Type, TypeId, types};
@@ -32,6 +33,8 @@ pub(super) struct Walk<'a> {
     seen: HashSet<Problem>,
     /// Above zero inside values that upstream reads without looking for problems.
     quiet: usize,
+    /// How it is told what does not fit.
+    words: Words,
     /// The first value that does not fit; reading goes on, since faults of grammar come first.
     misfit: Option<String>,
     /// The first value that ends the reading upstream, which outweighs the others.
@@ -47,9 +50,14 @@ impl<'a> Walk<'a> {
             problems: Vec::new(),
             seen: HashSet::new(),
             quiet: 0,
+            words: Words::Json,
             misfit: None,
             refusal: None,
         }
+    }
+
+    pub(super) fn with_words(self, words: Words) -> Self {
+        Self { words, ..self }
     }
 
     pub(super) fn run(mut self, target: Target) -> Result<Decoded, DecodeError> {
@@ -143,6 +151,9 @@ impl<'a> Walk<'a> {
                 Ok(empty::of_item(item))
             }
             (Item::Struct(id), Some(b'{')) => self.structure(scanner, id),
+            (Item::Struct(_), _) if self.words == Words::Tree => {
+                self.misfit(scanner, &|| words::STRUCT.to_owned())
+            }
             (Item::Struct(_), _) => self.misfit(scanner, go_type),
             (Item::Single(single), _) => self.single(scanner, single, go_type),
         }
@@ -263,7 +274,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The same with a message of its own.
-    pub(super) fn misfit_message(&mut self, message: String) {
+    fn misfit_message(&mut self, message: String) {
         self.misfit.get_or_insert(message);
     }
 
@@ -273,9 +284,26 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn mistake_message(&self, found: &str, text: Option<&str>, go_type: &str) -> String {
+        if self.words == Words::Tree {
+            return words::misfit_in_tree(found, text, go_type);
+        }
         let blank = if text.is_some() { " " } else { "" };
         let text = text.unwrap_or("");
         format!("json: cannot unmarshal {found}{blank}{text} into Go {} of type {go_type}", self.place())
+    }
+
+    /// The same for values that read themselves, and do not know where they are in a tree.
+    pub(super) fn own_mistake_message(&self, found: &str, text: Option<&str>, go_type: &str) -> String {
+        match self.words {
+            Words::Json => self.mistake_message(found, text, go_type),
+            Words::Tree => words::misfit_alone(found, text, go_type),
+        }
+    }
+
+    /// Remembers text that is no base64.
+    pub(super) fn no_base64(&mut self, offset: usize) {
+        let reading = if self.words == Words::Tree { "error decoding from json: " } else { "" };
+        self.misfit_message(format!("{reading}illegal base64 data at input byte {offset}"));
     }
 
     /// Where a value is, as Go says it: the struct the field is in, and the path to it.

@@ -1,0 +1,86 @@
+//! How it is told that a value does not fit its type: in the words of Go's JSON decoder, or in
+//! those of upstream's converter of trees (`pkg/runtime/converter.go` of k8s.io/apimachinery).
+
+/// Whose words are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// Those of the JSON decoder.
+    Json,
+    /// Those of the converter of trees.
+    Tree,
+}
+
+/// What stands for the name of any struct, since the converter does not tell it.
+pub(super) const STRUCT: &str = "struct";
+
+/// What the converter says of a value that does not fit. `text` is a number's.
+pub(super) fn misfit_in_tree(found: &str, text: Option<&str>, go_type: &str) -> String {
+    let kind = match found {
+        "object" => "map",
+        "array" => "slice",
+        "number" if text.is_some_and(|text| text.contains(['.', 'e', 'E'])) => "float64",
+        "number" => "int64",
+        other => other,
+    };
+    match go_type {
+        STRUCT => format!("cannot restore struct from: {kind}"),
+        list if list.starts_with("[]") => format!("cannot restore slice from {kind}"),
+        map if map.starts_with("map[") => format!("cannot restore map from {kind}"),
+        // Go can make numbers of each other, and text of whole ones, but refuses to here.
+        "string" if kind == "int64" => format!("cannot convert {kind} to {go_type}"),
+        "int32" | "int64" | "float64" if kind == "float64" => format!("cannot convert {kind} to {go_type}"),
+        "int32" | "int64" if kind == "int64" => misfit_alone(found, text, go_type),
+        "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {go_type}"),
+        // Whatever else has a name is text.
+        named if kind == "int64" => format!("cannot convert {kind} to {named}"),
+        _ => "unrecognized type: string".to_owned(),
+    }
+}
+
+/// What the JSON decoder says of a value that is decoded alone.
+pub(super) fn misfit_alone(found: &str, text: Option<&str>, go_type: &str) -> String {
+    let blank = if text.is_some() { " " } else { "" };
+    let text = text.unwrap_or("");
+    format!("json: cannot unmarshal {found}{blank}{text} into Go value of type {go_type}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::codec::json;
+    use crate::schema::types;
+
+    /// What upstream v1.36.4 answers to strategic merge patches with these values.
+    #[test]
+    fn a_tree_that_does_not_fit_is_told_in_the_words_of_the_converter() {
+        let check = |kind: &str, object: Value, message: &str| {
+            let id = types().kind("", "v1", kind).unwrap();
+            assert_eq!(json::convert(&object, id).unwrap_err().to_string(), message, "{object}");
+        };
+        let config_map = |object, message| check("ConfigMap", object, message);
+        config_map(json!({"metadata": []}), "cannot restore struct from: slice");
+        config_map(json!({"metadata": 1}), "cannot restore struct from: int64");
+        config_map(json!({"metadata": {"labels": []}}), "cannot restore map from slice");
+        config_map(json!({"metadata": {"labels": {"a": 1}}}), "cannot convert int64 to string");
+        config_map(json!({"metadata": {"labels": {"a": true}}}), "unrecognized type: string");
+        config_map(json!({"metadata": {"generation": "x"}}), "unrecognized type: int64");
+        config_map(json!({"metadata": {"finalizers": "x"}}), "cannot restore slice from string");
+        config_map(json!({"data": {"a": {}}}), "unrecognized type: string");
+        config_map(json!({"immutable": "x"}), "unrecognized type: bool");
+        config_map(
+            json!({"metadata": {"creationTimestamp": 5}}),
+            "json: cannot unmarshal number into Go value of type string",
+        );
+        config_map(
+            json!({"binaryData": {"a": "%"}}),
+            "error decoding from json: illegal base64 data at input byte 0",
+        );
+        config_map(json!({"binaryData": {"a": 1}}), "cannot restore slice from int64");
+        let port =
+            |port| json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": port}]}]}});
+        check("Pod", port(json!(1.5)), "cannot convert float64 to int32");
+        check("Pod", port(json!("x")), "unrecognized type: int32");
+        check("Pod", json!({"spec": {"containers": [1]}}), "cannot restore struct from: int64");
+    }
+}

@@ -1,0 +1,65 @@
+//! What a patch left of an object, read again as if it had been sent.
+
+use coracle_api::codec::{Decoded, json};
+use coracle_meta::field::{FieldError, Path};
+use coracle_meta::gvk::GroupKind;
+use coracle_meta::patch::as_go_prints;
+use coracle_meta::status::Status;
+use serde_json::Value;
+
+use super::ResourceRequest;
+use crate::discovery::group_version;
+use crate::negotiate::claims_otherwise;
+use crate::options::FieldValidation;
+use crate::status::Refusal;
+
+impl ResourceRequest {
+    /// Brings what a patch left into the form of its kind. `strategic` is the patch, if it is such
+    /// a one, and `problems` what a strict reader does not accept of any patch.
+    pub(super) fn read_back(
+        &self,
+        patched: Value,
+        strategic: Option<&Value>,
+        problems: &[String],
+    ) -> Result<(Value, Vec<String>), Refusal> {
+        let shown = || strategic.map_or_else(|| patched.to_string(), as_go_prints);
+        let decoding = self.decoding()?;
+        if strategic.is_none() {
+            let claimed = json::type_meta(patched.to_string().as_bytes())
+                .map_err(|error| no_result(shown(), &error.to_string()))?;
+            if let Some(why) = claims_otherwise(&claimed, &decoding) {
+                return Err(no_result(shown(), &why));
+            }
+            if claimed.api_version.is_empty() {
+                // Upstream reads it in no version, in which fields have other names.
+                let name = &self.path.name;
+                let why = format!("the name of the object ({name} based on URL) was undeterminable");
+                return Err(Refusal::bad_request(format!("{why}: name must be provided")));
+            }
+        }
+        let form = self.body_form();
+        let read =
+            if strategic.is_some() { form.convert(patched.clone()) } else { form.conform(patched.clone()) };
+        let Decoded { mut object, problems: found } =
+            read.map_err(|error| no_result(shown(), &error.to_string()))?;
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".to_owned(), group_version(decoding.group, decoding.version).into());
+            fields.insert("kind".to_owned(), decoding.kind.into());
+        }
+        let mut all = problems.to_vec();
+        all.extend(found.iter().map(ToString::to_string));
+        match self.validation() {
+            FieldValidation::Strict if !all.is_empty() => {
+                Err(no_result(shown(), &format!("strict decoding error: {}", all.join(", "))))
+            }
+            FieldValidation::Ignore => Ok((object, Vec::new())),
+            _ => Ok((object, all)),
+        }
+    }
+}
+
+/// What is left is no object of its kind.
+fn no_result(shown: String, why: &str) -> Refusal {
+    let error = FieldError::invalid(&Path::root("patch"), shown, why);
+    Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &error.into()).into()
+}
