@@ -1,5 +1,7 @@
 //! What is served, told to clients: everything follows from the catalogue.
 
+use std::collections::BTreeSet;
+
 use coracle_registry::{Declaration, Kind, Scope};
 use serde_json::{Value, json};
 
@@ -8,9 +10,41 @@ use crate::catalogue::Catalogue;
 /// The media type of the newer form, which tells everything at once.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// What is served beside the groups.
+const OTHER_PATHS: &[&str] = &[
+    "/api",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/readyz",
+    "/version",
+];
+
 /// Such as `apps/v1`, or `v1` for the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// `/`: where else to ask, in the order of the paths.
+pub(crate) fn index(catalogue: &Catalogue) -> Value {
+    let mut paths: BTreeSet<String> = OTHER_PATHS.iter().map(|path| (*path).to_owned()).collect();
+    for (group, version) in catalogue.group_versions() {
+        let path = match group {
+            "" => format!("/api/{version}"),
+            group => {
+                paths.insert(format!("/apis/{group}"));
+                format!("/apis/{group}/{version}")
+            }
+        };
+        paths.insert(format!("/openapi/v3{path}"));
+        paths.insert(path);
+    }
+    json!({"paths": paths})
 }
 
 /// `/api` as older clients want it.

@@ -134,7 +134,8 @@ impl Query {
     fn check_delete(&self) -> Result<(), Refusal> {
         self.number("gracePeriodSeconds")?;
         let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
-        check_delete(self.text("propagationPolicy"), self.optional_flag("orphanDependents"), &dry_run)
+        let policy = Some(self.text("propagationPolicy")).filter(|policy| !policy.is_empty());
+        check_delete(policy, self.optional_flag("orphanDependents"), &dry_run)
     }
 
     fn check_manager(&self, errors: &mut ErrorList) {
@@ -201,7 +202,7 @@ impl Query {
 impl ListQuery {
     /// A watch from no revision in particular begins with what is there.
     fn set_watch_defaults(&mut self) {
-        let legacy = self.resource_version.is_empty() || self.resource_version == "0";
+        let legacy = self.resource_version.is_empty() || self.resource_version.parse() == Ok(0_u64);
         if self.send_initial_events.is_none() && self.resource_version_match.is_empty() && legacy {
             self.send_initial_events = Some(true);
             self.resource_version_match = "NotOlderThan".to_owned();
@@ -262,14 +263,18 @@ impl ListQuery {
 }
 
 /// Checks the options of a deletion, wherever they come from.
-pub(crate) fn check_delete(policy: &str, orphan: Option<bool>, dry_run: &[&str]) -> Result<(), Refusal> {
+pub(crate) fn check_delete(
+    policy: Option<&str>,
+    orphan: Option<bool>,
+    dry_run: &[&str],
+) -> Result<(), Refusal> {
     let mut errors = ErrorList::default();
     let path = Path::root("propagationPolicy");
-    if !policy.is_empty() && orphan.is_some() {
+    if let (Some(policy), Some(_)) = (policy, orphan) {
         let why = "orphanDependents and deletionPropagation cannot be both set";
         errors.push(FieldError::invalid(&path, policy, why));
     }
-    if !matches!(policy, "" | "Foreground" | "Background" | "Orphan") {
+    if let Some(policy) = policy.filter(|policy| !matches!(*policy, "Foreground" | "Background" | "Orphan")) {
         let known = ["Foreground", "Background", "Orphan", "nil"];
         errors.push(FieldError::not_supported(&path, policy, &known));
     }

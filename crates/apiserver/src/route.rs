@@ -8,6 +8,8 @@ pub(crate) const DEFAULT_CLUSTER: &str = "default";
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
+    /// `/`: the paths there are.
+    Index,
     /// `/version`.
     Version,
     /// `/api`: the versions of the core group.
@@ -47,6 +49,9 @@ pub(crate) struct ResourcePath {
 /// The cluster of a path, and where it leads there. `None` if nowhere.
 pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     // Upstream does not mind a slash at the end, and some clients put one there.
+    if path == "/" {
+        return Some((DEFAULT_CLUSTER.to_owned(), Route::Index));
+    }
     let path = path.strip_prefix('/')?.trim_end_matches('/');
     let mut segments: Vec<&str> = path.split('/').collect();
     // What comes after is for somebody else to understand.
@@ -57,6 +62,9 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     if segments.len() > 2 && segments[0] == "clusters" {
         cluster = segments.remove(1);
         segments.remove(0);
+    }
+    if is_step(&cluster) || segments.len() < 4 && segments.iter().any(|segment| is_step(segment)) {
+        return None;
     }
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let route = match segments.as_slice() {
@@ -117,6 +125,10 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePat
         [resource, name, subresource] => (*resource, *name, *subresource),
         _ => return None,
     };
+    // A name is refused where it is known of what; elsewhere such steps lead nowhere.
+    if [group, version, namespace, resource, subresource].into_iter().any(is_step) {
+        return None;
+    }
     Some(ResourcePath {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -131,8 +143,13 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePat
 /// A segment of a path. Tricks that could lead elsewhere lead nowhere.
 fn decode(segment: &str) -> Option<String> {
     let text = percent_decode_str(segment).decode_utf8().ok()?.into_owned();
-    let tricky = text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']);
+    let tricky = text.is_empty() || text.contains(['/', '\0']);
     (!tricky).then_some(text)
+}
+
+/// Whether a segment means another place and not a thing.
+fn is_step(segment: &str) -> bool {
+    matches!(segment, "." | "..")
 }
 
 #[cfg(test)]
@@ -178,6 +195,8 @@ mod tests {
             ("/version/", "default Version"),
             ("/api/v1/pods/", "default||v1||pods||"),
             ("/apis", "default Groups"),
+            ("/", "default Index"),
+            ("/api/v1/namespaces/a/pods/..", "default||v1|a|pods|..|"),
         ] {
             assert_eq!(shown(path), expected, "{path}");
         }
@@ -187,7 +206,15 @@ mod tests {
     fn tricks_lead_nowhere() {
         for path in [
             "",
-            "/",
+            "/./",
+            "/..",
+            "/apis/..",
+            "/apis/../v1",
+            "/clusters/../api/v1/pods",
+            "/api/v1/namespaces/../pods",
+            "/api/v1/namespaces/./pods/p",
+            "/api/v1/pods/p/..",
+            "/api/v1/watch/../x",
             "//api/v1/pods",
             "/api//v1",
             "/api/v1/../v1/pods",

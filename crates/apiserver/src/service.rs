@@ -137,7 +137,6 @@ impl ApiServer {
                 openapi::answer(&route, &parts, catalogue).await
             }
             other => {
-                check_reads(&parts)?;
                 let catalogue = Catalogue::of(&self.registry.cluster(&cluster)?).await?;
                 tell(&other, &parts, &catalogue)
             }
@@ -216,12 +215,18 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
         response
     };
     let plain = |value: Option<Value>| {
+        // What is not there is not there however it is asked for.
         let value = value.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        // The groups are told to everyone however it asks, as in upstream.
+        if !matches!(route, Route::Index | Route::Groups | Route::Group(_)) {
+            check_reads(parts)?;
+        }
         Ok(told(wanted, &value))
     };
     match route {
+        Route::Index => plain(Some(discovery::index(catalogue))),
         Route::Version => plain(Some(version())),
-        Route::CoreVersions if wanted.aggregated => Ok(newer(true)),
+        Route::CoreVersions if wanted.aggregated => check_reads(parts).map(|()| newer(true)),
         Route::Groups if wanted.aggregated => Ok(newer(false)),
         Route::CoreVersions => plain(Some(discovery::core_versions(catalogue))),
         Route::Groups => plain(Some(discovery::group_list(catalogue))),

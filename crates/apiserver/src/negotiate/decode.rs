@@ -80,7 +80,7 @@ pub(crate) fn decode(
         "" | "application/json" if !protobuf::is_protobuf(body) => {
             (json::decode(body, target), json::type_meta)
         }
-        "application/yaml" => (yaml::decode(body, target), |_| Ok(TypeMeta::default())),
+        "application/yaml" => (yaml::decode(body, target), yaml::type_meta),
         "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
             (protobuf::decode(body, decoding.type_id()), protobuf::type_meta)
         }
@@ -117,12 +117,15 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> Result<
         "" | "application/json" if !protobuf::is_protobuf(body) => {
             (json::type_meta(body)?, json::decode(body, target))
         }
-        "application/yaml" => (TypeMeta::default(), yaml::decode(body, target)),
+        "application/yaml" => (yaml::type_meta(body)?, yaml::decode(body, target)),
         "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
             (protobuf::type_meta(body)?, protobuf::decode(body, id))
         }
         _ => return Err(Status::unsupported_media_type(ACCEPTED).into()),
     };
+    if let Some(why) = claimed.malformed_version() {
+        return Err(Refusal::bad_request(why));
+    }
     if !matches!(&*claimed.kind, "" | DELETE_OPTIONS) {
         let version = if claimed.api_version.is_empty() { "meta.k8s.io/v1" } else { &claimed.api_version };
         let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";

@@ -132,7 +132,7 @@ pub(super) fn read_options(options: &Value) -> Result<DeleteOptions, Refusal> {
     let text = |path: &[&str]| view::at(options, path).and_then(Value::as_str).map(str::to_owned);
     let dry_run: Vec<&str> =
         view::items(options, &["dryRun"]).iter().map(|item| item.as_str().unwrap_or_default()).collect();
-    let policy = view::text(options, &["propagationPolicy"]);
+    let policy = view::at(options, &["propagationPolicy"]).and_then(Value::as_str);
     let orphan = view::at(options, &["orphanDependents"]).and_then(Value::as_bool);
     check_delete(policy, orphan, &dry_run)?;
     Ok(DeleteOptions {
@@ -140,7 +140,7 @@ pub(super) fn read_options(options: &Value) -> Result<DeleteOptions, Refusal> {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
         },
-        propagation: propagation(policy, orphan),
+        propagation: propagation(policy.unwrap_or_default(), orphan),
         grace_period_s: view::integer(options, &["gracePeriodSeconds"]),
     })
 }

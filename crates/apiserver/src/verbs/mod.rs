@@ -63,6 +63,7 @@ impl ResourceRequest {
         self.check_scope()?;
         let verb = self.verb()?;
         self.check_allowed(verb)?;
+        self.check_name()?;
         let declaration = self.kind.declaration();
         if let Some(part) = declaration.subresource(&self.path.subresource)
             && (part.kind != declaration.kind || part.name == "log")
@@ -89,6 +90,9 @@ impl ResourceRequest {
 
     /// What is asked for.
     fn verb(&self) -> Result<Verbs, Refusal> {
+        if self.path.watch && self.method != Method::GET {
+            return Err(Refusal::method_not_allowed());
+        }
         let one = !self.path.name.is_empty();
         let part = !self.path.subresource.is_empty();
         let watching = self.path.watch || !one && self.query.flag("watch");
@@ -127,11 +131,18 @@ impl ResourceRequest {
         if named && !of_one.into_iter().any(|verb| declared.contain(verb)) {
             return Err(Refusal::not_found());
         }
-        if self.path.name.contains('%') {
-            let message = format!("Name parameter invalid: {:?}: may not contain '%'", self.path.name);
-            return Err(Refusal::bad_request(message));
-        }
         Ok(())
+    }
+
+    /// No object is called so, and what is stored there would be something else.
+    fn check_name(&self) -> Result<(), Refusal> {
+        let why = match &*self.path.name {
+            "." => "may not be '.'",
+            ".." => "may not be '..'",
+            name if name.contains('%') => "may not contain '%'",
+            _ => return Ok(()),
+        };
+        Err(Refusal::bad_request(format!("Name parameter invalid: {:?}: {why}", self.path.name)))
     }
 
     fn check_allowed(&self, verb: Verbs) -> Result<(), Refusal> {

@@ -94,6 +94,7 @@ impl Cluster {
         if let Some(why) = write.kind.creation_refused() {
             return Err(Error::Forbidden { subject: write.subject(shown), message: why.to_owned() });
         }
+        let revision = Meta::of(&object).resource_version().parse::<u64>().unwrap_or(0);
         let mut object = self.complete_new(write, object)?;
         let mut warnings = Vec::new();
         self.mutate(write, Operation::Create, shown, &mut object, None, &mut warnings).await?;
@@ -101,6 +102,11 @@ impl Cluster {
         warnings.extend(write.kind.warnings(&object, None));
         let name = Meta::of(&object).name();
         self.validate(write, Operation::Create, name, &object, None, &mut warnings).await?;
+        if revision != 0 {
+            // Upstream's store says so, which is why it comes last and is its own fault.
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Error::Unspecific(message.into()));
+        }
         Ok((object, warnings))
     }
 
@@ -108,11 +114,7 @@ impl Cluster {
     pub(super) fn complete_new(&self, write: &Write<'_>, mut object: Value) -> Result<Value> {
         let declaration = write.declaration();
         let mut meta = meta_mut(&mut object)?;
-        if !meta.view().resource_version().is_empty() {
-            return Err(Error::BadRequest(
-                "resourceVersion should not be set on objects to be created".into(),
-            ));
-        }
+        meta.set_resource_version("");
         ensure_namespace(&mut meta, write.namespace)?;
         wipe_system_fields(&mut meta);
         fill_system_fields(&mut meta, &self.new_uid(), self.now());

@@ -170,7 +170,8 @@ fn read_token(text: &str) -> Result<Token, String> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            _ => text.len(),
+            // Go names where the last, incomplete group of four begins.
+            _ => text.len() / 4 * 4,
         };
         format!("illegal base64 data at input byte {at}")
     })?;

@@ -11,7 +11,7 @@ mod write;
 
 use serde_json::Value;
 
-use super::{DecodeError, Decoded, Target, json};
+use super::{DecodeError, Decoded, Target, TypeMeta, json};
 
 /// Reads a body of one document. It is the caller who limits its size.
 pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
@@ -21,6 +21,12 @@ pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
     let mut decoded = json::decode(&text, target)?;
     decoded.problems.splice(0..0, duplicates);
     Ok(decoded)
+}
+
+/// Reads only which kind a body says it is.
+pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
+    let (object, _) = build::document(body)?;
+    json::type_meta(object.to_string().as_bytes())
 }
 
 /// Writes a tree as one document.

@@ -47,6 +47,7 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
     Declaration {
         short_names: texts(&["ev"]),
         create_on_update: true,
+        prefixed_finalizers: false,
         time_to_live: Some(TIME_TO_LIVE),
         columns: columns(),
         storage_version_hash: "r2yiGXH7wu8=".into(),

@@ -16,6 +16,7 @@ pub struct RuntimeClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     unconditional_update: false,
+    prefixed_finalizers: false,
     create_on_update: true,
     columns: vec![
         Column::name(),

@@ -1,13 +1,8 @@
-//! What is answered to patches that cannot be applied, or leave what cannot be: each answer is
-//! upstream's (v1.36.4).
+//! What is answered to patches that cannot be applied, or leave what cannot be.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod support;
-
+use crate::support::{Client, MERGE};
 use http::Method;
 use serde_json::{Value, json};
-use support::{Client, MERGE};
 
 const JSON: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";

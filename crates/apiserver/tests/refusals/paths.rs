@@ -1,0 +1,103 @@
+//! Paths that lead to no object, and bodies that are none.
+
+use crate::support::Client;
+use http::Method;
+use serde_json::{Value, json};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn the_root_tells_where_to_ask() {
+    let client = Client::new().await;
+    let (code, answer) = client.send(Method::GET, "/", "", Value::Null).await;
+    let paths = answer["paths"].as_array().unwrap();
+    assert_eq!(code, 200);
+    for path in ["/api/v1", "/apis/apps", "/apis/apps/v1", "/openapi/v3/apis/apps/v1", "/version"] {
+        assert!(paths.contains(&json!(path)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_steps_are_refused() {
+    let client = Client::new().await;
+    for (name, shown) in [(".", "."), ("..", ".."), ("%2e%2E", "..")] {
+        let path = format!("{CONFIG_MAPS}/{name}");
+        let (code, answer) = client.send(Method::GET, &path, "", Value::Null).await;
+        let message = format!("Name parameter invalid: {shown:?}: may not be '{shown}'");
+        assert_eq!((code, answer["message"].as_str().unwrap()), (400, &*message), "{name}");
+        assert_eq!(client.send(Method::POST, &path, "", json!({})).await.0, 405, "{name}");
+    }
+    assert_eq!(client.send(Method::GET, "/api/v1/namespaces/../configmaps", "", Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_path_that_watches_does_nothing_else() {
+    let client = Client::new().await;
+    for method in [Method::DELETE, Method::PUT, Method::POST] {
+        let (code, _) = client.send(method, "/api/v1/watch/namespaces/default", "", json!({})).await;
+        assert_eq!(code, 405);
+    }
+    assert_eq!(client.send(Method::GET, "/api/v1/namespaces/default", "", Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_there_for_any_method() {
+    let client = Client::new().await;
+    for path in ["/api/v2", "/apis/apps/v9", "/apis/foo/v1", "/apis/foo"] {
+        assert_eq!(client.post(path, json!({})).await.0, 404, "{path}");
+    }
+    assert_eq!(client.post("/apis/apps", json!({})).await.0, 200);
+    assert_eq!(client.post("/api/v1", json!({})).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_body_is_asked_what_it_is_in_yaml_too() {
+    let client = Client::new().await;
+    let (code, answer) = client.send(Method::POST, CONFIG_MAPS, "application/yaml", json!([])).await;
+    let message = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; \
+                   json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion \
+                   string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" } (5b5d)";
+    assert_eq!((code, answer["message"].as_str().unwrap()), (400, message));
+}
+
+#[tokio::test]
+async fn deletion_options_say_what_they_are() {
+    let client = Client::new().await;
+    client.post(CONFIG_MAPS, json!({"metadata": {"name": "a"}})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    for (body, code) in [
+        (json!({"kind": "Foo"}), 400),
+        (json!({"apiVersion": "foo/bar/baz"}), 400),
+        (json!({"propagationPolicy": ""}), 422),
+    ] {
+        for media_type in ["application/json", "application/yaml"] {
+            let (found, answer) = client.send(Method::DELETE, &path, media_type, body.clone()).await;
+            assert_eq!(found, code, "{media_type} {body}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_new_has_no_revision() {
+    let client = Client::new().await;
+    let create = |version: &'static str| {
+        let metadata = json!({"name": format!("v{version}"), "resourceVersion": version});
+        client.post(CONFIG_MAPS, json!({"metadata": metadata}))
+    };
+    let (code, answer) = create("5").await;
+    let message = "resourceVersion should not be set on objects to be created";
+    assert_eq!((code, answer["message"].as_str().unwrap(), &answer["reason"]), (500, message, &Value::Null));
+    assert_eq!((create("0").await.0, create("x").await.0), (201, 201));
+}
+
+#[tokio::test]
+async fn some_kinds_have_finalizers_of_any_name() {
+    let client = Client::new().await;
+    for (path, code) in [
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", 201),
+        ("/api/v1/namespaces/default/serviceaccounts", 422),
+    ] {
+        let object = json!({"metadata": {"name": "f", "finalizers": ["x"]}});
+        assert_eq!(client.post(path, object).await.0, code, "{path}");
+    }
+}
