@@ -1,6 +1,6 @@
 //! Who is asking, and how a client certificate says it.
 //!
-//! A certificate is read only after the handshake has verified it against the authority of the
+//! A certificate is read only after it has been verified against the authority of the
 //! cluster; nothing here decides what its holder may do.
 
 use std::collections::BTreeMap;

@@ -22,6 +22,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
@@ -50,7 +51,12 @@ impl Authority {
     }
 
     fn client(&self, user: &str, group: &str) -> Pair {
+        self.client_with(user, group, |_| ())
+    }
+
+    fn client_with(&self, user: &str, group: &str, change: impl FnOnce(&mut CertificateParams)) -> Pair {
         let mut params = CertificateParams::default();
+        change(&mut params);
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, user);
         params.distinguished_name.push(DnType::OrganizationName, group);
@@ -105,7 +111,11 @@ impl Running {
             Some(Pair { certificate, key }) => {
                 let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                config.with_client_auth_cert(chain, key).unwrap()
+                // Not checked to belong together: that is for the server to find out.
+                let key = ring::sign::any_supported_type(&key).unwrap();
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(
+                    chain, key,
+                ))))
             }
         };
         config.alpn_protocols = client.speaks.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
@@ -167,14 +177,27 @@ async fn a_client_is_who_its_certificate_says() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_proves_nothing_is_refused() {
+async fn whoever_shows_a_certificate_that_proves_nothing_is_nobody() {
     let running = Running::start().await;
     let stranger = Authority::new().client("me", "system:masters");
     let of_a_server = running.authority.server("me");
-    for shown in [&stranger, &of_a_server] {
+    let expired = running.authority.client_with("me", "system:masters", |params| {
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    });
+    for shown in [&stranger, &of_a_server, &expired] {
         let answer = running.ask(Client { shows: Some(shown), ..Client::default() }).await;
-        assert!(answer.is_err(), "{answer:?}");
+        assert_eq!(answer.unwrap(), "nobody");
     }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_does_not_have_the_key_is_cut() {
+    let running = Running::start().await;
+    let me = running.authority.client("me", "system:masters");
+    let stolen = Pair { certificate: me.certificate, key: KeyPair::generate().unwrap().serialize_pem() };
+    let answer = running.ask(Client { shows: Some(&stolen), ..Client::default() }).await;
+    assert!(answer.is_err(), "{answer:?}");
     running.stop().await;
 }
 

@@ -4,6 +4,7 @@
 //! Every connection is a task of the [`Server::serve`] that accepted it.
 
 mod accept;
+mod client_certificate;
 mod connection;
 mod plain_http;
 mod tls;

@@ -1,7 +1,7 @@
 //! Encryption: TLS 1.2 and 1.3, with client certificates for those who have one.
 //!
 //! A client without a certificate is let in, as upstream does, for who it is may still show in
-//! its requests. One whose certificate the authority did not sign is refused here.
+//! its requests. One whose certificate proves nothing is nobody, whatever it says.
 
 use std::fmt;
 use std::io;
@@ -13,14 +13,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{
-    ClientHello, ResolvesServerCert, ServerConfig, VerifierBuilderError, WebPkiClientVerifier,
-};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, VerifierBuilderError};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, RootCertStore};
 use tokio_rustls::server::TlsStream;
 
 use super::accept::{Accept, Handshake};
+use super::client_certificate::ClientAuthority;
 use super::plain_http;
 use crate::identity::{self, PeerIdentity};
 
@@ -73,6 +72,7 @@ impl fmt::Debug for ServerCertificate {
 pub struct Tls {
     config: Arc<ServerConfig>,
     certificate: Arc<Current>,
+    clients: Arc<ClientAuthority>,
 }
 
 impl Tls {
@@ -83,18 +83,17 @@ impl Tls {
     /// If nothing can be verified with `client_ca`.
     pub fn new(client_ca: &[u8], certificate: ServerCertificate) -> Result<Self, TlsError> {
         let provider = provider();
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots(client_ca)?, provider.clone())
-            .allow_unauthenticated()
-            .build()
+        let clients = ClientAuthority::new(roots(client_ca)?, provider.clone())
             .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
+        let clients = Arc::new(clients);
         let certificate = Arc::new(Current(ArcSwap::new(certificate.0)));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Pair)?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(clients.clone())
             .with_cert_resolver(certificate.clone());
         config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Self { config: Arc::new(config), certificate })
+        Ok(Self { config: Arc::new(config), certificate, clients })
     }
 
     /// Shows another certificate from the next handshake on.
@@ -104,7 +103,8 @@ impl Tls {
 
     /// The connections of `listener`, encrypted.
     pub fn listener(&self, listener: TcpListener) -> TlsListener {
-        TlsListener { listener, acceptor: TlsAcceptor::from(self.config.clone()) }
+        let acceptor = TlsAcceptor::from(self.config.clone());
+        TlsListener { listener, acceptor, clients: self.clients.clone() }
     }
 }
 
@@ -128,6 +128,7 @@ impl ResolvesServerCert for Current {
 pub struct TlsListener {
     listener: TcpListener,
     acceptor: TlsAcceptor,
+    clients: Arc<ClientAuthority>,
 }
 
 impl fmt::Debug for TlsListener {
@@ -141,7 +142,7 @@ impl Accept for TlsListener {
 
     async fn accept(&mut self) -> io::Result<TlsConnection> {
         let stream = Accept::accept(&mut self.listener).await?;
-        Ok(TlsConnection { stream, acceptor: self.acceptor.clone() })
+        Ok(TlsConnection { stream, acceptor: self.acceptor.clone(), clients: self.clients.clone() })
     }
 }
 
@@ -149,6 +150,7 @@ impl Accept for TlsListener {
 pub struct TlsConnection {
     stream: TcpStream,
     acceptor: TlsAcceptor,
+    clients: Arc<ClientAuthority>,
 }
 
 impl fmt::Debug for TlsConnection {
@@ -165,9 +167,12 @@ impl Handshake for TlsConnection {
             return Err(plain_http::refuse(self.stream).await);
         }
         let stream = self.acceptor.accept(self.stream).await?;
-        let peer = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let identity =
-            peer.and_then(|certificate| identity::from_certificate(certificate)).map(identity::authenticated);
+        // Also of a session that goes on: the certificate may have expired since it began.
+        let proven = stream.get_ref().1.peer_certificates().filter(|chain| self.clients.vouches_for(chain));
+        let identity = proven
+            .and_then(<[_]>::first)
+            .and_then(|certificate| identity::from_certificate(certificate))
+            .map(identity::authenticated);
         Ok((stream, PeerIdentity(identity.map(Arc::new))))
     }
 }
