@@ -18,6 +18,7 @@ use super::pass::Pass;
 use super::persistent_volume_claim_resize::PersistentVolumeClaimResize;
 use super::plugin::{Plugin, Rule, nothing_to_say};
 use super::pod_resize_validator::PodResizeValidator;
+use super::pod_security::PodSecurity;
 use super::pod_topology_labels::PodTopologyLabels;
 use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
@@ -31,7 +32,7 @@ use crate::authorize::Authorizer;
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
 ///
 /// Those that are on by default there and have no line yet belong here:
-/// `PodSecurity` before `Priority`; `StorageObjectInUseProtection` before
+/// `StorageObjectInUseProtection` before
 /// `PersistentVolumeClaimResize`, with the controllers that lift the protection again; `CertificateApproval`, `CertificateSigning` and
 /// `ClusterTrustBundleAttest`, which ask an authorizer, before `CertificateSubjectRestriction`.
 /// `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do nothing there unless a
@@ -42,6 +43,7 @@ fn built_in() -> Vec<Arc<dyn Plugin>> {
         Arc::new(LimitRanger),
         Arc::new(ServiceAccount::default()),
         Arc::new(TaintNodesByCondition),
+        Arc::new(PodSecurity),
         Arc::new(Priority),
         Arc::new(DefaultTolerationSeconds),
         Arc::new(DefaultStorageClass),
@@ -222,6 +224,7 @@ mod tests {
                 "LimitRanger",
                 "ServiceAccount",
                 "TaintNodesByCondition",
+                "PodSecurity",
                 "Priority",
                 "DefaultTolerationSeconds",
                 "DefaultStorageClass",

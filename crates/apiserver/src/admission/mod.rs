@@ -18,6 +18,7 @@ mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_resize_validator;
 mod pod_resources;
+mod pod_security;
 mod pod_topology_labels;
 mod policy;
 mod priority;

@@ -50,6 +50,17 @@ impl Bench {
         self.cluster.update(&write(kind, &api_version, part), name, &Change::Patch(&patch)).await.unwrap();
     }
 
+    /// The same, by something that knows more.
+    pub(super) async fn change(
+        &self,
+        kind: &dyn Kind,
+        name: &str,
+        change: &(dyn Fn(Value) -> coracle_registry::Result<Value> + Send + Sync),
+    ) {
+        let api_version = kind.declaration().storage_api_version();
+        self.cluster.update(&write(kind, &api_version, ""), name, &Change::Patch(change)).await.unwrap();
+    }
+
     /// Deletes an object without asking anybody.
     pub(super) async fn delete(&self, kind: &dyn Kind, name: &str) {
         let api_version = kind.declaration().storage_api_version();
@@ -105,6 +116,26 @@ impl Bench {
         object: Value,
     ) -> Result<Value, String> {
         self.ask(chain, kind, part, Operation::Create, None, object).await
+    }
+
+    /// What somebody is warned of, or the message of the refusal.
+    pub(super) async fn warnings(
+        &self,
+        chain: &Chain,
+        kind: &dyn Kind,
+        operation: Operation,
+        old: Option<&Value>,
+        object: &Value,
+    ) -> Result<Vec<String>, String> {
+        let api_version = kind.declaration().storage_api_version();
+        let write = write(kind, &api_version, "");
+        let name = view::name(object);
+        let attributes = Attributes { cluster: &self.cluster, write: &write, operation, name, old };
+        let mut warnings = Vec::new();
+        match chain.validate(&attributes, object, &mut warnings).await {
+            Ok(()) => Ok(warnings),
+            Err(error) => Err(Refusal::from(error).status().message.clone()),
+        }
     }
 
     async fn ask(

@@ -1,0 +1,116 @@
+//! Pods that are there already when their namespace becomes stricter.
+
+use std::collections::BTreeMap;
+
+use coracle_registry::admission::Attributes;
+use coracle_registry::kinds::core::pod::Pod as PodKind;
+use coracle_registry::lifecycle::ListOptions;
+use coracle_registry::view;
+use coracle_registry::{Entry, Error, Result};
+use serde_json::Value;
+
+use super::evaluate::{reasons, violations};
+use super::pod::Pod;
+use super::policy::Standard;
+
+/// How many pods are looked at (`defaultNamespaceMaxPodsToCheck` in upstream); who has more is told.
+const MAX_PODS: usize = 3000;
+
+/// What whoever changes the labels of a namespace should know of its pods.
+pub(super) async fn warnings(
+    attributes: &Attributes<'_>,
+    namespace: &str,
+    standard: Standard,
+) -> Vec<String> {
+    match pods(attributes, namespace).await {
+        Ok((pods, total)) => told(namespace, standard, &pods, total),
+        Err(_) => vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()],
+    }
+}
+
+/// As many pods as are looked at, and how many there are.
+async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value>, usize)> {
+    let options = ListOptions { limit: MAX_PODS, ..ListOptions::default() };
+    let page = attributes.cluster.list(&PodKind, namespace, &options).await?;
+    let pods: Vec<Value> = page.entries.iter().map(tree).collect::<Result<_>>()?;
+    let remaining = page.remaining.and_then(|remaining| usize::try_from(remaining).ok()).unwrap_or(0);
+    let total = pods.len() + remaining;
+    Ok((pods, total))
+}
+
+fn tree(entry: &Entry) -> Result<Value> {
+    serde_json::from_slice(entry.value_bytes()).map_err(|error| Error::Corrupt {
+        key: String::from_utf8_lossy(entry.key()).into_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
+    // The first name and the number of those of which the same is to be said.
+    let mut alike: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    for pod in pods {
+        let found = violations(standard, &Pod::of(pod));
+        if !found.is_empty() {
+            let name = view::name(pod);
+            let (first, count) = alike.entry(reasons(&found)).or_insert((name, 0));
+            *first = name.min(*first);
+            *count += 1;
+        }
+    }
+    let mut warnings = Vec::new();
+    if pods.len() < total {
+        let checked = pods.len();
+        warnings.push(format!(
+            "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
+        ));
+    }
+    if !alike.is_empty() {
+        warnings.push(format!(
+            "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{standard}\""
+        ));
+    }
+    let mut of_pods: Vec<String> = alike
+        .into_iter()
+        .map(|(reasons, (name, count))| match count {
+            1 => format!("{name}: {reasons}"),
+            2 => format!("{name} (and 1 other pod): {reasons}"),
+            _ => format!("{name} (and {} other pods): {reasons}", count - 1),
+        })
+        .collect();
+    of_pods.sort();
+    warnings.extend(of_pods);
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::policy::{Level, Version};
+    use super::*;
+
+    #[test]
+    fn pods_of_which_the_same_is_said_are_told_together() {
+        let standard = Standard { level: Level::Baseline, version: Version::Latest };
+        let pod = |name: &str, field: &str| json!({"metadata": {"name": name}, "spec": {field: true}});
+        let pods = [
+            pod("c", "hostPID"),
+            pod("b", "hostPID"),
+            pod("a", "none"),
+            json!({"metadata": {"name": "d"}, "spec": {"containers": [
+                {"name": "x", "ports": [{"hostPort": 1}]}
+            ]}}),
+            pod("e", "hostIPC"),
+        ];
+        assert_eq!(
+            told("n", standard, &pods, 7),
+            [
+                "new PodSecurity enforce level only checked against the first 5 of 7 existing pods",
+                "existing pods in namespace \"n\" violate the new PodSecurity enforce level \"baseline:latest\"",
+                "b (and 2 other pods): host namespaces",
+                "d: hostPort",
+            ]
+        );
+        assert!(told("n", standard, &pods[2..3], 1).is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! PodSecurity: pods keep the standard that the labels of their namespace ask for.
+//!
+//! What is enforced is refused for pods; workloads are only warned of what their pods would violate. The
+//! labels themselves are checked when a namespace is written, and who makes them stricter is told which
+//! pods violate them already. Nobody is exempt, which is upstream's default. What would be noted for an
+//! audit has no place to go yet.
+
+mod checks;
+mod evaluate;
+mod existing;
+mod pod;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use coracle_meta::status::Status;
+use coracle_registry::admission::{Attributes, BoxFuture, Operation};
+use coracle_registry::kinds::core::namespace::Namespace;
+use coracle_registry::{Error, Result, Subject, view};
+use serde_json::Value;
+
+use super::PODS;
+use super::plugin::{Plugin, Rule, forbidden, name_of};
+use evaluate::{Violation, details, violations};
+use pod::Pod;
+use policy::{Policy, Standard};
+
+const NAMESPACES: &str = "namespaces";
+
+/// Parts of pods that say nothing about how they run.
+const IGNORED_PARTS: &[&str] =
+    &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+
+/// Kinds that make pods, and where their template is.
+const TEMPLATES: &[(&str, &str, &[&str])] = &[
+    ("", "podtemplates", &["template"]),
+    ("", "replicationcontrollers", &["spec", "template"]),
+    ("apps", "replicasets", &["spec", "template"]),
+    ("apps", "deployments", &["spec", "template"]),
+    ("apps", "statefulsets", &["spec", "template"]),
+    ("apps", "daemonsets", &["spec", "template"]),
+    ("batch", "jobs", &["spec", "template"]),
+    ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
+];
+
+/// The plugin.
+pub(super) struct PodSecurity;
+
+impl Plugin for PodSecurity {
+    fn name(&self) -> &str {
+        "PodSecurity"
+    }
+
+    fn validates(&self) -> Vec<Rule> {
+        let writes = [Operation::Create, Operation::Update];
+        let templates = TEMPLATES.iter().map(|(group, resource, _)| Rule::new(*group, *resource, &writes));
+        [Rule::new("", NAMESPACES, &writes), Rule::new("", PODS, &writes).of_subresource("*")]
+            .into_iter()
+            .chain(templates)
+            .collect()
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match &*attributes.write.kind.declaration().plural {
+                NAMESPACES => check_namespace(attributes, object, warnings).await,
+                PODS => check_pod(attributes, object, warnings).await,
+                _ => check_template(attributes, object, warnings).await,
+            }
+        })
+    }
+}
+
+/// Refuses labels that mean nothing, unless they did so before, and tells of pods that a stricter
+/// standard would not let in any more.
+async fn check_namespace(
+    attributes: &Attributes<'_>,
+    namespace: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let (policy, errors) = Policy::of_namespace(namespace);
+    let before = attributes.old.map(Policy::of_namespace);
+    if !errors.is_empty() && before.as_ref().is_none_or(|(_, known)| *known != errors) {
+        let name = name_of(attributes, namespace);
+        let subject = Box::new(Subject::of(attributes.write.kind.declaration(), name));
+        return Err(Error::Invalid { subject, errors });
+    }
+    if let Some((before, _)) = before
+        && is_stricter(policy.enforce, before.enforce)
+    {
+        warnings.extend(existing::warnings(attributes, view::name(namespace), policy.enforce).await);
+    }
+    Ok(())
+}
+
+/// Whether pods may be there that were let in by one standard and violate the other.
+fn is_stricter(new: Standard, old: Standard) -> bool {
+    new != old && !new.is_privileged() && (new.version != old.version || new.level > old.level)
+}
+
+async fn check_pod(attributes: &Attributes<'_>, pod: &Value, warnings: &mut Vec<String>) -> Result<()> {
+    if IGNORED_PARTS.contains(&attributes.write.subresource) {
+        return Ok(());
+    }
+    let Some(policy) = policy_of(attributes).await? else {
+        let message = format!("failed to lookup namespace {:?}", attributes.write.namespace);
+        return Err(Error::Refused(Box::new(Status::internal_error(message))));
+    };
+    let fully_privileged =
+        [policy.enforce, policy.audit, policy.warn].iter().all(|mode| mode.is_privileged());
+    if fully_privileged || attributes.old.is_some_and(|old| !is_significant(pod, old)) {
+        return Ok(());
+    }
+    let pod_view = Pod::of(pod);
+    let enforced = violations(policy.enforce, &pod_view);
+    if !enforced.is_empty() {
+        let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
+        return Err(forbidden(attributes, pod, message));
+    }
+    warn(policy.warn, &pod_view, warnings);
+    Ok(())
+}
+
+async fn check_template(
+    attributes: &Attributes<'_>,
+    object: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let declaration = attributes.write.kind.declaration();
+    let here = |(group, resource, _): &&(&str, &str, _)| {
+        *group == declaration.group && *resource == declaration.plural
+    };
+    let template = TEMPLATES.iter().find(here).and_then(|(_, _, path)| view::at(object, path));
+    // A workload is let in whatever its namespace says: its pods are not.
+    if let (Some(template), Some(policy)) = (template, policy_of(attributes).await?) {
+        warn(policy.warn, &Pod::of(template), warnings);
+    }
+    Ok(())
+}
+
+fn warn(standard: Standard, pod: &Pod<'_>, warnings: &mut Vec<String>) {
+    let found: Vec<Violation> = violations(standard, pod);
+    if !found.is_empty() {
+        warnings.push(format!("would violate PodSecurity \"{standard}\": {}", details(&found)));
+    }
+}
+
+/// What the namespace of a write asks for, if it is there.
+async fn policy_of(attributes: &Attributes<'_>) -> Result<Option<Policy>> {
+    let namespace = attributes.cluster.find(&Namespace, "", attributes.write.namespace).await?;
+    Ok(namespace.map(|namespace| Policy::of_namespace(&namespace).0))
+}
+
+/// Whether a pod that changes could do more than before: another image, or another container. What
+/// else matters cannot change.
+fn is_significant(pod: &Value, old: &Value) -> bool {
+    let image = |container: &Value| view::text(container, &["image"]).to_owned();
+    let images = |pod: &Value, list: &str| -> Vec<String> {
+        view::items(pod, &["spec", list]).iter().map(image).collect()
+    };
+    if ["containers", "initContainers"].into_iter().any(|list| images(pod, list) != images(old, list)) {
+        return true;
+    }
+    let list = ["spec", "ephemeralContainers"];
+    view::items(pod, &list).iter().any(|container| {
+        let same = view::items(old, &list).iter().find(|known| known["name"] == container["name"]);
+        same.is_none_or(|known| image(known) != image(container))
+    })
+}

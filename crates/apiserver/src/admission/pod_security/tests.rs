@@ -1,0 +1,162 @@
+//! The plugin on whole writes, and every check in every version against what upstream says.
+
+use coracle_registry::admission::Operation;
+use coracle_registry::kinds::apps::deployment::Deployment;
+use coracle_registry::kinds::core::namespace::Namespace;
+use coracle_registry::kinds::core::pod::Pod as PodKind;
+use serde_json::{Value, json};
+
+use super::super::chain::Chain;
+use super::super::testing::{Bench, NAMESPACE, only};
+use super::evaluate::{details, reasons, violations};
+use super::pod::Pod;
+use super::policy::{Level, Standard, Version};
+use super::*;
+
+/// Pods, and what upstream's evaluator (v1.36.4) has against them as of each version.
+const EXPECTATIONS: &str = include_str!("../../../data/pod-security.json");
+
+/// Further than any version in which a check changed.
+const VERSIONS: u64 = 38;
+
+#[test]
+fn every_check_says_what_upstream_says() {
+    let data: Value = serde_json::from_str(EXPECTATIONS).unwrap();
+    let pods = data["pods"].as_array().unwrap();
+    assert!(pods.len() > 100, "{}", pods.len());
+    for entry in pods {
+        for (level, told) in [(Level::Baseline, "baseline"), (Level::Restricted, "restricted")] {
+            for minor in 0..VERSIONS {
+                let known = entry[told].as_array().unwrap();
+                let message = known.iter().rev().find(|known| known[0].as_u64() <= Some(minor)).unwrap();
+                let message = usize::try_from(message[1].as_u64().unwrap()).unwrap();
+                let version = Version::Minor(u32::try_from(minor).unwrap());
+                let found = violations(Standard { level, version }, &Pod::of(&entry["pod"]));
+                let shown = format!("{told} v1.{minor} {}", entry["pod"]);
+                assert_eq!(details(&found), data["messages"][message].as_str().unwrap(), "{shown}");
+                assert_eq!(reasons(&found), data["reasons"][message].as_str().unwrap(), "{shown}");
+                if minor + 1 == VERSIONS {
+                    let latest = Standard { level, version: Version::Latest };
+                    assert_eq!(violations(latest, &Pod::of(&entry["pod"])), found, "{shown}");
+                }
+            }
+        }
+    }
+}
+
+/// A cluster whose namespace has these labels.
+async fn bench(labels: Value) -> Bench {
+    let bench = Bench::new().await;
+    let merge = |mut namespace: Value| {
+        namespace["metadata"]["labels"] = labels.clone();
+        Ok(namespace)
+    };
+    bench.change(&Namespace, NAMESPACE, &merge).await;
+    bench
+}
+
+fn enforce(level: &str) -> Value {
+    json!({"pod-security.kubernetes.io/enforce": level})
+}
+
+fn pod(extra: Value) -> Value {
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "i"}]}});
+    if let Value::Object(fields) = extra {
+        pod["spec"].as_object_mut().unwrap().extend(fields);
+    }
+    pod
+}
+
+#[tokio::test]
+async fn a_pod_that_violates_what_is_enforced_is_refused() {
+    let bench = bench(enforce("restricted")).await;
+    let refused = bench.admit(&only(PodSecurity), &PodKind, Operation::Create, pod(json!({}))).await;
+    assert_eq!(
+        refused.unwrap_err(),
+        "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false \
+         (container \"a\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities \
+         (container \"a\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or \
+         container \"a\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container \"a\" must \
+         set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")"
+    );
+    let baseline = self::bench(enforce("baseline")).await;
+    let chain = only(PodSecurity);
+    assert!(baseline.admit(&chain, &PodKind, Operation::Create, pod(json!({}))).await.is_ok());
+    let refused = baseline.admit(&chain, &PodKind, Operation::Create, pod(json!({"hostPID": true}))).await;
+    assert_eq!(
+        refused.unwrap_err(),
+        "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_change_how_a_pod_runs_is_let_through() {
+    let bench = bench(enforce("restricted")).await;
+    let old = pod(json!({}));
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, labelled).await.is_ok());
+    let mut other_image = old.clone();
+    other_image["spec"]["containers"][0]["image"] = json!("j");
+    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, other_image.clone()).await.is_err());
+    assert!(bench.admit_update(PodSecurity, &PodKind, "status", &old, other_image).await.is_ok());
+    let looking_in = pod(json!({"ephemeralContainers": [{"name": "e", "image": "i"}]}));
+    assert!(
+        bench.admit_update(PodSecurity, &PodKind, "ephemeralcontainers", &old, looking_in).await.is_err()
+    );
+    let chain = only(PodSecurity);
+    assert!(bench.admit_part(&chain, &PodKind, "binding", json!({"metadata": {"name": "p"}})).await.is_ok());
+}
+
+#[tokio::test]
+async fn workloads_are_warned_of_what_their_pods_would_violate() {
+    let bench = bench(enforce("baseline")).await;
+    let deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {"template": pod(json!({"hostNetwork": true}))},
+    });
+    let warnings =
+        bench.warnings(&only(PodSecurity), &Deployment, Operation::Create, None, &deployment).await;
+    assert_eq!(
+        warnings.unwrap(),
+        ["would violate PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)"]
+    );
+}
+
+#[tokio::test]
+async fn labels_that_mean_nothing_are_refused_unless_they_were_there() {
+    let bench = Bench::new().await;
+    let namespace = |level: &str| json!({"metadata": {"name": "n", "labels": enforce(level)}});
+    let chain = only(PodSecurity);
+    let refused = bench.admit(&chain, &Namespace, Operation::Create, namespace("x")).await;
+    assert_eq!(
+        refused.unwrap_err(),
+        "Namespace \"n\" is invalid: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"x\": \
+         must be one of privileged, baseline, restricted"
+    );
+    let (old, other) = (namespace("x"), namespace("y"));
+    assert!(bench.admit_update(PodSecurity, &Namespace, "", &old, namespace("x")).await.is_ok());
+    assert!(bench.admit_update(PodSecurity, &Namespace, "", &old, other).await.is_err());
+}
+
+#[tokio::test]
+async fn whoever_becomes_stricter_is_told_of_the_pods_that_are_there() {
+    let bench = bench(json!({})).await;
+    let mut running = pod(json!({"hostIPC": true}));
+    running["metadata"]["name"] = json!("running");
+    bench.create(&PodKind, running).await;
+    let namespace = |labels: Value| json!({"metadata": {"name": NAMESPACE, "labels": labels}});
+    let (old, new) = (namespace(json!({})), namespace(enforce("baseline")));
+    let chain: Chain = only(PodSecurity);
+    let warnings = bench.warnings(&chain, &Namespace, Operation::Update, Some(&old), &new).await.unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "existing pods in namespace \"default\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "running: host namespaces",
+        ]
+    );
+    // What was asked for before is no news.
+    let warnings = bench.warnings(&chain, &Namespace, Operation::Update, Some(&new), &new).await.unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
