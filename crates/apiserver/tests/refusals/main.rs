@@ -4,5 +4,6 @@
 
 mod patch;
 mod paths;
+mod services;
 #[path = "../support/mod.rs"]
 mod support;

@@ -35,6 +35,13 @@ impl Plan {
     pub(super) fn keep() -> Self {
         Self { step: Step::Keep, claims: Vec::new(), released: Vec::new() }
     }
+
+    /// The same, if what would be claimed is free. As in upstream that is asked of what nobody sees, such as
+    /// ports, and not of what is an object.
+    pub(super) fn dry(self) -> Self {
+        let claims = self.claims.into_iter().filter(|claim| matches!(claim.record, Record::Note(_)));
+        Self { claims: claims.collect(), ..Self::keep() }
+    }
 }
 
 /// What is known of an object before it is written.
@@ -76,6 +83,11 @@ impl Attempts<'_> {
 
     /// Carries out what is planned. `None` if another writer was faster: plan again.
     pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
+        if matches!(plan.step, Step::Keep)
+            && let Some(key) = self.cluster.first_taken(&plan.claims).await?
+        {
+            return self.collide(key).await.map(|()| None);
+        }
         let current = self.current.as_ref();
         let Some(txn) = self.cluster.transaction(self.declaration, &self.key, current, plan) else {
             let previous = self.current.take();
@@ -92,18 +104,28 @@ impl Attempts<'_> {
             }
             Err(StoreError::Conflict(conflict)) => {
                 let key = String::from_utf8_lossy(&conflict.key).into_owned();
-                if let Some(family) = self.taken.collide(key) {
-                    self.cluster.learn(&mut self.taken, family).await?;
-                }
+                return self.collide(key).await.map(|()| None);
             }
             Err(error) => return Err(error.into()),
         }
+        self.try_again().map(|()| None)
+    }
+
+    /// Takes note that somebody else holds what was to be claimed.
+    async fn collide(&mut self, key: String) -> Result<()> {
+        if let Some(family) = self.taken.collide(key) {
+            self.cluster.learn(&mut self.taken, family).await?;
+        }
+        self.try_again()
+    }
+
+    fn try_again(&mut self) -> Result<()> {
         self.left -= 1;
         if self.left == 0 {
             let key = self.key.clone().into_bytes();
             return Err(Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS }));
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -155,6 +177,16 @@ impl Cluster {
             txn = txn.delete(Delete::new(claim.key));
         }
         Some(txn)
+    }
+
+    /// The key of the first of these that is held already.
+    async fn first_taken(&self, claims: &[Claim]) -> Result<Option<String>> {
+        for claim in claims {
+            if self.store.get(&claim.key).await?.entry.is_some() {
+                return Ok(Some(claim.key.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn record(&self, claim: Claim) -> Put {

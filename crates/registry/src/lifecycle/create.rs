@@ -68,12 +68,9 @@ impl Cluster {
             let candidate = Candidate { object: object.clone(), shown, tracking: Tracking::Update };
             let (object, warnings) = self.prepare_new(write, candidate, attempts.taken()).await?;
             let encoded = write.encoded(&object);
-            let plan = if write.dry_run {
-                Plan::keep()
-            } else {
-                let claims = write.kind.claims(&object);
-                Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() }
-            };
+            let claims = write.kind.claims(&object);
+            let plan = Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() };
+            let plan = if write.dry_run { plan.dry() } else { plan };
             let Some(outcome) = attempts.carry_out(plan).await? else { continue };
             // What was not written has no revision.
             let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.unstored() };

@@ -91,12 +91,15 @@ impl Cluster {
                 Next::Over(new) => (new, true),
             };
             let encoded = write.encoded(&new);
-            let planned =
-                if write.dry_run { Plan::keep() } else { plan(write, &encoded, &new, old.as_ref(), over) };
+            let planned = plan(write, &encoded, &new, old.as_ref(), over);
+            let planned = if write.dry_run { planned.dry() } else { planned };
             let Some(outcome) = attempts.carry_out(planned).await? else { continue };
             let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
             let revision = if outcome.changed { outcome.revision } else { before };
-            let object = Object { json: encoded.stamped(revision), revision };
+            // What was not written for the first time has no revision.
+            let unstored = outcome.previous.is_none() && !outcome.changed;
+            let json = if unstored { encoded.unstored() } else { encoded.stamped(revision) };
+            let object = Object { json, revision };
             return Ok(Updated { object, created: outcome.previous.is_none(), warnings });
         }
     }
