@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use coracle_base::{Clock, Rng};
+use coracle_registry::kinds::apiregistration::api_service::ApiService;
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
@@ -154,6 +155,29 @@ async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
     cluster.mend().await.unwrap();
     assert_eq!(get(&cluster, &PriorityClass, "", name).await.unwrap()["value"], 2_000_001_000);
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 3);
+}
+
+#[tokio::test]
+async fn what_the_cluster_misses_comes_back_as_another_object() {
+    let (_store, registry) = registry().await;
+    let cluster = registry.cluster("one").unwrap();
+    let page = list(&cluster, &Service, ListOptions::default()).await;
+    let options = WatchOptions { selection: Selection::default(), after: page.revision };
+    let mut watch = cluster.watch(&Service, "", options).await.unwrap();
+    let before = get(&cluster, &Service, "default", "kubernetes").await.unwrap();
+    cluster.delete(&write(&Service, "default"), "kubernetes", &DeleteOptions::default()).await.unwrap();
+    let after = get(&cluster, &Service, "default", "kubernetes").await.unwrap();
+    assert_eq!(after["spec"], before["spec"]);
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Deleted(_)));
+    assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Added(_)));
+    // With what it holds.
+    assert!(get(&cluster, &IpAddress, "", "10.96.0.1").await.is_ok());
+
+    let api_service = Write { api_version: "apiregistration.k8s.io/v1", ..write(&ApiService, "") };
+    cluster.delete(&api_service, "v1.apps", &DeleteOptions::default()).await.unwrap();
+    let after = get(&cluster, &ApiService, "", "v1.apps").await.unwrap();
+    assert_eq!(after["status"]["conditions"][0]["status"], "True");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! These objects are not written. They are made when the program starts, the same for all
 //! clusters, and lie beneath what each cluster has written itself ([`base`]). So a new cluster
 //! costs nothing, and a new version of the program brings its own objects along. What a
-//! cluster changes or deletes of them is its own from then on.
+//! cluster changes of them is its own from then on, and what it deletes of most of them comes back.
 //!
 //! One record in the store says since when they are there and as of which revision: it is
 //! written on the first start, and again whenever the objects are not what they were.
@@ -18,12 +18,15 @@ mod record;
 
 use std::sync::Arc;
 
-use coracle_store::{Base, Expect, Put};
+use coracle_store::{Base, Expect, Put, Txn};
 
 pub use endpoint::Endpoint;
 
+use crate::catalog;
 use crate::cluster::{Cluster, Registry};
+use crate::encode::Encoded;
 use crate::error::Result;
+use crate::kind::Declaration;
 use base::Objects;
 pub(crate) use base::{ClusterBase, Shared};
 
@@ -65,7 +68,30 @@ impl Registry {
     }
 }
 
+/// What upstream makes when it starts, and does not miss while it runs.
+const NOT_MISSED: &[&str] = &["PriorityClass"];
+
 impl Cluster {
+    /// Brings back what has just been deleted of what every cluster has, where upstream has a controller
+    /// that does so while it runs. It is another object then, which is how clients tell that the old one
+    /// is gone. Should this fail, the next start mends it.
+    pub(crate) async fn restore(&self, declaration: &Declaration, key: &str) {
+        let Some(encoded) = self.base().and_then(|base| base.encoded(key.as_bytes())) else { return };
+        let version = declaration.versions.first().map(|version| &**version).unwrap_or_default();
+        let Some(kind) = catalog::find(&declaration.group, version, &declaration.plural) else { return };
+        if NOT_MISSED.contains(&&*declaration.kind) {
+            return;
+        }
+        let Ok(object) = serde_json::from_slice(&encoded.bytes) else { return };
+        let object = self.complete(object);
+        let encoded = Encoded::of(&object);
+        let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(Expect::Absent);
+        // What it held was given up with it; if somebody was faster, it waits for the next start.
+        let claims = kind.claims(&object).into_iter().map(|claim| self.record(claim).expect(Expect::Absent));
+        let txn = claims.fold(Txn::new(), Txn::put).put(put);
+        drop(self.store.commit(txn).await);
+    }
+
     /// Brings back what was deleted of what every cluster has, as upstream does when it
     /// starts.
     ///

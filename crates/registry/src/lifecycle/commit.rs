@@ -88,6 +88,7 @@ impl Attempts<'_> {
         {
             return self.collide(key).await.map(|()| None);
         }
+        let deletes = matches!(plan.step, Step::Delete);
         let current = self.current.as_ref();
         let Some(txn) = self.cluster.transaction(self.declaration, &self.key, current, plan) else {
             let previous = self.current.take();
@@ -95,6 +96,9 @@ impl Attempts<'_> {
         };
         match self.cluster.store.commit(txn).await {
             Ok(committed) => {
+                if deletes {
+                    self.cluster.restore(self.declaration, &self.key).await;
+                }
                 let previous = self.current.take();
                 return Ok(Some(Outcome { revision: committed.revision, previous, changed: true }));
             }
@@ -189,7 +193,7 @@ impl Cluster {
         Ok(None)
     }
 
-    fn record(&self, claim: Claim) -> Put {
+    pub(crate) fn record(&self, claim: Claim) -> Put {
         match claim.record {
             Record::Note(holder) => Put::new(claim.key, holder.to_string()),
             Record::Object(object) => {
