@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::keys;
 use crate::kind::Kind;
-use crate::network::ServiceNetwork;
+use crate::network::{AddressRange, ServiceNetwork};
 
 /// How many free places are guessed at before a choice is given up: the store then tells all
 /// that are taken.
@@ -75,11 +75,12 @@ impl PartialEq for Claim {
     }
 }
 
-/// What is known to be held by others.
+/// What is known to be held by others, and from where the rest comes.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     keys: HashSet<String>,
     collisions: usize,
+    ranges: Vec<AddressRange>,
 }
 
 impl Taken {
@@ -90,6 +91,11 @@ impl Taken {
         let family = family(&key).to_owned();
         self.keys.insert(key);
         self.collisions.is_multiple_of(GUESSES).then_some(family)
+    }
+
+    /// Notes the ranges that the objects of the cluster say there are.
+    pub(crate) fn set_ranges(&mut self, ranges: Vec<AddressRange>) {
+        self.ranges = ranges;
     }
 
     /// Notes all that is taken of a family.
@@ -119,6 +125,13 @@ impl<'a> Pool<'a> {
     /// From where services get their addresses and ports.
     pub fn network(&self) -> &'a ServiceNetwork {
         self.network
+    }
+
+    /// The ranges of addresses of a family: those that the objects of the cluster say, or else those that
+    /// it was given.
+    pub fn ranges_of(&self, family: &str) -> Vec<AddressRange> {
+        let known = if self.taken.ranges.is_empty() { self.network.ranges() } else { &self.taken.ranges };
+        known.iter().filter(|range| range.family() == family).copied().collect()
     }
 
     /// Takes what a client asks for by name. False if it is taken.

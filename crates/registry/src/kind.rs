@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::claim::{Claim, Pool, Unallocated};
 use crate::form::ObjectSchema;
 use crate::identity::Identity;
+use crate::network::AddressRange;
 use crate::scale::{ScalePaths, ScaleSelector};
 
 #[cfg(any(test, feature = "samples"))]
@@ -115,6 +116,17 @@ pub trait Kind: Send + Sync {
     /// `finalize`. Nothing has been carried over yet but the system's metadata.
     fn prepare_for_part_update(&self, part: &str, new: &mut Value, old: &Value, now: Time) {
         let _ = (part, new, old, now);
+    }
+
+    /// The kind whose objects say from which ranges addresses are chosen.
+    fn ranges_from(&self) -> Option<&'static dyn Kind> {
+        None
+    }
+
+    /// The ranges that an object of such a kind says, if they can be used now.
+    fn ranges(&self, object: &Value) -> Vec<AddressRange> {
+        let _ = object;
+        Vec::new()
     }
 
     /// Takes what an object must have for itself alone, such as a service's address, and writes

@@ -77,11 +77,6 @@ impl ServiceNetwork {
     pub fn families(&self) -> Vec<&'static str> {
         self.ranges.iter().map(|range| range.family()).collect()
     }
-
-    /// The range of a family.
-    pub fn range_of(&self, family: &str) -> Option<&AddressRange> {
-        self.ranges.iter().find(|range| range.family() == family)
-    }
 }
 
 /// Why there can be no such network.

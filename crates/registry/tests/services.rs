@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use coracle_base::{Clock, Rng, Task};
 use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
+use coracle_registry::kinds::networking::service_cidr::ServiceCidr;
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
-use coracle_registry::{Cluster, Error, Identity, Registry, ServiceNetwork};
+use coracle_registry::{Cluster, Error, Identity, Registry, ServiceNetwork, Site};
 use coracle_store::memory;
 use serde_json::{Value, json};
 
@@ -274,4 +275,57 @@ async fn many_at_once_get_each_address_once() {
         }
         assert!(held(&cluster).await.is_empty(), "all are free again");
     }
+}
+
+/// A cluster of its own with all it begins with, and 14 addresses.
+async fn begun_cluster() -> Cluster {
+    let network =
+        ServiceNetwork::new(vec!["10.0.0.0/28".parse().unwrap()], "30000-30007".parse().unwrap()).unwrap();
+    let store = memory::open(memory::Options::default());
+    let registry = Registry::new(store, Clock::system(), Rng::seeded(7)).with_service_network(network);
+    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.cluster("default").unwrap()
+}
+
+#[tokio::test]
+async fn ranges_that_users_add_are_used() {
+    let cluster = begun_cluster().await;
+    let elsewhere = json!({"clusterIP": "10.9.0.5"});
+    let refused = refusal(&cluster, elsewhere.clone()).await;
+    assert!(refused.ends_with("the provided network does not match the current range"), "{refused}");
+    let write = Write { kind: &ServiceCidr, api_version: "networking.k8s.io/v1", namespace: "", ..WRITE };
+    let range = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": "more"}, "spec": {"cidrs": ["10.9.0.0/28"]},
+    });
+    cluster.create(&write, range).await.unwrap();
+    assert_eq!(create(&cluster, "wanted", elsewhere).await.unwrap()["spec"]["clusterIP"], "10.9.0.5");
+    // One address of the first range is the server's own.
+    for index in 0..26 {
+        create(&cluster, &format!("chosen-{index}"), json!({})).await.unwrap();
+    }
+    let refused = refusal(&cluster, json!({})).await;
+    assert!(refused.ends_with("range is full"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_range_that_is_not_ready_is_not_used() {
+    let cluster = begun_cluster().await;
+    let write = Write { kind: &ServiceCidr, api_version: "networking.k8s.io/v1", namespace: "", ..WRITE };
+    let range = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": "more"}, "spec": {"cidrs": ["10.9.0.0/28"]},
+    });
+    cluster.create(&write, range).await.unwrap();
+    let unready = |mut range: Value| {
+        range["status"] = json!({"conditions": [{
+            "type": "Ready", "status": "False", "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]});
+        Ok(range)
+    };
+    let status = Write { subresource: "status", ..write };
+    cluster.update(&status, "more", &Change::Patch(&unready)).await.unwrap();
+    let refused = refusal(&cluster, json!({"clusterIP": "10.9.0.5"})).await;
+    assert!(refused.ends_with("the provided network does not match the current range"), "{refused}");
 }

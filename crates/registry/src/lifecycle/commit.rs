@@ -8,7 +8,7 @@ use crate::claim::{Claim, Record, Taken};
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
-use crate::kind::Declaration;
+use crate::kind::{Declaration, Kind};
 
 /// How often a write is tried against other writers before it is given up.
 const MAX_ATTEMPTS: u32 = 100;
@@ -74,6 +74,14 @@ impl Attempts<'_> {
     /// What is there, as far as is known.
     pub(super) fn found(&self) -> Option<&Entry> {
         self.current.as_ref()
+    }
+
+    /// Learns from where a kind chooses, if objects say so.
+    pub(super) async fn learn_ranges(&mut self, kind: &dyn Kind) -> Result<()> {
+        let Some(of) = kind.ranges_from() else { return Ok(()) };
+        let known = self.cluster.find_all(of, "").await?;
+        self.taken.set_ranges(known.iter().flat_map(|object| of.ranges(object)).collect());
+        Ok(())
     }
 
     /// What others hold.

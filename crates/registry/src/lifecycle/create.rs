@@ -55,6 +55,7 @@ impl Cluster {
         let key = keys::key(write.declaration(), write.namespace, name);
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let mut attempts = self.attempts(write.declaration(), key, known).await?;
+        attempts.learn_ranges(write.kind).await?;
         loop {
             if let Some(entry) = attempts.found() {
                 let subject = write.subject(name);

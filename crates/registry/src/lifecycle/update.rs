@@ -75,6 +75,7 @@ impl Cluster {
         }
         let key = keys::key(write.declaration(), write.namespace, name);
         let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        attempts.learn_ranges(write.kind).await?;
         loop {
             let found = attempts.found().cloned();
             let old = found.as_ref().map(|entry| write.read(entry)).transpose()?;

@@ -4,10 +4,12 @@ use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::object::Meta;
 use serde_json::Value;
 
 use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::core::rules;
+use crate::network::AddressRange;
 use crate::view;
 
 /// The kind.
@@ -31,6 +33,17 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
 impl Kind for ServiceCidr {
     fn declaration(&self) -> &Declaration {
         &DECLARATION
+    }
+
+    /// Not if it is going, or somebody who looks after it says that it is not ready.
+    fn ranges(&self, object: &Value) -> Vec<AddressRange> {
+        let conditions = view::items(object, &["status", "conditions"]);
+        let ready = conditions.iter().find(|condition| view::text(condition, &["type"]) == "Ready");
+        let usable = ready.is_none_or(|condition| view::text(condition, &["status"]) == "True");
+        if !usable || Meta::of(object).is_deleting() {
+            return Vec::new();
+        }
+        cidrs(object).iter().filter_map(|cidr| cidr.parse().ok()).collect()
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

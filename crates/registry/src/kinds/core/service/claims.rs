@@ -61,17 +61,21 @@ fn cluster_ip(
         let name = view::name(service);
         Unallocated::Exhausted(format!("failed to allocate a serviceIP for Service {name:?}: {FULL}"))
     };
-    let range = *pool.network().range_of(&wanted.family).ok_or_else(full)?;
+    let ranges = pool.ranges_of(&wanted.family);
     let Some(ip) = &wanted.requested else {
-        let claim_of = |index| address_claim(service, &range.address(index).to_string());
-        let index = pool.pick_banded(range.len(), range.lower_band(), claim_of).ok_or_else(full)?;
-        return Ok(range.address(index).to_string());
+        let picked = ranges.iter().find_map(|range| {
+            let claim_of = |index| address_claim(service, &range.address(index).to_string());
+            let index = pool.pick_banded(range.len(), range.lower_band(), claim_of)?;
+            Some(range.address(index).to_string())
+        });
+        return picked.ok_or_else(full);
     };
     let refused = |reason: &str| {
         let detail = format!("failed to allocate IP {ip}: {reason}");
         FieldError::invalid(&Path::root("spec.clusterIPs"), BadValue::json(&asked.into()), detail)
     };
-    if !name::parse_ip_sloppy(ip).is_some_and(|address| range.contains(address)) {
+    let address = name::parse_ip_sloppy(ip);
+    if !address.is_some_and(|address| ranges.iter().any(|range| range.contains(address))) {
         return Err(refused(ADDRESS_ELSEWHERE).into());
     }
     if !pool.take(&address_claim(service, &canonical(ip))) {

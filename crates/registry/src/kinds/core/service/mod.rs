@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::rules;
 use crate::claim::{Claim, Pool, Unallocated};
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
+use crate::kinds::networking::service_cidr::ServiceCidr;
 use crate::view;
 
 use families::init_ip_families;
@@ -94,6 +95,10 @@ impl Kind for Service {
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
         keep_allocated(new, old);
         transition::drop_what_no_longer_applies(new, old);
+    }
+
+    fn ranges_from(&self) -> Option<&'static dyn Kind> {
+        Some(&ServiceCidr)
     }
 
     fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
