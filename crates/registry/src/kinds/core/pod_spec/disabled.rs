@@ -11,9 +11,7 @@ use super::defaults::{each, within};
 pub fn drop_disabled_fields(spec: &mut Value) {
     remove(spec, "schedulingGroup");
     for list in container::LISTS {
-        each(spec, list, |container| {
-            within(container, "lifecycle", |lifecycle| remove(lifecycle, "stopSignal"))
-        });
+        each(spec, list, drop_stop_signal);
     }
     each(spec, "volumes", |volume| {
         within(volume, "projected", |projected| {
@@ -25,8 +23,35 @@ pub fn drop_disabled_fields(spec: &mut Value) {
     });
 }
 
+/// With the lifecycle, if it says nothing else.
+fn drop_stop_signal(container: &mut Value) {
+    let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
+    if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+        remove(container, "lifecycle");
+    }
+}
+
 fn remove(object: &mut Value, field: &str) {
     if let Value::Object(fields) = object {
         fields.remove(field);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lifecycle_that_says_nothing_else_goes_with_its_signal() {
+        let mut spec = json!({"containers": [
+            {"name": "a", "lifecycle": {"stopSignal": "SIGUSR1"}},
+            {"name": "b", "lifecycle": {"stopSignal": "SIGUSR1", "preStop": {}}},
+            {"name": "c", "lifecycle": {}},
+        ]});
+        drop_disabled_fields(&mut spec);
+        let left = json!([{"name": "a"}, {"name": "b", "lifecycle": {"preStop": {}}}, {"name": "c", "lifecycle": {}}]);
+        assert_eq!(spec["containers"], left);
     }
 }
