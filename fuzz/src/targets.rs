@@ -59,6 +59,7 @@ pub const TARGETS: &[Target] = &[
         seeds: &[br#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#],
     },
     Target { name: "custom-object", run: custom::run, seeds: custom::SEEDS },
+    Target { name: "custom-rules", run: custom::run, seeds: custom::WITH_RULES },
 ];
 
 const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"a":"b"},"creationTimestamp":"2024-01-02T03:04:05Z"},"spec":{"containers":[{"name":"a","image":"i","resources":{"limits":{"cpu":"100m"}},"ports":[{"containerPort":80}]}],"terminationGracePeriodSeconds":30},"status":{"phase":"Pending"}}"#;

@@ -15,6 +15,11 @@ pub(super) const SEEDS: &[&[u8]] = &[
     br#"{"schema":{"type":"object","properties":{"pod":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true,"properties":{"o":{"type":"object","properties":{"a":{"type":"integer"}},"anyOf":[{"required":["a"]},{"properties":{"a":{"minimum":3}}}],"not":{"maxProperties":0},"oneOf":[{},{"allOf":[{"minProperties":9}]}]}}}}},"object":{"pod":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","x":1},"o":{"a":1,"b":2}}}}"#,
 ];
 
+/// The same with rules, which have outcomes of their own.
+pub(super) const WITH_RULES: &[&[u8]] = &[
+    br#"{"schema":{"type":"object","x-kubernetes-validations":[{"rule":"self.metadata.name.size() < 5","fieldPath":".l"}],"properties":{"l":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string","default":"z"},"v":{"x-kubernetes-int-or-string":true}},"x-kubernetes-validations":[{"rule":"self.v > oldSelf.v","messageExpression":"'v is ' + string(self.v)","reason":"FieldValueForbidden"}]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"d":{"type":"string","format":"duration","x-kubernetes-validations":[{"rule":"self < duration('1h') || oldSelf.hasValue()","optionalOldSelf":true,"message":"too long"}]}}},"object":{"metadata":{"name":"long-name"},"l":[{"k":"a","v":1},{"k":"b","v":"x"}],"d":"2h"},"old":{"l":[{"k":"a","v":2}]}}"#,
+];
+
 /// Reads a schema and an object and does all that is done with objects.
 pub(super) fn run(input: &[u8]) -> String {
     let Ok(decoded) = json::decode(input, DecodeTarget::Any) else { return "no JSON".into() };
@@ -22,6 +27,7 @@ pub(super) fn run(input: &[u8]) -> String {
     let (document, old) = (part("schema"), part("old"));
     outcome(Structural::parse(&document).map(|schema| {
         publish(&document);
+        define(&schema);
         let mut object = part("object");
         let conformed = schema.conform(&mut object, &read_metadata, false).map_err(|error| error.to_string());
         let unknown = match &conformed {
@@ -74,6 +80,13 @@ fn check(schema: &Structural, object: &Value, old: &Value) -> String {
     let applied = if ty.validate(object, Strictness::Applied).is_ok() { "applies" } else { "does not apply" };
     let first = created.iter().next().map(|error| outline(&error.body()));
     format!("{} {} {applied}", first.unwrap_or_default(), updated.len().min(2))
+}
+
+/// What is asked of the schema itself.
+fn define(schema: &Structural) {
+    let (path, mut found, mut in_rules) = (Path::root("schema"), ErrorList::new(), ErrorList::new());
+    schema.check_defaults(&path, &read_metadata, &mut found);
+    schema.check_rules(&path, &found, &mut in_rules);
 }
 
 fn publish(schema: &Value) {

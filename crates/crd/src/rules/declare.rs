@@ -1,66 +1,84 @@
 //! How values look to expressions.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use coracle_cel::{Decl, FieldDecl, ListKind, Shape};
 
-use crate::structural::{Facet, ListType, Schema, Type};
+use crate::structural::{Facet, ListType, NodeIndex, Schema, Type};
 
-/// The declaration of what a schema describes; nothing if expressions cannot see it, because its type
-/// is not said. Of whole objects, `apiVersion`, `kind` and the names in `metadata` can always be seen.
-pub(super) fn decl(schema: Schema<'_>, is_whole: bool) -> Option<Decl> {
-    let decl = if schema.is_int_or_string() {
-        with_max_length(Decl::scalar(Shape::IntOrString), schema)
-    } else {
-        match schema.ty() {
-            Type::Array => list(schema)?,
-            Type::Object => object(schema, is_whole)?,
-            Type::String => string(schema),
-            Type::Boolean => Decl::scalar(Shape::Bool),
-            Type::Number => Decl::scalar(Shape::Double),
-            Type::Integer => Decl::scalar(Shape::Int),
-            Type::Unsaid | Type::Other => return None,
-        }
-    };
-    Some(if schema.is_nullable() { decl.nullable() } else { decl })
+/// Makes declarations of what a schema describes. Where rules stand within each other's reach, they
+/// share them.
+#[derive(Default)]
+pub(super) struct Declarations {
+    known: HashMap<NodeIndex, Option<Arc<Decl>>>,
 }
 
-fn child(schema: Schema<'_>) -> Option<Decl> {
-    decl(schema, schema.is_embedded_resource())
-}
-
-fn list(schema: Schema<'_>) -> Option<Decl> {
-    let kind = match schema.list_type() {
-        Some(ListType::Set) => ListKind::Set,
-        Some(ListType::Map) => {
-            ListKind::Map(schema.list_map_keys().iter().map(|key| (**key).into()).collect())
+impl Declarations {
+    /// The declaration of a place; nothing if expressions cannot see it, because its type is not said.
+    /// Of whole objects, `apiVersion`, `kind` and the names in `metadata` can always be seen.
+    pub(super) fn decl(&mut self, schema: Schema<'_>, is_root: bool) -> Option<Arc<Decl>> {
+        if let Some(known) = self.known.get(&schema.index()) {
+            return known.clone();
         }
-        Some(ListType::Atomic) | None => ListKind::Atomic,
-    };
-    Some(Decl::list(child(schema.items()?)?, kind, max_items(schema)))
-}
+        let decl = self.declare(schema, is_root || schema.is_embedded_resource()).map(Arc::new);
+        self.known.insert(schema.index(), decl.clone());
+        decl
+    }
 
-fn object(schema: Schema<'_>, is_whole: bool) -> Option<Decl> {
-    if let Some(values) = schema.additional().schema() {
-        return Some(Decl::map(child(values)?, max_properties(schema)));
+    fn declare(&mut self, schema: Schema<'_>, is_whole: bool) -> Option<Decl> {
+        let decl = if schema.is_int_or_string() {
+            with_max_length(Decl::scalar(Shape::IntOrString), schema)
+        } else {
+            match schema.ty() {
+                Type::Array => self.list(schema)?,
+                Type::Object => self.object(schema, is_whole)?,
+                Type::String => string(schema),
+                Type::Boolean => Decl::scalar(Shape::Bool),
+                Type::Number => Decl::scalar(Shape::Double),
+                Type::Integer => Decl::scalar(Shape::Int),
+                Type::Unsaid | Type::Other => return None,
+            }
+        };
+        Some(if schema.is_nullable() { decl.nullable() } else { decl })
     }
-    let overrides = is_whole && !says_names(schema);
-    let mut fields = Vec::new();
-    for (name, property) in schema.properties() {
-        if overrides && crate::prune::is_object_field(name) {
-            continue;
+
+    fn list(&mut self, schema: Schema<'_>) -> Option<Decl> {
+        let kind = match schema.list_type() {
+            Some(ListType::Set) => ListKind::Set,
+            Some(ListType::Map) => {
+                ListKind::Map(schema.list_map_keys().iter().map(|key| (**key).into()).collect())
+            }
+            Some(ListType::Atomic) | None => ListKind::Atomic,
+        };
+        Some(Decl::list(self.decl(schema.items()?, false)?, kind, max_items(schema)))
+    }
+
+    fn object(&mut self, schema: Schema<'_>, is_whole: bool) -> Option<Decl> {
+        if let Some(values) = schema.additional().schema() {
+            return Some(Decl::map(self.decl(values, false)?, max_properties(schema)));
         }
-        // What has a default is there, but a client need not send it.
-        let is_required = is_required(schema, name) && property.default().is_none();
-        fields.extend(child(property).and_then(|decl| FieldDecl::new(name, decl, is_required)));
+        let overrides = is_whole && !says_names(schema);
+        let mut fields = Vec::new();
+        for (name, property) in schema.properties() {
+            if overrides && crate::prune::is_object_field(name) {
+                continue;
+            }
+            // What has a default is there, but a client need not send it.
+            let is_required = is_required(schema, name) && property.default().is_none();
+            fields
+                .extend(self.decl(property, false).and_then(|decl| FieldDecl::new(name, decl, is_required)));
+        }
+        if overrides {
+            let text = || Decl::scalar(Shape::String);
+            let field = |name, decl: Decl| FieldDecl::new(name, decl, is_required(schema, name));
+            let names =
+                ["name", "generateName"].into_iter().filter_map(|name| FieldDecl::new(name, text(), false));
+            fields.extend(field("metadata", Decl::object(names)));
+            fields.extend(["apiVersion", "kind"].into_iter().filter_map(|name| field(name, text())));
+        }
+        Some(Decl::object(fields))
     }
-    if overrides {
-        let text = || Decl::scalar(Shape::String);
-        let field = |name, decl: Decl| FieldDecl::new(name, decl, is_required(schema, name));
-        let names =
-            ["name", "generateName"].into_iter().filter_map(|name| FieldDecl::new(name, text(), false));
-        fields.extend(field("metadata", Decl::object(names)));
-        fields.extend(["apiVersion", "kind"].into_iter().filter_map(|name| field(name, text())));
-    }
-    Some(Decl::object(fields))
 }
 
 /// Whether a schema of whole objects says itself all that can always be seen of them.

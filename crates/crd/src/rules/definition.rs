@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::compile::{Environments, OLD_SELF};
 use super::cost::{self, Cardinality, EXPRESSION_LIMIT, Total};
-use super::declare;
+use super::declare::Declarations;
 use super::sizes::DeclSizes;
 use crate::Structural;
 use crate::structural::{ListType, Rule, Schema};
@@ -18,7 +18,8 @@ impl Structural {
         if !self.root().has_rules_within() {
             return;
         }
-        let mut check = RulesCheck { found, total: Total::default(), errors };
+        let mut check =
+            RulesCheck { found, declarations: Declarations::default(), total: Total::default(), errors };
         check.schema(self.root(), Place { is_root: true, cardinality: Some(1), uncorrelated: None }, path);
         let RulesCheck { total, errors, .. } = check;
         total.check(path, errors);
@@ -35,6 +36,7 @@ struct Place<'a> {
 
 struct RulesCheck<'e> {
     found: &'e ErrorList,
+    declarations: Declarations,
     total: Total,
     errors: &'e mut ErrorList,
 }
@@ -75,7 +77,7 @@ impl RulesCheck<'_> {
     }
 
     fn rules(&mut self, schema: Schema<'_>, place: Place<'_>, path: &Path<'_>) {
-        let Some(decl) = declare::decl(schema, place.is_root || schema.is_embedded_resource()) else {
+        let Some(decl) = self.declarations.decl(schema, place.is_root) else {
             let detail = "internal error: failed to construct type information for x-kubernetes-validations \
                           rules: unable to convert structural schema to CEL declarations";
             return self.errors.push(FieldError::internal(path, detail));

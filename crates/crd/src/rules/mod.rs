@@ -13,11 +13,13 @@ mod sizes;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use coracle_cel::{Decl, Program};
 
 use crate::structural::{NodeIndex, Schema};
 use compile::Environments;
+use declare::Declarations;
 pub(crate) use evaluate::{Evaluation, Ratchet};
 
 /// The rules of a schema, compiled.
@@ -30,7 +32,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 struct NodeRules {
     /// What values look like there; nothing if expressions cannot see them.
-    decl: Option<Decl>,
+    decl: Option<Arc<Decl>>,
     /// One for each rule, in order; none where the place cannot be seen.
     rules: Box<[CompiledRule]>,
 }
@@ -48,16 +50,16 @@ struct CompiledRule {
 impl Rules {
     pub(crate) fn compile(root: Schema<'_>) -> Self {
         let mut rules = Self::default();
-        rules.add(root, true);
+        rules.add(root, true, &mut Declarations::default());
         rules
     }
 
-    fn add(&mut self, schema: Schema<'_>, is_root: bool) {
+    fn add(&mut self, schema: Schema<'_>, is_root: bool, declarations: &mut Declarations) {
         if !schema.has_rules_within() {
             return;
         }
         if !schema.rules().is_empty() {
-            let decl = declare::decl(schema, is_root || schema.is_embedded_resource());
+            let decl = declarations.decl(schema, is_root);
             let rules = match &decl {
                 Some(decl) => {
                     let environments = Environments::new(decl);
@@ -69,6 +71,6 @@ impl Rules {
         }
         let children = schema.properties().map(|(_, property)| property);
         let others = [schema.items(), schema.additional().schema()].into_iter().flatten();
-        children.chain(others).for_each(|child| self.add(child, false));
+        children.chain(others).for_each(|child| self.add(child, false, declarations));
     }
 }

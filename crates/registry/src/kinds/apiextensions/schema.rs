@@ -32,21 +32,27 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
     }
     let mut found = ErrorList::new();
-    structural::check(schema, path, &mut found);
-    let mut parsed = Structural::parse(schema).ok().filter(|_| found.is_empty());
-    if let Some(parsed) = &parsed {
-        parsed.check_defaults(path, &metadata::read, &mut found);
+    let parsed = Structural::parse(schema);
+    if let Ok(parsed) = &parsed {
+        structural::check(schema, path, &mut found);
+        if found.is_empty() {
+            parsed.check_defaults(path, &metadata::read, &mut found);
+        }
     }
     // Rules are only looked at where everything else is sound.
-    parsed = parsed.filter(|_| found.is_empty());
+    let with_rules = parsed.as_ref().ok().filter(|_| found.is_empty());
     let context = Context { is_root: true, in_resource_meta: false, no_defaults: None };
     check_schema(schema, path, context, &mut found);
     let mut in_rules = ErrorList::new();
-    if let Some(parsed) = &parsed {
+    if let Some(parsed) = with_rules {
         parsed.check_rules(path, &found, &mut in_rules);
     }
+    found.extend(in_rules);
+    if let (Err(error), true) = (&parsed, found.is_empty() && errors.is_empty()) {
+        // Nearly always something was told already that says it better.
+        found.push(FieldError::invalid(path, "", error.to_string()));
+    }
     errors.extend(found);
-    errors.extend(in_rules);
 }
 
 fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {
