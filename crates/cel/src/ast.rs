@@ -6,7 +6,7 @@ use crate::limits::{MAX_TREE_DEPTH, MAX_TREE_NODES};
 use crate::source::Offset;
 
 /// A node of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExprId(pub(crate) u32);
 
 impl ExprId {

@@ -71,12 +71,6 @@ pub(crate) struct AuthorizerHandle<'d> {
     pub(crate) subject: Subject,
 }
 
-impl AuthorizerHandle<'_> {
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(self.authorizer, other.authorizer) && self.subject == other.subject
-    }
-}
-
 impl fmt::Debug for AuthorizerHandle<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthorizerHandle").field("subject", &self.subject).finish_non_exhaustive()

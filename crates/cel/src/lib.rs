@@ -60,7 +60,7 @@ pub use checked::Checked;
 pub use decl::{Decl, FieldDecl, ListKind, MAX_REQUEST_BYTES, ObjectDecl, Shape, escape};
 pub use env::Env;
 pub use error::EvalError;
-pub use estimate::{CostEstimate, DeclSizes, SizeEstimate, Sizes};
+pub use estimate::{CostEstimate, SizeEstimate, Sizes, UnknownSizes};
 pub use program::Program;
 pub use provider::{MutationTypes, TypeProvider};
 pub use source::{CompileError, Issue};

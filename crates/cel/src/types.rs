@@ -91,8 +91,8 @@ impl Type {
         }
     }
 
-    /// The name a value of this type tells as its type, without parameters.
-    pub(crate) fn runtime_name(&self) -> &str {
+    /// Its name without parameters: what a value of this type tells as its type.
+    pub fn name(&self) -> &str {
         match self {
             Self::Error => "error",
             Self::Dyn => "dyn",
@@ -150,7 +150,7 @@ impl fmt::Display for Type {
                 write_list(f, parameters)?;
                 f.write_str(")")
             }
-            other => f.write_str(other.runtime_name()),
+            other => f.write_str(other.name()),
         }
     }
 }

@@ -271,13 +271,13 @@ impl Checker<'_> {
             Type::Type(Some(inner)) => match &**inner {
                 named @ Type::Struct(_) => named.clone(),
                 other => {
-                    self.report(id, format!("'{}' is not a message type", other.runtime_name()));
+                    self.report(id, format!("'{}' is not a message type", other.name()));
                     Type::Error
                 }
             },
             Type::Error => Type::Error,
             other => {
-                self.report(id, format!("'{}' is not a type", other.runtime_name()));
+                self.report(id, format!("'{}' is not a type", other.name()));
                 Type::Error
             }
         };
@@ -286,7 +286,7 @@ impl Checker<'_> {
             self.check(field.value);
             let wanted = match &result {
                 Type::Struct(name) => self.field_type(field.offset, name, &field.name),
-                _ => Type::Error,
+                _ => self.field_type(field.offset, name, &field.name),
             };
             let found =
                 if field.optional { self.unwrap_optional(field.value) } else { self.type_of(field.value) };

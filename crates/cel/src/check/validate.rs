@@ -59,6 +59,8 @@ fn constant(typed: &Typed, function: &str, args: &[ExprId], report: &mut impl Fn
     let sound = match (function, literal) {
         ("duration", Literal::String(text)) => converts(text, &Type::Duration),
         ("timestamp", Literal::String(text)) => converts(text, &Type::Timestamp),
+        // Upstream evaluates this without the types it has just found, and fails.
+        ("duration", Literal::Int(_)) => false,
         ("timestamp", Literal::Int(seconds)) => {
             convert(&Value::Int(*seconds), &Type::Timestamp).is_some_and(|converted| converted.is_ok())
         }
@@ -87,7 +89,7 @@ fn mixed(typed: &Typed, expr: &Expr, report: &mut impl FnMut(ExprId, String)) {
         Expr::List(elements) => {
             let Some(first) = elements.first() else { return };
             let expected = type_of(first.value, first.optional);
-            let odd = elements.iter().find(|one| !is_equivalent(expected, type_of(one.value, one.optional)));
+            let odd = elements.iter().find(|one| expected != type_of(one.value, one.optional));
             if let Some(odd) = odd {
                 tell(odd.value, expected, type_of(odd.value, odd.optional));
             }
@@ -97,28 +99,16 @@ fn mixed(typed: &Typed, expr: &Expr, report: &mut impl FnMut(ExprId, String)) {
             let (key, value) = (typed.type_of(first.key), type_of(first.value, first.optional));
             for entry in &entries[1..] {
                 let found = typed.type_of(entry.key);
-                if !is_equivalent(key, found) {
+                if key != found {
                     tell(entry.key, key, found);
                 }
                 let found = type_of(entry.value, entry.optional);
-                if !is_equivalent(value, found) {
+                if value != found {
                     tell(entry.value, value, found);
                 }
             }
         }
         _ => {}
-    }
-}
-
-/// The same kind of type; parameters of the same name count whatever they are.
-fn is_equivalent(one: &Type, two: &Type) -> bool {
-    match (one, two) {
-        (Type::List(one), Type::List(two)) => is_equivalent(one, two) || one.is_dyn() || two.is_dyn(),
-        (Type::Map(keys, values), Type::Map(other_keys, other_values)) => {
-            let loose = |one: &Type, two: &Type| is_equivalent(one, two) || one.is_dyn() || two.is_dyn();
-            loose(keys, other_keys) && loose(values, other_values)
-        }
-        _ => one == two,
     }
 }
 
@@ -167,7 +157,7 @@ fn format_call(
 fn fits(typed: &Typed, clause: Clause, value: ExprId) -> Result<(), (ExprId, String)> {
     let found = typed.type_of(value);
     if !clause.takes(found) {
-        return Err((value, clause.refusal(found.runtime_name())));
+        return Err((value, clause.refusal(found.name())));
     }
     if clause != Clause::Text {
         return Ok(());

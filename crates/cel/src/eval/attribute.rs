@@ -146,7 +146,7 @@ fn missing(value: &Value<'_>, key: &Value<'_>) -> EvalError {
 }
 
 fn not_an_index(key: &Value<'_>) -> EvalError {
-    EvalError::failed(format!("unsupported index type '{}' in list", key.runtime_type().runtime_name()))
+    EvalError::failed(format!("unsupported index type '{}' in list", key.type_of().name()))
 }
 
 /// An element by any number that is whole.

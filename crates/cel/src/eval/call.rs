@@ -6,14 +6,14 @@ use crate::plan::{Call, NodeId, Pattern, PatternKind};
 use crate::types::Type;
 use crate::value::Value;
 
-use super::{Flow, Machine, absorbed};
+use super::{CostRule, Flow, Machine, absorbed};
 
 /// Most arguments of any function, so that they need no allocation.
 const MAX_ARGS: usize = 4;
 
 impl<'d> Machine<'_, 'd> {
     pub(super) fn call(&mut self, call: &'d Call) -> Flow<'d> {
-        let args = self.arguments(&call.args)?;
+        let args = self.arguments(&call.args, call.cost)?;
         let args = &args[..call.args.len()];
         if !call.cost.needs_result() {
             self.charge(call.cost.price(args))?;
@@ -29,9 +29,9 @@ impl<'d> Machine<'_, 'd> {
         result
     }
 
-    /// The arguments of a call. Upstream evaluates both of two even if the first one failed, but stops there
-    /// if there are more.
-    fn arguments(&mut self, args: &'d [NodeId]) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
+    /// The arguments of a call. Upstream evaluates both of two even if the first one failed, and charges for
+    /// the call that is not made; if there are more, it stops at once.
+    fn arguments(&mut self, args: &'d [NodeId], cost: CostRule) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
         let mut values = [Value::Null, Value::Null, Value::Null, Value::Null];
         let mut failure = None;
         for (value, arg) in values.iter_mut().zip(args) {
@@ -42,12 +42,12 @@ impl<'d> Machine<'_, 'd> {
             }
         }
         let Some(failure) = failure else { return Ok(values) };
-        self.charge(1)?;
+        self.charge(cost.price(&values[..args.len()]))?;
         Err(failure)
     }
 
     pub(super) fn pattern(&mut self, pattern: &'d Pattern) -> Flow<'d> {
-        let args = self.arguments(&pattern.args)?;
+        let args = self.arguments(&pattern.args, pattern.cost)?;
         let args = &args[..pattern.args.len()];
         self.charge(pattern.cost.price(args))?;
         match pattern.kind {
@@ -65,6 +65,11 @@ fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
     if let ([only], false) = (&*call.overloads, call.guarded) {
         return (only.call)(args);
     }
+    // These look at their arguments themselves.
+    if let ([only], "contains" | "endsWith" | "startsWith" | "flatten") = (&*call.overloads, &*call.function)
+    {
+        return (only.call)(args);
+    }
     let fitting = call.overloads.iter().find(|overload| {
         overload.args.len() == args.len()
             && overload.args.iter().zip(args).all(|(wanted, arg)| fits(wanted, arg))
@@ -76,8 +81,7 @@ fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
             Err(EvalError::no_overload_of(&call.function))
         }
         None => {
-            let types: Vec<String> =
-                args.iter().map(|arg| arg.runtime_type().runtime_name().to_owned()).collect();
+            let types: Vec<String> = args.iter().map(|arg| arg.type_of().name().to_owned()).collect();
             Err(EvalError::failed(format!("no such overload: {}({})", call.function, types.join(", "))))
         }
     }

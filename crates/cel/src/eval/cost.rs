@@ -167,10 +167,12 @@ impl CostRule {
             Self::ListResult => list_call(1.0, size(0)),
             Self::Flatten => {
                 let depth = match args.get(1) {
-                    Some(Value::Int(depth)) => to_float(depth.unsigned_abs()),
-                    _ => 1.0,
+                    Some(Value::Int(depth)) => *depth,
+                    _ => 1,
                 };
-                list_call(depth, size(0))
+                // A negative depth wraps around in upstream, to the price of an empty list less the size.
+                let levels = i64::try_from(size(0)).unwrap_or(i64::MAX).saturating_mul(depth);
+                levels.cast_unsigned().wrapping_add(1 + LIST_CREATE)
             }
             Self::SelfCompare(argument) => self_compare(args.get(usize::from(argument))),
             Self::Sets(times) => {

@@ -164,15 +164,12 @@ impl<'m, 'd> Machine<'m, 'd> {
     }
 
     fn equality(&mut self, left: NodeId, right: NodeId, negated: bool) -> Flow<'d> {
+        let function = if negated { NOT_EQUALS } else { EQUALS };
         let (left, right) = self.both(left, right)?;
-        let (left, right) = match (left, right) {
-            (Ok(left), Ok(right)) => (left, right),
-            (Err(error), _) | (_, Err(error)) => {
-                self.charge(1)?;
-                return Err(error);
-            }
-        };
-        self.charge(cost::equality(if negated { NOT_EQUALS } else { EQUALS }, &left, &right))?;
+        let failed = Value::Null;
+        let sides = (left.as_ref().unwrap_or(&failed), right.as_ref().unwrap_or(&failed));
+        self.charge(cost::equality(function, sides.0, sides.1))?;
+        let (left, right) = (left?, right?);
         match equal(&left, &right) {
             Ok(same) => Ok(Value::Bool(same != negated)),
             // Whatever cannot be compared is not equal, says upstream, but only to this question.
@@ -195,21 +192,16 @@ impl<'m, 'd> Machine<'m, 'd> {
         right: NodeId,
         cost: CostRule,
     ) -> Result<(Value<'d>, Value<'d>), EvalError> {
-        match self.both(left, right)? {
-            (Ok(left), Ok(right)) => {
-                let price = match cost {
-                    CostRule::Fixed(price) => price,
-                    CostRule::InList => right.cost_size(),
-                    other => other.price(&[left.clone(), right.clone()]),
-                };
-                self.charge(price)?;
-                Ok((left, right))
+        let (left, right) = self.both(left, right)?;
+        let price = match cost {
+            CostRule::Fixed(price) => price,
+            // A failure has the size of one.
+            other => {
+                other.price(&[left.clone().unwrap_or(Value::Null), right.clone().unwrap_or(Value::Null)])
             }
-            (Err(error), _) | (_, Err(error)) => {
-                self.charge(1)?;
-                Err(error)
-            }
-        }
+        };
+        self.charge(price)?;
+        Ok((left?, right?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The functions of the dialect: one table for each library, with signatures and what is called.
 
 mod authz;
+mod dialect;
 mod formats;
 mod lists;
 mod net;
@@ -100,4 +101,55 @@ pub(crate) fn declare(functions: &[Function], into: &mut Vec<Declaration>) {
 /// Called with arguments that no signature allows.
 fn mismatch<'d>() -> Result<Value<'d>, EvalError> {
     Err(EvalError::no_such_overload())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &[&str] = &[
+        include_str!("../../tests/conformance/language.txt"),
+        include_str!("../../tests/conformance/libraries.txt"),
+        include_str!("../../tests/conformance/objects.txt"),
+    ];
+
+    fn declared() -> Vec<Declaration> {
+        let mut declared = Vec::new();
+        BASE.iter().for_each(|library| declare(library, &mut declared));
+        declared
+    }
+
+    #[test]
+    fn every_function_is_compared_with_upstream() {
+        let expressions: Vec<&str> = RECORDED
+            .iter()
+            .flat_map(|recorded| recorded.lines())
+            .filter_map(|line| line.strip_prefix("expr: "))
+            .collect();
+        let spelled = |name: &str| expressions.iter().any(|text| text.contains(&format!("{name}(")));
+        // Operators, and what macros call, are spelled otherwise.
+        let missing: Vec<&str> = declared()
+            .iter()
+            .map(|declaration| declaration.name)
+            .filter(|name| !name.contains(['_', '@']) && !name.contains("Prefix") && !spelled(name))
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()))
+            .collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn overloads_are_told_apart() {
+        let mut ids: Vec<&str> = declared()
+            .iter()
+            .flat_map(|declaration| &declaration.overloads)
+            .map(|overload| overload.id)
+            .collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+        assert!(
+            declared().iter().flat_map(|found| &found.overloads).all(|overload| overload.args.len() <= 4)
+        );
+    }
 }

@@ -6,6 +6,7 @@ use crate::EvalError;
 use crate::limits::MAX_REGEX_BYTES;
 use crate::value::{Text, Value};
 
+use super::dialect::translate;
 use super::{Function, mismatch};
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -31,7 +32,7 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 /// # Errors
 /// If it is malformed or its automaton would be too large.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    let built = RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build();
+    let built = RegexBuilder::new(&translate(pattern)?).size_limit(MAX_REGEX_BYTES).build();
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
         other => format!("error parsing regexp: {}", last_line(&other.to_string())),

@@ -119,7 +119,7 @@ impl Clause {
     }
 
     fn print(self, value: &Value<'_>) -> Result<String, EvalError> {
-        let refusal = || EvalError::failed(self.refusal(value.runtime_type().runtime_name()));
+        let refusal = || EvalError::failed(self.refusal(value.type_of().name()));
         let number = |value: &Value<'_>| match value {
             Value::Int(number) => Some((*number < 0, number.unsigned_abs())),
             Value::Uint(number) => Some((false, *number)),
@@ -240,7 +240,7 @@ fn text(value: &Value<'_>) -> Result<Option<String>, EvalError> {
     Ok(Some(match value {
         Value::Null => "null".to_owned(),
         Value::List(_) | Value::Map(_) => return nested(value).map(Some),
-        Value::Type(found) => found.runtime_name().to_owned(),
+        Value::Type(found) => found.name().to_owned(),
         value => match convert(value, &Type::String) {
             Some(converted) => converted?.to_string(),
             None => return Ok(None),
@@ -266,7 +266,7 @@ fn nested(value: &Value<'_>) -> Result<String, EvalError> {
         }
         Value::Map(map) => nested_map(&map.0)?,
         value => {
-            let unknown = || format!("no formatting function for {}", value.runtime_type().runtime_name());
+            let unknown = || format!("no formatting function for {}", value.type_of().name());
             text(value)?.ok_or_else(|| EvalError::failed(unknown()))?
         }
     })

@@ -49,6 +49,8 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 /// A version. What is built of it does not count when two are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Semver {
+    /// As it was written, or normalized.
+    pub(crate) text: Box<str>,
     numbers: [u64; 3],
     pre: Vec<Identifier>,
 }
@@ -93,7 +95,7 @@ impl Semver {
                 return Err(format!("Invalid character(s) found in build meta data {part:?}"));
             }
         }
-        Ok(Self { numbers: [numbers[0], numbers[1], patch], pre })
+        Ok(Self { text: text.into(), numbers: [numbers[0], numbers[1], patch], pre })
     }
 }
 

@@ -133,7 +133,7 @@ fn size<'d>(args: &[Value<'d>]) -> Flow<'d> {
 }
 
 fn type_of<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    args.first().map_or_else(mismatch, |value| Ok(Value::Type(value.runtime_type())))
+    args.first().map_or_else(mismatch, |value| Ok(Value::Type(value.type_of())))
 }
 
 fn identity<'d>(args: &[Value<'d>]) -> Flow<'d> {

@@ -40,6 +40,11 @@ impl Planner<'_> {
         for arg in target.iter().chain(args) {
             planned.push(self.plan(*arg)?);
         }
+        if let (INDEX | OPT_INDEX, Some(index)) = (&**function, planned.get(1))
+            && let Some(kind) = self.constant(*index).and_then(no_qualifier)
+        {
+            return Err(CompileError::program(format!("invalid qualifier type: {kind}")));
+        }
         if let Some(found) = self.special(id, function, &planned) {
             return Ok(found);
         }
@@ -156,7 +161,7 @@ impl Planner<'_> {
                             return Some(self.add(Node::Const(Value::Bool(false))));
                         }
                         Some(set) => {
-                            return Some(self.add(Node::InSet { element: *element, set: Box::new(set) }));
+                            return Some(self.add(Node::InSet { element: *element, set }));
                         }
                         None => {}
                     }
@@ -214,7 +219,8 @@ fn has_dyn_parts(overloads: &[Arc<Overload>]) -> bool {
 
 /// Constants of types that can be keys, as a set.
 fn constant_set(list: &crate::value::ListValue<'static>) -> Option<std::collections::BTreeSet<Key<'static>>> {
-    list.0.iter().map(|element| element.ok().and_then(Key::new)).collect()
+    let is_primitive = |value: &Value<'static>| !matches!(value, Value::Null | Value::Type(_));
+    list.0.iter().map(|element| element.ok().filter(is_primitive).and_then(Key::new)).collect()
 }
 
 fn convert_constant(
@@ -224,7 +230,22 @@ fn convert_constant(
 ) -> Result<Value<'static>, CompileError> {
     let fitting = overloads.iter().find(|overload| crate::eval::fits(&overload.args[0], value));
     let Some(overload) = fitting else {
-        return Err(CompileError::program(format!("no such overload: {function}")));
+        let found = value.type_of();
+        return Err(CompileError::program(format!("no such overload: {function}({})", found.name())));
     };
     (overload.call)(std::slice::from_ref(value)).map_err(|error| CompileError::program(error.to_string()))
+}
+
+/// The name upstream's implementation has for a constant that nothing can be looked up by.
+fn no_qualifier(value: &Value<'_>) -> Option<&'static str> {
+    match value {
+        Value::Null => Some("types.Null"),
+        Value::Bytes(_) => Some("types.Bytes"),
+        Value::Type(_) => Some("*types.Type"),
+        Value::Timestamp(_) => Some("types.Timestamp"),
+        Value::Duration(_) => Some("types.Duration"),
+        Value::List(_) => Some("*types.baseList"),
+        Value::Map(_) => Some("*types.baseMap"),
+        _ => None,
+    }
 }

@@ -10,7 +10,7 @@ use crate::ast::{Element, Entry, Expr, ExprId, Fold, Literal};
 use crate::check::{Reference, Typed};
 use crate::source::CompileError;
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Key, Value};
 
 pub(crate) use node::{
     Accumulator, Attribute, Base, Call, FoldNode, Node, NodeId, ObjectNode, Pattern, PatternKind, Qualifier,
@@ -93,7 +93,7 @@ impl Planner<'_> {
             Expr::Struct { fields, .. } => {
                 let type_name = match typed.type_of(id) {
                     Type::Struct(name) => name.clone(),
-                    other => other.runtime_name().into(),
+                    other => other.name().into(),
                 };
                 let mut planned = Vec::with_capacity(fields.len());
                 for field in fields {
@@ -169,6 +169,9 @@ impl Planner<'_> {
                 Some((constant(*key)?, constant(*value)?))
             })
             .collect();
+        if let Some(odd) = constants.iter().flatten().find(|(key, _)| Key::new(key.clone()).is_none()) {
+            return Err(CompileError::program(format!("unsupported key type: {}", odd.0.type_of().name())));
+        }
         Ok(self.add(match constants {
             Some(constants) => Node::Const(Value::map(constants)),
             None => Node::Map(planned.into()),

@@ -56,7 +56,7 @@ pub(crate) enum Node {
     /// Whether a value is one of a few constants.
     InSet {
         element: NodeId,
-        set: Box<BTreeSet<Key<'static>>>,
+        set: BTreeSet<Key<'static>>,
     },
     /// The first value that is there; of `orValue`, what is in it.
     OptionalOr {

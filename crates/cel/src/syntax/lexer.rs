@@ -170,7 +170,11 @@ impl Lexer<'_> {
         quote += usize::from(bytes);
         quote += usize::from(matches!(self.byte(quote), Some(b'r' | b'R')));
         if quote > start && matches!(self.byte(quote), Some(b'"' | b'\'')) {
-            return self.string(quote, if bytes { Kind::Bytes } else { Kind::String });
+            let string = self.string(quote, if bytes { Kind::Bytes } else { Kind::String });
+            if string.is_ok() {
+                return string;
+            }
+            // Without an end it is a name, and then a string without an end.
         }
         self.digits(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
         let word = &self.text[start..self.at];

@@ -29,7 +29,7 @@ pub(super) fn expand(
         };
     };
     let expanded = match (function, args) {
-        ("all" | "exists" | "exists_one" | "existsOne", [variable, predicate]) => {
+        ("all" | "exists" | "exists_one", [variable, predicate]) => {
             quantifier(build, function, target, *variable, *predicate)
         }
         ("map", [variable, transform]) => map(build, target, *variable, None, *transform),

@@ -24,7 +24,7 @@ pub(crate) fn equal<'d>(left: &Value<'d>, right: &Value<'d>) -> Result<bool, Eva
         (Value::Duration(left), Value::Duration(right)) => left == right,
         (Value::List(left), Value::List(right)) => lists(&left.0, &right.0)?,
         (Value::Map(left), Value::Map(right)) => maps(&left.0, &right.0)?,
-        (Value::Type(left), Value::Type(right)) => left.runtime_name() == right.runtime_name(),
+        (Value::Type(left), Value::Type(right)) => left.name() == right.name(),
         (Value::Optional(left), Value::Optional(right)) => match (left, right) {
             (Some(left), Some(right)) => equal(left, right)?,
             (None, None) => true,

@@ -44,7 +44,7 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
 }
 
 fn or_refuse<'d>(value: Option<Value<'d>>, target: &Type) -> Flow<'d> {
-    let message = || format!("type conversion error from 'string' to '{}'", target.runtime_name());
+    let message = || format!("type conversion error from 'string' to '{}'", target.name());
     value.ok_or_else(|| EvalError::failed(message()))
 }
 

@@ -1,5 +1,7 @@
 //! Between JSON and values: objects of the API as their declarations read them, and results as JSON.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map as JsonMap, Number, Value as Json};
@@ -61,8 +63,8 @@ impl<'d> Value<'d> {
             Self::Optional(Some(inner)) => inner.to_json()?,
             Self::Optional(None) => Json::Null,
             Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => {
-                let name = self.runtime_type();
-                return Err(EvalError::failed(format!("'{}' has no form in JSON", name.runtime_name())));
+                let name = self.type_of();
+                return Err(EvalError::failed(format!("'{}' has no form in JSON", name.name())));
             }
         })
     }
@@ -163,26 +165,17 @@ pub(super) fn unordered_equal<'d>(
     decl: &'d Decl,
     other: &List<'d>,
 ) -> Option<Result<bool, EvalError>> {
-    let Shape::List(items, kind) = decl.shape() else { return None };
-    if *kind == ListKind::Atomic {
-        return None;
-    }
+    let (items, kind) = unordered(decl)?;
     Some((|| {
+        let by_identity: HashMap<Vec<Option<Json>>, &'d Json> =
+            elements.iter().map(|element| (identity(element, kind), element)).collect();
         for candidate in other.iter() {
             let candidate = candidate?;
-            let mut found = false;
-            for element in elements {
-                if let (ListKind::Map(keys), Value::Map(MapValue(Map::Json(members, _)))) = (kind, &candidate)
-                    && keys.iter().any(|key| element.get(&**key) != members.get(&**key))
-                {
-                    continue;
-                }
-                if equal(&from_json(element, items)?, &candidate)? {
-                    found = true;
-                    break;
-                }
-            }
-            if !found {
+            let equals = match by_identity.get(&identity_of(&candidate, kind)?) {
+                Some(element) => equal(&from_json(element, items)?, &candidate)?,
+                None => false,
+            };
+            if !equals {
                 return Ok(false);
             }
         }
@@ -197,42 +190,49 @@ pub(super) fn merge<'d>(
     decl: &'d Decl,
     other: &List<'d>,
 ) -> Option<Result<List<'d>, EvalError>> {
-    let Shape::List(items, kind) = decl.shape() else { return None };
-    if *kind == ListKind::Atomic {
-        return None;
-    }
+    let (items, kind) = unordered(decl)?;
     Some((|| {
         let mut merged: Vec<Value<'d>> =
             elements.iter().map(|element| from_json(element, items)).collect::<Result<_, _>>()?;
+        let mut places: HashMap<Vec<Option<Json>>, usize> =
+            elements.iter().enumerate().map(|(place, element)| (identity(element, kind), place)).collect();
         for candidate in other.iter() {
             let candidate = candidate?;
-            match position(&merged, &candidate, kind)? {
-                Some(place) if matches!(kind, ListKind::Map(_)) => merged[place] = candidate,
+            let identity = identity_of(&candidate, kind)?;
+            match places.get(&identity) {
+                Some(place) if matches!(kind, ListKind::Map(_)) => merged[*place] = candidate,
                 Some(_) => {}
-                None => merged.push(candidate),
+                None => {
+                    places.insert(identity, merged.len());
+                    merged.push(candidate);
+                }
             }
         }
         Ok(List::owned(merged))
     })())
 }
 
-fn position<'d>(
-    merged: &[Value<'d>],
-    candidate: &Value<'d>,
-    kind: &ListKind,
-) -> Result<Option<usize>, EvalError> {
-    for (place, present) in merged.iter().enumerate() {
-        let same = match (kind, present, candidate) {
-            (
-                ListKind::Map(keys),
-                Value::Map(MapValue(Map::Json(present, _))),
-                Value::Map(MapValue(Map::Json(other, _))),
-            ) => keys.iter().all(|key| present.get(&**key) == other.get(&**key)),
-            _ => equal(present, candidate)?,
-        };
-        if same {
-            return Ok(Some(place));
-        }
+/// The elements of a list without order, and how they are told apart.
+fn unordered(decl: &Decl) -> Option<(&Decl, &ListKind)> {
+    match decl.shape() {
+        Shape::List(items, kind) if *kind != ListKind::Atomic => Some((items, kind)),
+        _ => None,
     }
-    Ok(None)
+}
+
+/// What an element is known by: itself, or the values of its keys.
+fn identity(element: &Json, kind: &ListKind) -> Vec<Option<Json>> {
+    match kind {
+        ListKind::Map(keys) => keys.iter().map(|key| element.get(&**key).cloned()).collect(),
+        _ => vec![Some(element.clone())],
+    }
+}
+
+fn identity_of(value: &Value<'_>, kind: &ListKind) -> Result<Vec<Option<Json>>, EvalError> {
+    match (kind, value) {
+        (ListKind::Map(keys), Value::Map(map)) => {
+            keys.iter().map(|key| map.0.field(key)?.map(|value| value.to_json()).transpose()).collect()
+        }
+        _ => Ok(vec![Some(value.to_json()?)]),
+    }
 }

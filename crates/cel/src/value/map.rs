@@ -25,28 +25,31 @@ pub(crate) struct Owned<'d> {
     depth: usize,
 }
 
-/// A key: a truth, a number or text. Numbers of different types are the same key if they are equal.
+/// A key: usually a truth, a number or text. Numbers of different types are the same key if they are equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'d>(Value<'d>);
 
 impl<'d> Key<'d> {
     pub(crate) fn new(value: Value<'d>) -> Option<Self> {
         let fits = match &value {
-            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_) => true,
+            Value::Null
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::String(_)
+            | Value::Type(_) => true,
             Value::Double(number) => !number.is_nan(),
             _ => false,
         };
         fits.then_some(Self(value))
     }
 
-    pub(crate) fn value(&self) -> &Value<'d> {
-        &self.0
-    }
-
     fn rank(&self) -> u8 {
         match self.0 {
             Value::Bool(_) => 0,
             Value::String(_) => 2,
+            Value::Null => 3,
+            Value::Type(_) => 4,
             _ => 1,
         }
     }
@@ -54,7 +57,10 @@ impl<'d> Key<'d> {
 
 impl Ord for Key<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank()).then_with(|| compare(&self.0, &other.0).unwrap_or(Ordering::Equal))
+        self.rank().cmp(&other.rank()).then_with(|| match (&self.0, &other.0) {
+            (Value::Type(one), Value::Type(two)) => one.name().cmp(two.name()),
+            (one, two) => compare(one, two).unwrap_or(Ordering::Equal),
+        })
     }
 }
 

@@ -163,8 +163,8 @@ impl<'d> Value<'d> {
         Some(map.0.entries())
     }
 
-    /// The type it tells at run time.
-    pub(crate) fn runtime_type(&self) -> Type {
+    /// The type it tells as its own: of lists and maps, nothing about what is in them.
+    pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
             Self::Bool(_) => Type::Bool,
@@ -180,7 +180,7 @@ impl<'d> Value<'d> {
             Self::Object(object) => Type::Struct(object.type_name.clone()),
             Self::Optional(_) => Type::optional(Type::Dyn),
             Self::Type(_) => Type::Type(None),
-            Self::Extension(extension) => extension.0.runtime_type(),
+            Self::Extension(extension) => extension.0.type_of(),
         }
     }
 
@@ -240,7 +240,9 @@ impl fmt::Display for Value<'_> {
             Self::Bytes(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
             Self::Timestamp(value) => write!(f, "{value}"),
             Self::Duration(value) => write!(f, "{value}"),
-            other => write!(f, "{}", other.runtime_type().runtime_name()),
+            Self::Extension(extension) => write!(f, "{}", extension.0),
+            Self::Type(found) => f.write_str(found.name()),
+            other => f.write_str(other.type_of().name()),
         }
     }
 }

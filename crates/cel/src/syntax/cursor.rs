@@ -1,0 +1,128 @@
+//! Tokens one by one, and what is said when the wrong one is there.
+
+use crate::ast::{ExprId, Tree};
+use crate::source::Issues;
+
+use super::grammar::Dialect;
+use super::lexer::{Kind, Token};
+
+/// Reading cannot go on; the reason was told.
+pub(super) struct Halt;
+
+pub(super) type Parsed<T = ExprId> = Result<T, Halt>;
+
+pub(super) struct Parser<'a> {
+    pub(super) text: &'a str,
+    pub(super) tokens: Vec<Token>,
+    pub(super) at: usize,
+    pub(super) depth: u16,
+    pub(super) tree: Tree,
+    pub(super) issues: Issues,
+    pub(super) dialect: Dialect,
+}
+
+/// What may begin an expression, in the order of upstream's token numbers.
+const STARTS: [&str; 15] = [
+    "'['",
+    "'{'",
+    "'('",
+    "'.'",
+    "'-'",
+    "'!'",
+    "'true'",
+    "'false'",
+    "'null'",
+    "NUM_FLOAT",
+    "NUM_INT",
+    "NUM_UINT",
+    "STRING",
+    "BYTES",
+    "IDENTIFIER",
+];
+
+impl Parser<'_> {
+    pub(super) fn token(&self) -> Token {
+        self.tokens[self.at]
+    }
+
+    /// The token after the next one, or the end.
+    pub(super) fn following(&self) -> Token {
+        self.tokens[(self.at + 1).min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn advance(&mut self) -> Token {
+        let token = self.token();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    pub(super) fn is(&self, fixed: &str) -> bool {
+        matches!(self.token().kind, Kind::Fixed(found) if found == fixed)
+    }
+
+    pub(super) fn eat(&mut self, fixed: &str) -> Option<Token> {
+        self.is(fixed).then(|| self.advance())
+    }
+
+    pub(super) fn text_of(&self, token: Token) -> &str {
+        &self.text[token.start as usize..token.end as usize]
+    }
+
+    pub(super) fn shown(&self, token: Token) -> String {
+        if token.kind == Kind::End { "<EOF>".to_owned() } else { self.text_of(token).to_owned() }
+    }
+
+    pub(super) fn syntax_error(&mut self, token: Token, message: &str) {
+        self.issues.report(token.start, format!("Syntax error: {message}"));
+    }
+
+    /// The one token that must be here.
+    pub(super) fn expect(&mut self, fixed: &str, expected: &str) -> Parsed<Token> {
+        if let Some(token) = self.eat(fixed) {
+            return Ok(token);
+        }
+        let token = self.token();
+        let shown = self.shown(token);
+        if matches!(self.following().kind, Kind::Fixed(next) if next == fixed) {
+            self.syntax_error(token, &format!("extraneous input '{shown}' expecting {expected}"));
+            self.advance();
+            return Ok(self.advance());
+        }
+        let insertable = match fixed {
+            ")" | "]" => token.kind == Kind::End && !expected.starts_with('{'),
+            ":" => begins_primary(token.kind),
+            _ => false,
+        };
+        if insertable {
+            self.syntax_error(token, &format!("missing {expected} at '{shown}'"));
+        } else {
+            self.syntax_error(token, &format!("mismatched input '{shown}' expecting {expected}"));
+        }
+        Err(Halt)
+    }
+}
+
+pub(super) fn begins_primary(kind: Kind) -> bool {
+    match kind {
+        Kind::Fixed(fixed) => ["[", "{", "(", ".", "-", "!", "true", "false", "null"].contains(&fixed),
+        Kind::EscapedIdent | Kind::End => false,
+        _ => true,
+    }
+}
+
+/// What may begin an expression, as upstream's messages list it.
+pub(super) fn starts(also: &str) -> String {
+    // Where upstream's numbers of tokens put them, from the end so that one does not move the next.
+    let more: &[(usize, &str)] = match also {
+        ")" => &[(3, "')'")],
+        "?" => &[(6, "'?'")],
+        "]" => &[(6, "'?'"), (4, "','"), (1, "']'")],
+        "}" => &[(6, "'?'"), (4, "','"), (2, "'}'")],
+        _ => &[],
+    };
+    let mut all = STARTS.to_vec();
+    for (place, token) in more {
+        all.insert(*place, token);
+    }
+    format!("{{{}}}", all.join(", "))
+}
