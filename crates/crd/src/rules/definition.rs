@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::compile::{Environments, OLD_SELF};
 use super::cost::{self, Cardinality, EXPRESSION_LIMIT, Total};
 use super::declare::Declarations;
-use super::sizes::DeclSizes;
 use crate::Structural;
 use crate::structural::{ListType, Rule, Schema};
 
@@ -86,7 +85,7 @@ impl RulesCheck<'_> {
         for (index, rule) in schema.rules().iter().enumerate() {
             let path = path.index(index);
             let checked = environments.check(rule);
-            let estimate = |checked: &Checked| checked.estimate(&DeclSizes(&decl)).max;
+            let estimate = |checked: &Checked| checked.estimate(&*decl).max;
             let cost = match &checked {
                 Some(Ok(checked)) => estimate(checked),
                 _ => 0,

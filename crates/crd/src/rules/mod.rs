@@ -8,7 +8,6 @@ mod cost;
 mod declare;
 mod definition;
 mod evaluate;
-mod sizes;
 #[cfg(test)]
 mod tests;
 
