@@ -17,22 +17,27 @@ impl Structural {
         self.evaluate_rules(object, None, errors);
     }
 
-    /// Whether it may become another. Returns what the client should know although it is allowed:
-    /// faults in parts that did not change.
-    pub fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) -> Vec<String> {
+    /// Whether it may become another.
+    pub fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate(new, Some(old), &Path::NIL, errors);
         self.validate_embedded(new, errors);
         self.check_list_update(new, old, errors);
-        self.evaluate_rules(new, Some(old), errors)
+        self.evaluate_rules(new, Some(old), errors);
     }
 
-    /// Whether its status may become another, through the status subresource. Returns the same.
-    pub fn check_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) -> Vec<String> {
+    /// Whether its status may become another, through the status subresource.
+    pub fn check_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if let Some(status) = new.get("status") {
             self.validate_status(status, old.get("status"), &Path::root("status"), errors);
         }
         self.check_list_update(new, old, errors);
-        self.evaluate_rules(new, Some(old), errors)
+        self.evaluate_rules(new, Some(old), errors);
+    }
+
+    /// What the client should know of an update that is allowed: which rules do not hold for parts
+    /// that did not change.
+    pub fn update_warnings(&self, new: &Value, old: &Value) -> Vec<String> {
+        self.evaluate_rules(new, Some(old), &mut ErrorList::new())
     }
 
     /// Lists that had duplicates may keep them.
@@ -47,7 +52,7 @@ impl Structural {
         }
     }
 
-    /// Checks by the rules, if the object is sound enough for that.
+    /// Checks by the rules, if the object is sound enough for that. Returns what was forgiven.
     fn evaluate_rules(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Vec<String> {
         let Some(rules) = self.rules() else { return Vec::new() };
         if errors.iter().any(|error| is_blocking(error.kind)) {

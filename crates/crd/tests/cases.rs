@@ -95,8 +95,8 @@ fn run(case: &Case<'_>) -> Vec<String> {
     let old: Option<Value> = case.old.map(|old| serde_json::from_str(old).unwrap());
     match &old {
         None => schema.check_create(&object, &mut errors),
-        Some(old) if case.is_status => drop(schema.check_status_update(&object, old, &mut errors)),
-        Some(old) => drop(schema.check_update(&object, old, &mut errors)),
+        Some(old) if case.is_status => schema.check_status_update(&object, old, &mut errors),
+        Some(old) => schema.check_update(&object, old, &mut errors),
     }
     said.extend(lines(&errors));
     said
@@ -136,6 +136,21 @@ fn check(text: &str) {
 #[test]
 fn objects_fare_as_they_do_upstream() {
     check(include_str!("data/objects.txt"));
+}
+
+#[test]
+fn what_is_forgiven_is_told() {
+    let rule = serde_json::json!([{"rule": "self > 5", "message": "too small"}]);
+    let schema = serde_json::json!({"type": "object", "properties": {
+        "a": {"type": "integer", "x-kubernetes-validations": rule},
+        "b": {"type": "integer"},
+    }});
+    let schema = Structural::parse(&schema).unwrap();
+    let (old, new) = (serde_json::json!({"a": 1, "b": 1}), serde_json::json!({"a": 1, "b": 2}));
+    let mut errors = ErrorList::new();
+    schema.check_update(&new, &old, &mut errors);
+    assert!(errors.is_empty());
+    assert_eq!(schema.update_warnings(&new, &old), ["a: Invalid value: 1: too small"]);
 }
 
 #[test]

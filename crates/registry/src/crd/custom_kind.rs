@@ -179,7 +179,11 @@ impl Kind for CustomKind {
         let mut added: Vec<&str> = Meta::of(new).finalizers().filter(|name| !known.contains(name)).collect();
         added.sort_unstable();
         added.dedup();
-        added.into_iter().flat_map(finalizer_warnings).collect()
+        let mut warnings: Vec<String> = added.into_iter().flat_map(finalizer_warnings).collect();
+        if let (Some(compiled), Some(old)) = (self.compiled(), old) {
+            warnings.extend(compiled.structural.update_warnings(new, old));
+        }
+        warnings
     }
 
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
