@@ -34,16 +34,18 @@ pub(crate) fn matches(pattern: &str, text: &str) -> Result<bool, InvalidPattern>
 
 type Cache = HashMap<Box<str>, Result<Arc<Regex>, InvalidPattern>>;
 
+/// The pattern, compiled. Nobody waits while another compiles; two may do the same work.
 fn compiled(pattern: &str) -> Result<Arc<Regex>, InvalidPattern> {
     static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = cache.get(pattern) {
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = cache().get(pattern) {
         return known.clone();
     }
+    let compiled = compile(pattern).map(Arc::new);
+    let mut cache = cache();
     if cache.len() >= MAX_COMPILED {
         cache.clear();
     }
-    let compiled = compile(pattern).map(Arc::new);
     cache.insert(pattern.into(), compiled.clone());
     compiled
 }
