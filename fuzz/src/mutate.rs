@@ -50,6 +50,14 @@ const WORDS: &[&[u8]] = &[
     b"e-9",
     b"T24:00:00Z",
     b"+14:00",
+    b".all(e, ",
+    b".map(e, ",
+    b".?",
+    b"self.",
+    b" ? 1 : ",
+    b" && ",
+    b"[0]",
+    b"'a'",
 ];
 
 /// The largest input a mutation makes: enough for every kind of mistake, small enough to be fast.

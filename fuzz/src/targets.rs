@@ -11,6 +11,7 @@ use coracle_meta::selector::{fields, labels};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
+mod cel;
 mod custom;
 
 /// Something that reads what clients send.
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "label-selector", run: read_labels, seeds: &[b"a in (b,c),!d,e notin (f), g=h,i!=j,k>1"] },
     Target { name: "field-selector", run: read_fields, seeds: &[b"metadata.name=a,spec.nodeName!=b\\,c"] },
     Target { name: "quantity", run: read_quantity, seeds: &[b"1.5Gi", b"-12e-3", b"100m", b"9223372036854775807"] },
+    Target { name: "cel", run: cel::evaluate, seeds: cel::SEEDS },
     Target { name: "time", run: read_time, seeds: &[b"2024-02-29T23:59:59.123456789+01:30"] },
     Target {
         name: "json-patch",

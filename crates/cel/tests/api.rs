@@ -136,6 +136,7 @@ fn expressions_make_objects() {
     );
     assert_eq!(value("Object{?spec: optional.none(), ?x: optional.of(1)}"), json!({"x": 1}));
     assert_eq!(value("has(Object{a: 1}.a) && !has(Object{a: 1}.b)"), json!(true));
+    assert_eq!(value("Object{a: 1}.b == null"), json!(true));
     assert_eq!(env.compile("Object{}").unwrap().output_type(), &Type::object("Object"));
     assert_eq!(
         env.compile("JSONPatch{op: 1}").unwrap_err().to_string(),

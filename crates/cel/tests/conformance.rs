@@ -1,5 +1,5 @@
 //! Expressions and what became of them in cel-go as kube-apiserver 1.36 configures it: errors, types, values
-//! and costs, estimated and real. `conformance/*.txt` was printed by upstream's code, for the objects and
+//! and costs, estimated and real. `fixtures/conformance/*.txt` was printed by upstream's code, for the objects and
 //! variables below.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -266,25 +266,25 @@ fn check(recorded: &str) {
 
 #[test]
 fn language() {
-    check(include_str!("conformance/language.txt"));
+    check(include_str!("fixtures/conformance/language.txt"));
 }
 
 #[test]
 fn objects() {
-    check(include_str!("conformance/objects.txt"));
+    check(include_str!("fixtures/conformance/objects.txt"));
 }
 
 #[test]
 fn libraries() {
-    check(include_str!("conformance/libraries.txt"));
+    check(include_str!("fixtures/conformance/libraries.txt"));
 }
 
 #[test]
 fn syntax() {
-    check(include_str!("conformance/syntax.txt"));
+    check(include_str!("fixtures/conformance/syntax.txt"));
 }
 
 #[test]
 fn rules() {
-    check(include_str!("conformance/rules.txt"));
+    check(include_str!("fixtures/conformance/rules.txt"));
 }

@@ -111,6 +111,8 @@ impl<'d> Machine<'_, 'd> {
             }
         };
         match (found, key) {
+            // A field that an expression did not set is null.
+            (None, _) if !absent && matches!(value, Value::Object(_)) => Ok(Some(Value::Null)),
             (None, QualifierKey::Field(name)) if !absent => {
                 Err(EvalError::failed(format!("no such key: {name}")))
             }

@@ -108,9 +108,9 @@ mod tests {
     use super::*;
 
     const RECORDED: &[&str] = &[
-        include_str!("../../tests/conformance/language.txt"),
-        include_str!("../../tests/conformance/libraries.txt"),
-        include_str!("../../tests/conformance/objects.txt"),
+        include_str!("../../tests/fixtures/conformance/language.txt"),
+        include_str!("../../tests/fixtures/conformance/libraries.txt"),
+        include_str!("../../tests/fixtures/conformance/objects.txt"),
     ];
 
     fn declared() -> Vec<Declaration> {

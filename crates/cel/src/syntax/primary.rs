@@ -33,10 +33,18 @@ impl Parser<'_> {
             Kind::Fixed("{") => self.map(),
             Kind::Fixed("-") => {
                 self.advance();
-                self.constant(token, true)
+                self.constant(token, true).or_else(|Halt| self.no_negative())
             }
             _ => self.constant(token, false).or_else(|Halt| self.no_primary(also)),
         }
+    }
+
+    /// A minus sign that is neither an operator here nor part of a number.
+    fn no_negative(&mut self) -> Parsed {
+        let token = self.token();
+        let message = format!("no viable alternative at input '-{}'", self.shown(token));
+        self.syntax_error(token, &message);
+        Err(Halt)
     }
 
     pub(super) fn no_primary(&mut self, also: &str) -> Parsed {

@@ -11,7 +11,7 @@ use crate::decl::{Decl, ListKind, Shape};
 
 use super::list::List;
 use super::map::Map;
-use super::{ListValue, MapValue, Timestamp, Value, equal, format_double, parse_go_duration};
+use super::{ListValue, MapValue, Timestamp, Value, equal, format_double, parse_openapi_duration};
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
@@ -117,9 +117,9 @@ fn formatted<'d>(text: &str, shape: &Shape) -> Flow<'d> {
             .decode(text)
             .map(|bytes| Value::Bytes(bytes.into()))
             .map_err(|error| EvalError::failed(format!("Invalid byte formatted string {text}: {error}"))),
-        Shape::Duration => parse_go_duration(text)
-            .map(Value::Duration)
-            .ok_or_else(|| EvalError::failed(format!("Invalid duration {text}: not a duration"))),
+        Shape::Duration => parse_openapi_duration(text).map(Value::Duration).ok_or_else(|| {
+            EvalError::failed(format!("Invalid duration {text}: unable to parse {text} as duration"))
+        }),
         Shape::Date => date(&format!("{text}T00:00:00Z"), text, "date"),
         _ => date(text, text, "date-time"),
     }

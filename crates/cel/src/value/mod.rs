@@ -23,8 +23,8 @@ pub(crate) use json::from_json;
 pub(crate) use list::List;
 pub(crate) use map::{Key, Map};
 pub(crate) use number::format_double;
-pub(crate) use time::parse_go_duration;
 pub use time::{Duration, Timestamp};
+pub(crate) use time::{parse_go_duration, parse_openapi_duration};
 
 /// Text, borrowed or shared.
 #[derive(Clone, Debug)]

@@ -190,3 +190,64 @@ fn one_unit(text: &str) -> Option<(i128, &str)> {
     let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     Some((whole * unit + part * unit / scale, rest))
 }
+
+/// A span as OpenAPI's format `duration` has it: as Go writes it, or in words such as `2 days`.
+pub(crate) fn parse_openapi_duration(text: &str) -> Option<Duration> {
+    /// Each unit by its names; with the last of them others may only begin.
+    const UNITS: &[(&[&str], i64)] = &[
+        (&["ns", "nano"], 1),
+        (&["us", "\u{b5}s", "micro"], 1_000),
+        (&["ms", "milli"], 1_000_000),
+        (&["s", "sec"], NANOS_PER_SECOND),
+        (&["m", "min"], 60 * NANOS_PER_SECOND),
+        (&["h", "hr", "hour"], 3600 * NANOS_PER_SECOND),
+        (&["d", "day"], 24 * 3600 * NANOS_PER_SECOND),
+        (&["w", "wk", "week"], 7 * 24 * 3600 * NANOS_PER_SECOND),
+    ];
+    if let Some(plain) = parse_go_duration(text) {
+        return Some(plain);
+    }
+    let mut total = None;
+    let mut rest = text;
+    while let Some(start) = rest.find(|found: char| found.is_ascii_digit()) {
+        rest = &rest[start..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at(digits);
+        let after = after.trim_start();
+        let end = after.find(|found: char| !found.is_ascii_alphabetic() && found != '\u{b5}');
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        let unit = unit.to_lowercase();
+        rest = after;
+        let known = UNITS.iter().find(|(names, _)| {
+            names.contains(&&*unit) || names.last().is_some_and(|last| unit.starts_with(last))
+        });
+        if let Some((_, nanos)) = known {
+            let span = number.parse::<i64>().ok()?.wrapping_mul(*nanos);
+            total = Some(total.unwrap_or(0_i64).wrapping_add(span));
+        }
+    }
+    total.map(Duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_in_words() {
+        let seconds = |text: &str| parse_openapi_duration(text).map(|span| span.0 / NANOS_PER_SECOND);
+        for (text, expected) in [
+            ("1h30m", Some(5400)),
+            ("2 days", Some(172_800)),
+            ("1w", Some(604_800)),
+            ("3 weeks 2 hours", Some(1_821_600)),
+            ("5 seconds", Some(5)),
+            ("-1s", Some(-1)),
+            ("", None),
+            ("soon", None),
+            ("5 apples", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+}
