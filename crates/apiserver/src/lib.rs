@@ -5,7 +5,7 @@
 //! encoded and told.
 
 pub mod admission;
-pub mod authorize;
+mod authorize;
 mod body;
 mod catalogue;
 mod discovery;

@@ -15,7 +15,7 @@ use http_body::Body;
 use serde_json::{Value, json};
 use tower::Service;
 
-use crate::admission::Chain;
+use crate::admission::{Chain, Plugin};
 use crate::authorize::{Attributes, Authorizer, MastersOnly, Target};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
@@ -79,9 +79,11 @@ impl ApiServer {
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 
-    /// With these plugins having a say in writes, and not only the built-in ones.
+    /// With these plugins having a say in writes, too; see [`Chain::with`].
     #[must_use]
-    pub fn with_admission(mut self, chain: Chain) -> Self {
+    pub fn with_plugins(mut self, plugins: impl IntoIterator<Item = Arc<dyn Plugin>>) -> Self {
+        let built_in = Chain::built_in(&self.components.authorizer);
+        let chain = plugins.into_iter().fold(built_in, Chain::with);
         self.registry = self.registry.with_admission(Arc::new(chain));
         self
     }

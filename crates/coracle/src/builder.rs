@@ -1,9 +1,11 @@
 //! Assembly: from a [`Config`] to a running cluster.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use coracle_apiserver::admission::Plugin;
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
 use coracle_apiserver::{ApiServer, EcdsaSigner, Endpoint, HealthChecks, Limits, Registry, Server, Site};
 use coracle_base::{Clock, Rng, Task};
@@ -26,6 +28,20 @@ const TOKEN_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The key the health check reads. No object lies there, for all keys of objects have a slash.
 const HEALTH_KEY: &str = "health";
+
+/// What a program that embeds a cluster adds to it.
+#[derive(Clone, Default)]
+pub struct Extensions {
+    /// Who else has a say in writes, after the built-in plugins and before policies and quotas.
+    pub admission: Vec<Arc<dyn Plugin>>,
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.admission.iter().map(|plugin| plugin.name()).collect();
+        f.debug_struct("Extensions").field("admission", &names).finish()
+    }
+}
 
 /// A cluster in this process.
 #[derive(Debug)]
@@ -53,6 +69,14 @@ impl Coracle {
     /// If an address is not to be had, the store does not open, or there are no certificates to
     /// serve with; nothing is left running then.
     pub async fn start(config: Config) -> Result<Handle, StartError> {
+        Self::start_with(config, Extensions::default()).await
+    }
+
+    /// The same, with code of the embedding program in it.
+    ///
+    /// # Errors
+    /// As for [`Coracle::start`].
+    pub async fn start_with(config: Config, extensions: Extensions) -> Result<Handle, StartError> {
         let clock = Clock::system();
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
@@ -74,7 +98,8 @@ impl Coracle {
         let registry =
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
         let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
-            .with_token_signer(secured.token_signer.clone());
+            .with_token_signer(secured.token_signer.clone())
+            .with_plugins(extensions.admission);
         if let Err(error) = service.bootstrap(&secured.site).await {
             store.close().await;
             return Err(error.into());

@@ -36,8 +36,10 @@ pub mod storage;
 mod subject_name;
 mod supervise;
 
-pub use builder::Coracle;
+pub use builder::{Coracle, Extensions};
 pub use config::{Config, EtcdConfig, StoreConfig};
+/// What [`Extensions::admission`] is made of.
+pub use coracle_apiserver::admission;
 pub use coracle_runtime::IdleReport;
 pub use error::{ConfigError, PkiError, StartError, StorageError};
 pub use handle::Handle;

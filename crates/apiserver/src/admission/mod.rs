@@ -34,6 +34,7 @@ mod upstream;
 
 pub use chain::Chain;
 pub use coracle_registry::admission::{Admission, Attributes, BoxFuture, Operation};
+pub use coracle_registry::{Error, Result, view};
 pub use pass::Pass;
 pub use plugin::{Plugin, Rule, forbidden, nothing_to_say};
 

@@ -21,11 +21,10 @@ use super::pass::Pass;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use coracle_apiserver::authorize::{Authorizer, MastersOnly};
 /// use coracle_apiserver::admission::{
-///     Attributes, BoxFuture, Chain, Operation, Plugin, Rule, forbidden,
+///     Attributes, BoxFuture, Chain, Operation, Plugin, Result, Rule, forbidden, view,
 /// };
-/// use coracle_registry::{Result, view};
+/// use coracle_apiserver::{Authorizer, MastersOnly};
 /// use serde_json::Value;
 ///
 /// /// Every new namespace names the team that pays for it.
