@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::value::Value;
+
 /// Why an expression has no value. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +28,15 @@ impl EvalError {
 
     pub(crate) fn no_such_overload() -> Self {
         Self::Failed(Cow::Borrowed("no such overload"))
+    }
+
+    /// An operation that a value does not know. Upstream asks texts and times about any function by name, and
+    /// they do not say which one it was.
+    pub(crate) fn unknown_to(value: &Value<'_>, function: &str) -> Self {
+        match value {
+            Value::String(_) | Value::Timestamp(_) | Value::Duration(_) => Self::no_such_overload(),
+            _ => Self::no_overload_of(function),
+        }
     }
 
     pub(crate) fn no_overload_of(function: &str) -> Self {

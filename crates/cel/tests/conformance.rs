@@ -288,3 +288,9 @@ fn syntax() {
 fn rules() {
     check(include_str!("fixtures/conformance/rules.txt"));
 }
+
+/// Put together at random from parts of the others.
+#[test]
+fn random() {
+    check(include_str!("fixtures/conformance/random.txt"));
+}

@@ -59,7 +59,7 @@ fn constant(typed: &Typed, function: &str, args: &[ExprId], report: &mut impl Fn
     let sound = match (function, literal) {
         ("duration", Literal::String(text)) => converts(text, &Type::Duration),
         ("timestamp", Literal::String(text)) => converts(text, &Type::Timestamp),
-        // Upstream evaluates this without the types it has just found, and fails.
+        // The overload is declared, and always fails.
         ("duration", Literal::Int(_)) => false,
         ("timestamp", Literal::Int(seconds)) => {
             convert(&Value::Int(*seconds), &Type::Timestamp).is_some_and(|converted| converted.is_ok())

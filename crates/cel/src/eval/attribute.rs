@@ -78,8 +78,8 @@ impl<'d> Machine<'_, 'd> {
             optional = optional || qualifier.optional;
             let presence = test && index + 1 == path.len();
             let found = self.qualify(&value, &qualifier.key, optional || presence);
-            // An absent value costs nothing where absence is allowed.
-            if presence || !(optional && matches!(found, Ok(None))) {
+            // Where absence is allowed, only what is there costs.
+            if presence || !optional || matches!(found, Ok(Some(_))) {
                 self.charge(READ_COST)?;
             }
             match found? {
@@ -103,6 +103,9 @@ impl<'d> Machine<'_, 'd> {
             QualifierKey::Constant(key) => self.index(value, key)?,
             QualifierKey::Computed(id) => {
                 let key = self.resolve(*id)?;
+                if !key.is_qualifier() {
+                    return Err(EvalError::failed(format!("invalid qualifier type: {}", key.go_type())));
+                }
                 let found = self.index(value, &key)?;
                 if found.is_none() && !absent {
                     return Err(missing(value, &key));

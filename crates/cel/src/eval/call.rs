@@ -13,7 +13,7 @@ const MAX_ARGS: usize = 4;
 
 impl<'d> Machine<'_, 'd> {
     pub(super) fn call(&mut self, call: &'d Call) -> Flow<'d> {
-        let args = self.arguments(&call.args, call.cost)?;
+        let args = self.arguments(&call.args, call.cost, call.in_a_row)?;
         let args = &args[..call.args.len()];
         if !call.cost.needs_result() {
             self.charge(call.cost.price(args))?;
@@ -30,24 +30,31 @@ impl<'d> Machine<'_, 'd> {
     }
 
     /// The arguments of a call. Upstream evaluates both of two even if the first one failed, and charges for
-    /// the call that is not made; if there are more, it stops at once.
-    fn arguments(&mut self, args: &'d [NodeId], cost: CostRule) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
+    /// the call that is not made. Calls in a row it leaves at the first failure, and charges only if that was
+    /// the last argument.
+    fn arguments(
+        &mut self,
+        args: &'d [NodeId],
+        cost: CostRule,
+        in_a_row: bool,
+    ) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
         let mut values = [Value::Null, Value::Null, Value::Null, Value::Null];
         let mut failure = None;
-        for (value, arg) in values.iter_mut().zip(args) {
+        for (index, arg) in args.iter().take(MAX_ARGS).enumerate() {
             match absorbed(self.eval(*arg))? {
-                Ok(found) => *value = found,
-                Err(error) if args.len() > 2 => return Err(error),
+                Ok(found) => values[index] = found,
+                Err(error) if in_a_row && index + 1 < args.len() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         let Some(failure) = failure else { return Ok(values) };
-        self.charge(cost.price(&values[..args.len()]))?;
+        let paid = if cost.needs_result() { &[Value::Null] } else { &values[..args.len()] };
+        self.charge(cost.price(paid))?;
         Err(failure)
     }
 
     pub(super) fn pattern(&mut self, pattern: &'d Pattern) -> Flow<'d> {
-        let args = self.arguments(&pattern.args, pattern.cost)?;
+        let args = self.arguments(&pattern.args, pattern.cost, true)?;
         let args = &args[..pattern.args.len()];
         self.charge(pattern.cost.price(args))?;
         match pattern.kind {
@@ -62,13 +69,8 @@ impl<'d> Machine<'_, 'd> {
 }
 
 fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
-    if let ([only], false) = (&*call.overloads, call.guarded) {
-        return (only.call)(args);
-    }
-    // These look at their arguments themselves.
-    if let ([only], "contains" | "endsWith" | "startsWith" | "flatten") = (&*call.overloads, &*call.function)
-    {
-        return (only.call)(args);
+    if let (Some(any), true) = (call.overloads.first(), call.unguarded) {
+        return (any.call)(args);
     }
     let fitting = call.overloads.iter().find(|overload| {
         overload.args.len() == args.len()
@@ -76,10 +78,6 @@ fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
     });
     match fitting {
         Some(overload) => (overload.call)(args),
-        // A few functions have one implementation for all types, which names only itself.
-        None if matches!(&*call.function, "size" | "sort" | "@sortByAssociatedKeys") => {
-            Err(EvalError::no_overload_of(&call.function))
-        }
         None => {
             let types: Vec<String> = args.iter().map(|arg| arg.type_of().name().to_owned()).collect();
             Err(EvalError::failed(format!("no such overload: {}({})", call.function, types.join(", "))))
@@ -101,6 +99,7 @@ pub(crate) fn fits(wanted: &Type, value: &Value<'_>) -> bool {
         | (Type::Timestamp, Value::Timestamp(_))
         | (Type::Duration, Value::Duration(_))
         | (Type::Type(_), Value::Type(_)) => true,
+        (Type::List(wanted), Value::List(_)) if matches!(**wanted, Type::Param(_) | Type::Dyn) => true,
         (Type::List(wanted), Value::List(list)) => match list.0.get(0) {
             Some(Ok(first)) => fits(wanted, &first),
             _ => true,

@@ -28,7 +28,7 @@ impl<'d> Machine<'_, 'd> {
                 }
             }
             other => {
-                let found = go_type(&other);
+                let found = other.go_type();
                 return Err(EvalError::failed(match fold.second_variable {
                     None => format!("got '{found}', expected iterable type"),
                     Some(_) => format!("unsupported comprehension range type: {found}"),
@@ -122,23 +122,5 @@ impl<'d> Machine<'_, 'd> {
             (None, _) => return Err(EvalError::no_such_overload()),
         }
         Ok(Value::Map(MapValue(map)))
-    }
-}
-
-/// The name of the type that upstream's implementation has for a value, which its messages show here.
-fn go_type(value: &Value<'_>) -> &'static str {
-    match value {
-        Value::Null => "types.Null",
-        Value::Bool(_) => "types.Bool",
-        Value::Int(_) => "types.Int",
-        Value::Uint(_) => "types.Uint",
-        Value::Double(_) => "types.Double",
-        Value::String(_) => "types.String",
-        Value::Bytes(_) => "types.Bytes",
-        Value::Timestamp(_) => "types.Timestamp",
-        Value::Duration(_) => "types.Duration",
-        Value::Optional(_) => "*types.Optional",
-        Value::Type(_) => "*types.Type",
-        _ => "ref.Val",
     }
 }

@@ -10,7 +10,6 @@ use crate::names::{
     MAP_INSERT, NEGATE, NOT, NOT_EQUALS, NOT_STRICTLY_FALSE, OPT_INDEX, OPT_SELECT, OR,
 };
 use crate::source::CompileError;
-use crate::types::Type;
 use crate::value::{Arithmetic, Key, Value};
 
 use super::{
@@ -41,9 +40,11 @@ impl Planner<'_> {
             planned.push(self.plan(*arg)?);
         }
         if let (INDEX | OPT_INDEX, Some(index)) = (&**function, planned.get(1))
-            && let Some(kind) = self.constant(*index).and_then(no_qualifier)
+            && let Some(constant) = self.constant(*index)
+            && !constant.is_qualifier()
         {
-            return Err(CompileError::program(format!("invalid qualifier type: {kind}")));
+            let message = format!("invalid qualifier type: {}", constant.go_type());
+            return Err(CompileError::program(message));
         }
         if let Some(found) = self.special(id, function, &planned) {
             return Ok(found);
@@ -67,15 +68,17 @@ impl Planner<'_> {
         if let Some(pattern) = self.pattern(function, &planned, cost)? {
             return Ok(pattern);
         }
-        let known = |arg: &ExprId| !matches!(self.typed.type_of(*arg), Type::Dyn | Type::Any);
-        let guarded =
-            overloads.len() != 1 || !target.iter().chain(args).all(known) || has_dyn_parts(overloads);
+        let singleton = matches!(&**function, "size" | "sort" | "@sortByAssociatedKeys" | "matches");
+        let unguarded =
+            singleton || matches!(&**function, "contains" | "endsWith" | "startsWith" | "flatten");
+        let in_a_row = planned.len() > 2 || &**function == "format" || (overloads.len() != 1 && !singleton);
         let call = Call {
             function: function.clone(),
             overloads: overloads.into(),
             args: planned.into(),
             cost,
-            guarded,
+            unguarded,
+            in_a_row,
         };
         Ok(self.add(Node::Call(Box::new(call))))
     }
@@ -209,14 +212,6 @@ impl Planner<'_> {
     }
 }
 
-/// Whether an overload takes lists or maps of particular elements, which a value of `list(dyn)` may not be.
-fn has_dyn_parts(overloads: &[Arc<Overload>]) -> bool {
-    overloads.iter().flat_map(|overload| &overload.args).any(|arg| match arg {
-        Type::List(inner) => !matches!(**inner, Type::Param(_) | Type::Dyn),
-        _ => false,
-    })
-}
-
 /// Constants of types that can be keys, as a set.
 fn constant_set(list: &crate::value::ListValue<'static>) -> Option<std::collections::BTreeSet<Key<'static>>> {
     let is_primitive = |value: &Value<'static>| !matches!(value, Value::Null | Value::Type(_));
@@ -234,18 +229,4 @@ fn convert_constant(
         return Err(CompileError::program(format!("no such overload: {function}({})", found.name())));
     };
     (overload.call)(std::slice::from_ref(value)).map_err(|error| CompileError::program(error.to_string()))
-}
-
-/// The name upstream's implementation has for a constant that nothing can be looked up by.
-fn no_qualifier(value: &Value<'_>) -> Option<&'static str> {
-    match value {
-        Value::Null => Some("types.Null"),
-        Value::Bytes(_) => Some("types.Bytes"),
-        Value::Type(_) => Some("*types.Type"),
-        Value::Timestamp(_) => Some("types.Timestamp"),
-        Value::Duration(_) => Some("types.Duration"),
-        Value::List(_) => Some("*types.baseList"),
-        Value::Map(_) => Some("*types.baseMap"),
-        _ => None,
-    }
 }

@@ -85,7 +85,7 @@ impl Planner<'_> {
         match typed.tree.expr(id) {
             Expr::Unspecified => Ok(self.add(Node::Const(Value::Null))),
             Expr::Literal(literal) => Ok(self.add(Node::Const(literal_value(literal)))),
-            Expr::Ident(name) => Ok(self.ident(id, name)),
+            Expr::Ident(name) => self.ident(id, name),
             Expr::Select { operand, field, test_only } => self.select(*operand, field, *test_only),
             Expr::Call { function, target, args } => self.call(id, function, *target, args),
             Expr::List(elements) => self.list(elements),
@@ -105,9 +105,13 @@ impl Planner<'_> {
         }
     }
 
-    fn ident(&mut self, id: ExprId, name: &Arc<str>) -> NodeId {
+    fn ident(&mut self, id: ExprId, name: &Arc<str>) -> Planned {
         if let Some(Reference::Type(named)) = self.typed.reference(id) {
-            return self.add(Node::Const(Value::Type(named.clone())));
+            return Ok(self.add(Node::Const(Value::Type(named.clone()))));
+        }
+        // Upstream takes every name of this type for the name of a type, also those of variables.
+        if let Type::Type(_) = self.typed.type_of(id) {
+            return Err(CompileError::program(format!("reference to undefined type: {name}")));
         }
         let base = match self.scopes.iter().rev().find(|binding| binding.name == *name) {
             Some(Binding { slot, init: Some(init), .. }) => {
@@ -116,7 +120,7 @@ impl Planner<'_> {
             Some(Binding { slot, init: None, .. }) => Base::Local(*slot),
             None => Base::Variable(name.clone()),
         };
-        self.add(Node::Attribute(Box::new(Attribute { base, path: Vec::new() })))
+        Ok(self.add(Node::Attribute(Box::new(Attribute { base, path: Vec::new() }))))
     }
 
     fn select(&mut self, operand: ExprId, field: &Arc<str>, test_only: bool) -> Planned {

@@ -160,8 +160,11 @@ pub(crate) struct Call {
     pub(crate) overloads: Box<[Arc<Overload>]>,
     pub(crate) args: Box<[NodeId]>,
     pub(crate) cost: CostRule,
-    /// Whether the types of the arguments are only known now.
-    pub(crate) guarded: bool,
+    /// Whether the function looks at the types of its arguments itself. Of all others they are compared with
+    /// the signatures once more: the checker knows only what was written.
+    pub(crate) unguarded: bool,
+    /// Whether a failure of one argument keeps the next from being evaluated.
+    pub(crate) in_a_row: bool,
 }
 
 #[derive(Debug)]

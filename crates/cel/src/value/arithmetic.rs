@@ -103,7 +103,7 @@ impl Arithmetic {
             Value::String(_) | Value::Bytes(_) | Value::List(_) => self == Self::Add,
             _ => false,
         };
-        if knows { EvalError::no_such_overload() } else { EvalError::no_overload_of(self.name()) }
+        if knows { EvalError::no_such_overload() } else { EvalError::unknown_to(left, self.name()) }
     }
 }
 
@@ -159,6 +159,7 @@ pub(crate) fn negate<'d>(value: &Value<'d>) -> Flow<'d> {
         }
         Value::Double(value) => Ok(Value::Double(-value)),
         Value::Duration(value) => span(value.0.checked_neg()),
-        _ => Err(EvalError::no_overload_of(crate::names::NEGATE)),
+        Value::Bool(_) => Err(EvalError::no_such_overload()),
+        other => Err(EvalError::unknown_to(other, crate::names::NEGATE)),
     }
 }

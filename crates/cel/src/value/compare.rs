@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use crate::EvalError;
+use crate::decl::Decl;
 
 use super::list::List;
 use super::map::Map;
-use super::{ListValue, MapValue, Value};
+use super::{MapValue, Value};
 
 /// Whether two values are equal.
 ///
@@ -35,23 +36,18 @@ pub(crate) fn equal<'d>(left: &Value<'d>, right: &Value<'d>) -> Result<bool, Eva
         }
         (Value::Extension(left), Value::Extension(right)) => left.0.equal(&right.0)?,
         // What the API declares knows only its like.
-        (Value::Extension(_), _)
-        | (Value::List(ListValue(List::Json(..))), _)
-        | (Value::Map(MapValue(Map::Json(..))), _)
-            if is_typed(left) =>
-        {
-            return Err(EvalError::no_such_overload());
-        }
+        (left, _) if is_typed(left) => return Err(EvalError::no_such_overload()),
         _ => numbers(left, right) == Some(Ordering::Equal),
     })
 }
 
+/// Whether it comes from a declared object or a library.
 fn is_typed(value: &Value<'_>) -> bool {
     match value {
-        Value::List(ListValue(List::Json(_, decl))) | Value::Map(MapValue(Map::Json(_, decl))) => {
-            decl.is_typed()
-        }
-        _ => true,
+        Value::Extension(_) => true,
+        Value::List(list) => list.0.decl().is_some_and(Decl::is_typed),
+        Value::Map(MapValue(Map::Json(_, decl))) => decl.is_typed(),
+        _ => false,
     }
 }
 
@@ -124,9 +120,7 @@ fn lists<'d>(left: &List<'d>, right: &List<'d>) -> Result<bool, EvalError> {
     if left.len() != right.len() {
         return Ok(false);
     }
-    if let List::Json(elements, decl) = left
-        && let Some(answer) = super::json::unordered_equal(elements, decl, right)
-    {
+    if let Some(answer) = left.decl().and_then(|decl| super::json::unordered_equal(left, decl, right)) {
         return answer;
     }
     for (left, right) in left.iter().zip(right.iter()) {

@@ -3,7 +3,7 @@
 use crate::EvalError;
 use crate::types::Type;
 
-use super::{Duration, Timestamp, Value, format_double, parse_go_duration};
+use super::{Timestamp, Value, format_double, parse_go_duration};
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
@@ -26,7 +26,10 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
         },
         Type::Duration => match value {
             Value::Duration(_) => Ok(value.clone()),
-            Value::Int(nanos) => Ok(Value::Duration(Duration(*nanos))),
+            // It is declared, and fails.
+            Value::Int(_) => {
+                Err(EvalError::failed("type conversion error from 'int' to 'google.protobuf.Duration'"))
+            }
             Value::String(text) => or_refuse(parse_go_duration(text.as_str()).map(Value::Duration), target),
             _ => return None,
         },

@@ -161,18 +161,21 @@ fn mismatch(shape: &Shape, json: &Json) -> String {
 /// Whether two lists are equal of which the first is declared to have no order; `None` if it has one. They
 /// are of the same length.
 pub(super) fn unordered_equal<'d>(
-    elements: &'d [Json],
-    decl: &'d Decl,
+    list: &List<'d>,
+    decl: &Decl,
     other: &List<'d>,
 ) -> Option<Result<bool, EvalError>> {
-    let (items, kind) = unordered(decl)?;
+    let kind = unordered(decl)?;
     Some((|| {
-        let by_identity: HashMap<Vec<Option<Json>>, &'d Json> =
-            elements.iter().map(|element| (identity(element, kind), element)).collect();
+        let mut known = HashMap::new();
+        for element in list.iter() {
+            let element = element?;
+            known.insert(identity(&element, kind)?, element);
+        }
         for candidate in other.iter() {
             let candidate = candidate?;
-            let equals = match by_identity.get(&identity_of(&candidate, kind)?) {
-                Some(element) => equal(&from_json(element, items)?, &candidate)?,
+            let equals = match known.get(&identity(&candidate, kind)?) {
+                Some(element) => equal(element, &candidate)?,
                 None => false,
             };
             if !equals {
@@ -186,19 +189,20 @@ pub(super) fn unordered_equal<'d>(
 /// Two lists joined of which the first is a set or a map: what is there already is not added again, but an
 /// element of a map replaces the one of the same key.
 pub(super) fn merge<'d>(
-    elements: &'d [Json],
+    list: &List<'d>,
     decl: &'d Decl,
     other: &List<'d>,
 ) -> Option<Result<List<'d>, EvalError>> {
-    let (items, kind) = unordered(decl)?;
+    let kind = unordered(decl)?;
     Some((|| {
-        let mut merged: Vec<Value<'d>> =
-            elements.iter().map(|element| from_json(element, items)).collect::<Result<_, _>>()?;
-        let mut places: HashMap<Vec<Option<Json>>, usize> =
-            elements.iter().enumerate().map(|(place, element)| (identity(element, kind), place)).collect();
+        let mut merged: Vec<Value<'d>> = list.iter().collect::<Result<_, _>>()?;
+        let mut places = HashMap::new();
+        for (place, element) in merged.iter().enumerate() {
+            places.insert(identity(element, kind)?, place);
+        }
         for candidate in other.iter() {
             let candidate = candidate?;
-            let identity = identity_of(&candidate, kind)?;
+            let identity = identity(&candidate, kind)?;
             match places.get(&identity) {
                 Some(place) if matches!(kind, ListKind::Map(_)) => merged[*place] = candidate,
                 Some(_) => {}
@@ -208,27 +212,20 @@ pub(super) fn merge<'d>(
                 }
             }
         }
-        Ok(List::owned(merged))
+        Ok(List::declared(merged, decl))
     })())
 }
 
-/// The elements of a list without order, and how they are told apart.
-fn unordered(decl: &Decl) -> Option<(&Decl, &ListKind)> {
+/// How the elements of a list without order are told apart.
+fn unordered(decl: &Decl) -> Option<&ListKind> {
     match decl.shape() {
-        Shape::List(items, kind) if *kind != ListKind::Atomic => Some((items, kind)),
+        Shape::List(_, kind) if *kind != ListKind::Atomic => Some(kind),
         _ => None,
     }
 }
 
 /// What an element is known by: itself, or the values of its keys.
-fn identity(element: &Json, kind: &ListKind) -> Vec<Option<Json>> {
-    match kind {
-        ListKind::Map(keys) => keys.iter().map(|key| element.get(&**key).cloned()).collect(),
-        _ => vec![Some(element.clone())],
-    }
-}
-
-fn identity_of(value: &Value<'_>, kind: &ListKind) -> Result<Vec<Option<Json>>, EvalError> {
+fn identity(value: &Value<'_>, kind: &ListKind) -> Result<Vec<Option<Json>>, EvalError> {
     match (kind, value) {
         (ListKind::Map(keys), Value::Map(map)) => {
             keys.iter().map(|key| map.0.field(key)?.map(|value| value.to_json()).transpose()).collect()

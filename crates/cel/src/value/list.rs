@@ -20,8 +20,10 @@ pub(crate) enum List<'d> {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owned<'d> {
-    pub(crate) elements: Vec<Value<'d>>,
+    elements: Vec<Value<'d>>,
     depth: usize,
+    /// How the list is declared that it was joined from, if that keeps its elements unique.
+    decl: Option<&'d Decl>,
 }
 
 /// Two lists, one after the other. Joining is paid as one unit, so it must not copy.
@@ -41,7 +43,22 @@ const MAX_JOINS: usize = 64;
 impl<'d> List<'d> {
     pub(crate) fn owned(elements: Vec<Value<'d>>) -> Self {
         let depth = elements.iter().map(Value::depth).max().unwrap_or_default() + 1;
-        Self::Owned(Arc::new(Owned { elements, depth }))
+        Self::Owned(Arc::new(Owned { elements, depth, decl: None }))
+    }
+
+    /// Like [`Self::owned`], with the declaration of a set or a map.
+    pub(super) fn declared(elements: Vec<Value<'d>>, decl: &'d Decl) -> Self {
+        let depth = elements.iter().map(Value::depth).max().unwrap_or_default() + 1;
+        Self::Owned(Arc::new(Owned { elements, depth, decl: Some(decl) }))
+    }
+
+    /// How it is declared, if it is.
+    pub(crate) fn decl(&self) -> Option<&'d Decl> {
+        match self {
+            Self::Json(_, decl) => Some(decl),
+            Self::Owned(owned) => owned.decl,
+            Self::Joined(_) => None,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,9 +114,7 @@ impl<'d> List<'d> {
 
     /// This list and another one after it. Lists that are sets or maps keep their elements unique.
     pub(crate) fn join(&self, other: &Self) -> Result<Self, EvalError> {
-        if let Self::Json(elements, decl) = self
-            && let Some(merged) = super::json::merge(elements, decl, other)
-        {
+        if let Some(merged) = self.decl().and_then(|decl| super::json::merge(self, decl, other)) {
             return merged;
         }
         let length = self.len().saturating_add(other.len());

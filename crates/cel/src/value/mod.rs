@@ -4,6 +4,7 @@ mod arithmetic;
 mod compare;
 mod convert;
 mod extension;
+mod go_type;
 mod json;
 mod list;
 mod map;
@@ -208,8 +209,7 @@ impl<'d> Value<'d> {
             Self::Timestamp(value) => value.is_zero(),
             Self::String(_) | Self::Bytes(_) | Self::List(_) | Self::Map(_) => self.cost_size() == 0,
             Self::Object(object) => object.fields.is_empty(),
-            Self::Optional(inner) => inner.is_none(),
-            Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => false,
+            Self::Optional(_) | Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => false,
         }
     }
 
