@@ -81,7 +81,9 @@ fn bare_group(catalogue: &Catalogue, name: &str) -> Option<Value> {
 /// `/apis/GROUP/VERSION`; `None` if there is no such version.
 pub(crate) fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
-    for kind in catalogue.served(group, version) {
+    let mut served: Vec<&dyn Kind> = catalogue.served(group, version).collect();
+    served.sort_by(|a, b| a.declaration().plural.cmp(&b.declaration().plural));
+    for kind in served {
         let declaration = kind.declaration();
         resources.push(resource(kind));
         resources.extend(declaration.subresources.iter().map(|subresource| {
@@ -102,7 +104,6 @@ pub(crate) fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -
     if resources.is_empty() {
         return None;
     }
-    resources.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     let mut list = json!({
         "kind": "APIResourceList",
         "groupVersion": group_version(group, version),

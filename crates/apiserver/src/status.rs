@@ -139,7 +139,9 @@ impl From<Error> for Refusal {
             }
             Error::PreconditionFailed { subject, namespace, field, expected, found } => {
                 let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let key = format!("/registry/{}/{within}{}", subject.resource.resource, subject.name);
+                let group = &subject.resource.group;
+                let group = if has_built_in_group(group) { String::new() } else { format!("{group}/") };
+                let key = format!("/registry/{group}{}/{within}{}", subject.resource.resource, subject.name);
                 let failed = Precondition { what: field, key: &key, wanted: expected, found };
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }

@@ -71,8 +71,8 @@ fn definition() -> Value {
         "additionalPrinterColumns": columns,
         "selectableFields": [{"jsonPath": ".spec.size"}],
     });
-    let older =
-        json!({"name": "v1beta1", "served": true, "storage": false, "deprecated": true, "schema": schema()});
+    let older = json!({"name": "v1beta1", "served": true, "storage": false, "deprecated": true, "selectableFields": [{"jsonPath": ".spec.size"}],
+        "schema": schema()});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -269,10 +269,13 @@ async fn objects_show_defaults_that_came_later() {
     client.post(BOATS, boat("a", json!({"size": "small", "replicas": 1}))).await;
     let path = format!("{DEFINITIONS}/boats.example.com");
     let (_, mut changed) = client.get(&path).await;
-    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-    let properties = changed.pointer_mut(properties).unwrap();
-    properties["mast"] = json!({"type": "integer", "default": 1});
-    properties.as_object_mut().unwrap().remove("replicas");
+    for version in 0..2 {
+        let properties =
+            format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties");
+        let properties = changed.pointer_mut(&properties).unwrap();
+        properties["mast"] = json!({"type": "integer", "default": 1});
+        properties.as_object_mut().unwrap().remove("replicas");
+    }
     let (code, answer) = client.send(Method::PUT, &path, JSON, changed).await;
     assert_eq!(code, 200, "{answer}");
     let expected = json!({"size": "small", "color": "blue", "mast": 1});
@@ -314,7 +317,7 @@ async fn discovery_and_openapi_tell_of_custom_kinds() {
     assert_eq!((&group["kind"], &group["name"]), (&json!("APIGroup"), &json!("example.com")));
     let (_, resources) = client.get("/apis/example.com/v1").await;
     let names: Vec<_> = resources["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["boats", "boats/scale", "boats/status"]);
+    assert_eq!(names, ["boats", "boats/status", "boats/scale"]);
     assert_eq!(resources["resources"][0]["shortNames"], json!(["bt"]));
     let newer = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let (_, told) = client.get_as("/apis", newer).await;

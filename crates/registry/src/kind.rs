@@ -281,9 +281,13 @@ pub struct Declaration {
     pub categories: Vec<Cow<'static, str>>,
     /// Whether objects live in a namespace.
     pub scope: Scope,
+    /// Whether each of its paths is a route of its own. Upstream serves custom kinds by one handler,
+    /// which has other words for requests that make no sense.
+    pub routed: bool,
     /// What can be done with it.
     pub verbs: Verbs,
-    /// Parts that can be reached by themselves, ascending by name.
+    /// Parts that can be reached by themselves, in the order in which discovery tells them: mostly that
+    /// of their names.
     pub subresources: Vec<Subresource>,
     /// What names may look like.
     pub names: NameRule,
@@ -340,6 +344,7 @@ impl Declaration {
             short_names: Vec::new(),
             categories: Vec::new(),
             scope,
+            routed: true,
             verbs: Verbs::ALL,
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,

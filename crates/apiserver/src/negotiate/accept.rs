@@ -116,13 +116,26 @@ impl Asked {
     }
 }
 
+/// What a path has to offer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Whether it leads to many objects.
+    pub(crate) collection: bool,
+    /// Whether it is a route of its own.
+    pub(crate) routed: bool,
+    /// Whether what it answers has a form in protobuf.
+    pub(crate) protobuf: bool,
+}
+
 impl Wanted {
     /// What is wanted of a resource.
-    pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, collection: bool) -> Result<Self, Refusal> {
+    pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Self, Refusal> {
         let accept = accept(headers);
-        check_offered(accept, collection)?;
+        if offer.routed {
+            check_offered(accept, offer.collection)?;
+        }
         let allowed = |choice: &Choice<'_>| match choice.conversion {
-            None => true,
+            None => offer.protobuf || choice.form != Form::Protobuf,
             Some(conversion) => match shape(conversion) {
                 Some((Shape::Table, _)) => choice.form != Form::Protobuf,
                 Some(_) => true,
@@ -313,7 +326,8 @@ mod tests {
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
-        Wanted::of_resource(&headers, &Query::parse(""), true).ok()
+        let offer = Offer { collection: true, routed: true, protobuf: true };
+        Wanted::of_resource(&headers, &Query::parse(""), offer).ok()
     }
 
     #[test]

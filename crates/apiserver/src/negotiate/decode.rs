@@ -141,7 +141,10 @@ fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, R
     let mut fields = match object {
         Value::Object(fields) => fields,
         Value::Null => serde_json::Map::new(),
-        _ => return Err(Refusal::bad_request("the body is not an object")),
+        _ => {
+            let why = json::type_meta(body).err().map(|error| error.to_string()).unwrap_or_default();
+            return Err(unrecognized(&why, body, decoding));
+        }
     };
     let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let claimed = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };

@@ -90,10 +90,11 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
     let (kind, wanted, now) = (encoding.kind.clone(), encoding.wanted, encoding.now);
     let api_version = encoding.api_version();
     let meta_version = wanted.meta_version;
+    let told = list_meta(encoding, metadata);
     let head = |kind: &str, api_version: &str, more: &[u8], items: &str| {
         let mut head =
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").into_bytes();
-        head.extend(to_json(metadata));
+        head.extend(to_json(&told));
         head.extend_from_slice(more);
         head.extend_from_slice(format!(",\"{items}\":[").as_bytes());
         head
@@ -134,6 +135,19 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
             (head(&list_kind, &api_version, b"", "items"), Box::new(write))
         }
     }
+}
+
+/// The metadata of a list. Lists of kinds without a type tell of a next page even if there is none.
+fn list_meta(encoding: &Encoding<'_>, metadata: &ListMeta) -> Value {
+    let mut told = to_value(metadata);
+    let is_untyped = encoding.kind.type_id(encoding.version).is_none();
+    if let Value::Object(fields) = &mut told
+        && is_untyped
+        && encoding.wanted.shape == Shape::Object
+    {
+        fields.entry("continue").or_insert_with(|| "".into());
+    }
+    told
 }
 
 /// A list on its way out.
@@ -214,6 +228,7 @@ fn yaml_list(
             let items: Result<Vec<Value>, Refusal> =
                 entries.iter().map(|entry| untyped(encoding, entry)).collect();
             let kind = encoding.kind.declaration().list_kind();
+            let metadata = list_meta(encoding, metadata);
             json!({"kind": kind, "apiVersion": encoding.api_version(), "metadata": metadata, "items": items?})
         }
         _ => {

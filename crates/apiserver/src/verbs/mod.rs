@@ -19,12 +19,12 @@ use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{Cluster, Identity, KindRef, Scope, Verbs};
+use coracle_registry::{Cluster, Error, Identity, KindRef, Scope, Subject, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
 use crate::body::ResponseBody;
-use crate::negotiate::{Encoding, Wanted};
+use crate::negotiate::{Encoding, Offer, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
 use crate::service::{Components, Shared};
@@ -61,7 +61,7 @@ impl ResourceRequest {
 
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
-        let verb = self.verb()?;
+        let verb = if self.kind.declaration().routed { self.verb()? } else { self.unrouted_verb()? };
         self.check_allowed(verb)?;
         self.check_name()?;
         let declaration = self.kind.declaration();
@@ -111,8 +111,20 @@ impl ResourceRequest {
         }
     }
 
+    /// The same where there is one handler for all paths.
+    fn unrouted_verb(&self) -> Result<Verbs, Refusal> {
+        match (&self.method, self.path.name.is_empty()) {
+            (&Method::POST, _) => Ok(Verbs::CREATE),
+            (&Method::PUT | &Method::PATCH, true) => Err(Refusal::bad_request("name must be provided")),
+            _ => self.verb(),
+        }
+    }
+
     /// Namespaced kinds are reached through a namespace, others are not.
     fn check_scope(&self) -> Result<(), Refusal> {
+        if !self.kind.declaration().routed {
+            return self.check_unrouted_scope();
+        }
         let namespaced = self.kind.declaration().scope == Scope::Namespaced;
         let in_namespace = !self.path.namespace.is_empty();
         let writes_many = self.path.name.is_empty() && self.method != Method::GET;
@@ -145,8 +157,38 @@ impl ResourceRequest {
         Err(Refusal::bad_request(format!("Name parameter invalid: {:?}: {why}", self.path.name)))
     }
 
+    /// What is elsewhere is nowhere.
+    fn check_unrouted_scope(&self) -> Result<(), Refusal> {
+        let namespaced = self.kind.declaration().scope == Scope::Namespaced;
+        let in_namespace = !self.path.namespace.is_empty();
+        let reads_many = self.path.name.is_empty() && self.method == Method::GET;
+        let elsewhere = if namespaced { !in_namespace && !reads_many } else { in_namespace };
+        if elsewhere { Err(Refusal::unserved("/")) } else { Ok(()) }
+    }
+
+    /// What is refused because there is no such part, or it does not offer that.
+    fn check_unrouted(&self, verb: Verbs) -> Result<(), Refusal> {
+        let declaration = self.kind.declaration();
+        let offered = match (&*self.path.subresource, declaration.subresource(&self.path.subresource)) {
+            ("", _) => declaration.verbs,
+            (_, Some(part)) => part.verbs,
+            (_, None) => {
+                return Err(Error::NotFound(Box::new(Subject::of(declaration, &self.path.name))).into());
+            }
+        };
+        if offered.contain(verb) {
+            return Ok(());
+        }
+        let resource =
+            GroupResource { group: declaration.group.clone(), resource: declaration.plural.clone() };
+        Err(Status::method_not_supported(&resource, verb.names().next().unwrap_or_default()).into())
+    }
+
     fn check_allowed(&self, verb: Verbs) -> Result<(), Refusal> {
         let declaration = self.kind.declaration();
+        if !declaration.routed {
+            self.check_unrouted(verb)?;
+        }
         let offered = match &*self.path.subresource {
             "" => declaration.verbs,
             name => declaration.subresource(name).ok_or_else(Refusal::not_found)?.verbs,
@@ -220,7 +262,12 @@ impl ResourceRequest {
 
     /// In which form the answer is wanted.
     fn wanted(&self) -> Result<Wanted, Refusal> {
-        Wanted::of_resource(&self.headers, &self.query, self.path.name.is_empty())
+        let offer = Offer {
+            collection: self.path.name.is_empty(),
+            routed: self.kind.declaration().routed,
+            protobuf: self.body_form().type_id().is_some(),
+        };
+        Wanted::of_resource(&self.headers, &self.query, offer)
     }
 
     fn encoding(&self) -> Result<Encoding<'_>, Refusal> {

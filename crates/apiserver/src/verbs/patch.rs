@@ -41,7 +41,8 @@ impl ResourceRequest {
     /// Carries out the patch. Returns what came of it and what the client should be warned of.
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let Some(kind) = PatchType::from_media_type(media_type(&self.headers)) else {
-            return Err(Refusal::unsupported_patch());
+            let routed = self.kind.declaration().routed;
+            return Err(if routed { Refusal::unsupported_patch() } else { unknown_patch() });
         };
         self.query.check_patch(kind)?;
         if kind == PatchType::Apply {
@@ -55,8 +56,7 @@ impl ResourceRequest {
     fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
         let schema = self.body_form().type_id().map(ObjectSchema::of_type);
         if kind == PatchType::StrategicMerge && schema.is_none() {
-            let accepted = [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
-            return Err(Status::unsupported_media_type(&accepted).into());
+            return Err(unknown_patch());
         }
         let validated = self.validation() != FieldValidation::Ignore;
         // Upstream reads most patches twice if their fields are validated, and says which time.
@@ -150,6 +150,12 @@ impl ResourceRequest {
             }
         }
     }
+}
+
+/// The body is none of the patches that need no built-in type.
+fn unknown_patch() -> Refusal {
+    let accepted = [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
+    Status::unsupported_media_type(&accepted).into()
 }
 
 impl Prepared {

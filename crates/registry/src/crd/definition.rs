@@ -18,7 +18,7 @@ use super::cells::Cells;
 use super::compiled::Compiled;
 use super::scale;
 use crate::encode::type_prefix;
-use crate::kind::{Declaration, Generation, Scope, StatusMetadata, Subresource, Verbs};
+use crate::kind::{Declaration, Generation, Scope, StatusMetadata, Subresource};
 use crate::view;
 
 /// How many bytes of a hash clients get to see, as upstream (`storageVersionHashLength`).
@@ -86,7 +86,10 @@ impl Definition {
         let storage = all.iter().position(|version| view::is_true(version, &["storage"]))?;
         let storage_version = view::text(&all[storage], &["name"]);
         let storage_api_version = format!("{group}/{storage_version}");
-        let facts = Facts { spec, names, group, kind, hash: storage_hash(group, storage_version, kind) };
+        // Of a version that nobody can see nothing is told.
+        let is_seen = view::is_true(&all[storage], &["served"]);
+        let hash = if is_seen { storage_hash(group, storage_version, kind) } else { String::new() };
+        let facts = Facts { spec, names, group, kind, hash };
         Some(Self {
             entry: entry.clone(),
             stored_prefix: type_prefix(&storage_api_version, kind),
@@ -143,7 +146,7 @@ fn condition(object: &Value, kind: &str) -> bool {
 
 /// By which clients notice that objects are stored in another form.
 fn storage_hash(group: &str, version: &str, kind: &str) -> String {
-    let digest = digest::digest(&digest::SHA256, format!("{group}/{version}, Kind={kind}").as_bytes());
+    let digest = digest::digest(&digest::SHA256, format!("{group}/{version}/{kind}").as_bytes());
     STANDARD.encode(&digest.as_ref()[..STORAGE_HASH_BYTES])
 }
 
@@ -198,6 +201,7 @@ impl Facts<'_> {
             short_names: texts("shortNames"),
             categories: texts("categories"),
             subresources,
+            routed: false,
             prefixed_finalizers: false,
             generation: if has_status { Generation::Content } else { Generation::All },
             status_metadata: StatusMetadata::Kept,
@@ -217,11 +221,11 @@ impl Facts<'_> {
 
     fn subresources(&self, version: &Value) -> Vec<Subresource> {
         let mut parts = Vec::new();
-        if let Some(scale) = view::at(version, &["subresources", "scale"]) {
-            parts.push(Subresource { verbs: Verbs::STATUS, ..Subresource::scale_at(scale::paths(scale)) });
-        }
         if view::at(version, &["subresources", "status"]).is_some() {
             parts.push(Subresource::status(self.kind.to_owned()));
+        }
+        if let Some(scale) = view::at(version, &["subresources", "scale"]) {
+            parts.push(Subresource::scale_at(scale::paths(scale)));
         }
         parts
     }

@@ -68,13 +68,16 @@ impl Cluster {
         {
             return Err(Error::BadRequest(format!("the spec replicas field {path:?} cannot be empty")));
         }
-        let replicas = check(write, name, &scale, &object)?;
+        let replicas = check(write, name, paths, &scale, &object)?;
 
         paths.set_replicas(&mut object, replicas);
         let told = ManagedFields::decode(scale.pointer("/metadata/managedFields")).unwrap_or_default();
         set_managed_fields(&mut object, owned.of_object(told))?;
+        // Who does not say which state they have seen mean this one.
         let seen = scale.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
-        meta_mut(&mut object)?.set_resource_version(seen);
+        if !seen.is_empty() {
+            meta_mut(&mut object)?.set_resource_version(seen);
+        }
         Ok(object)
     }
 }
@@ -90,9 +93,10 @@ fn normal(mut scale: Value) -> Value {
 }
 
 /// How many there are to be, if that may be said.
-fn check(write: &Write<'_>, name: &str, scale: &Value, object: &Value) -> Result<i64> {
+fn check(write: &Write<'_>, name: &str, paths: &ScalePaths, scale: &Value, object: &Value) -> Result<i64> {
     let replicas = scale::replicas(scale);
-    if replicas < 0 {
+    // Where the object says that it has one, the object is judged and not its Scale.
+    if replicas < 0 && paths.is_said.is_none() {
         let detail = "must be greater than or equal to 0";
         let error = FieldError::invalid(&Path::root("spec.replicas"), replicas, detail);
         let kind = GroupKind { group: "autoscaling".into(), kind: "Scale".into() };

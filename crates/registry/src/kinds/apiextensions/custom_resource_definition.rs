@@ -56,7 +56,8 @@ impl Kind for CustomResourceDefinition {
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Value::Object(fields) = object {
-            fields.remove("status");
+            let unnamed = json!({"acceptedNames": {"plural": "", "kind": ""}, "conditions": null});
+            fields.insert("status".to_owned(), unnamed);
         }
         remember_storage_version(object);
     }

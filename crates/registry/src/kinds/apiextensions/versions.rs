@@ -64,10 +64,16 @@ pub(super) fn check_parts(object: &Value, path: &Path<'_>, errors: &mut ErrorLis
         ("additionalPrinterColumns", "additionalPrinterColumns", check_columns),
         ("selectableFields", "selectableFields", check_selectable_fields),
     ];
+    let Some(first) = versions.first() else { return };
+    let is_moved =
+        |field: &str| versions.iter().all(|version| rules::same(version.get(field), first.get(field)));
     for (field, moved, check) in parts {
-        let Some(first) = versions.first() else { continue };
-        let identical = versions.iter().all(|version| rules::same(version.get(field), first.get(field)));
-        if identical {
+        // Fields that are elsewhere than their schema are not found in it.
+        if field == "selectableFields" && is_moved(field) != is_moved("schema") {
+            check_parted(versions, is_moved(field), path, errors);
+            continue;
+        }
+        if is_moved(field) {
             check(first, &path.child(moved), errors);
             continue;
         }
@@ -76,6 +82,24 @@ pub(super) fn check_parts(object: &Value, path: &Path<'_>, errors: &mut ErrorLis
             let path = path.index(index);
             check(version, &path.child(field), errors);
         }
+    }
+}
+
+/// Refuses fields to select by that upstream has moved up without their schemas, or the other way
+/// round.
+fn check_parted(versions: &[Value], moved: bool, path: &Path<'_>, errors: &mut ErrorList) {
+    let has_any = |version: &Value| !view::items(version, &["selectableFields"]).is_empty();
+    if moved {
+        if versions.first().is_some_and(has_any) {
+            let detail = "may only be set when validations.schema is included";
+            errors.push(FieldError::invalid(&path.child("selectableFields"), "", detail));
+        }
+        return;
+    }
+    let path = path.child("versions");
+    for (index, _) in versions.iter().enumerate().filter(|(_, version)| has_any(version)) {
+        let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
+        errors.push(FieldError::invalid(&path.index(index).child("selectableFields"), "", detail));
     }
 }
 
