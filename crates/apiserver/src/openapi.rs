@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::body::{ResponseBody, full};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, has_built_in_group};
 use crate::negotiate::{respond, to_json};
 use crate::options::Query;
 use crate::route::Route;
@@ -234,7 +234,8 @@ impl Topic {
         let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
         for (group, version) in catalogue.group_versions() {
             let about_group = Self::Group(group.to_owned());
-            if !group.is_empty() && !all.contains(&about_group) {
+            // Of groups that come with definitions upstream tells only the versions.
+            if has_built_in_group(group) && !group.is_empty() && !all.contains(&about_group) {
                 all.push(about_group);
             }
             all.push(Self::Resources { group: group.to_owned(), version: version.to_owned() });

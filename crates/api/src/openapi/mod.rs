@@ -147,15 +147,20 @@ fn document(subject: Subject<'_>, descriptions: &Descriptions, with_definitions:
     };
     let brought = definitions(subject).filter(|_| with_definitions).cloned().collect();
     let components = components::reachable(&paths, group_version, descriptions, brought);
-    json!({
+    // Documents of custom kinds are made apart in upstream, and say so.
+    let is_custom = definitions(subject).next().is_some();
+    let (title, version) =
+        if is_custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", RELEASE) };
+    let mut document = json!({
         "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": RELEASE },
+        "info": { "title": title, "version": version },
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": { "BearerToken": bearer_token() },
-        },
-    })
+        "components": { "schemas": components },
+    });
+    if !is_custom {
+        document["components"]["securitySchemes"] = json!({ "BearerToken": bearer_token() });
+    }
+    document
 }
 
 fn bearer_token() -> Value {

@@ -58,6 +58,8 @@ const PRETTY: Parameter = Parameter("pretty", "string", "\"true\" indents the an
 
 pub(super) const CREATE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 pub(super) const UPDATE: &[Parameter] = CREATE;
+/// What reading an object of a custom kind takes beyond what every request does.
+pub(super) const GET_UNTYPED: &[Parameter] = &[RESOURCE_VERSION];
 pub(super) const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
 pub(super) const DELETE: &[Parameter] = &[DRY_RUN, GRACE_PERIOD, UNSAFE_DELETE, ORPHAN, PROPAGATION];
 pub(super) const LIST: &[Parameter] = &[

@@ -23,7 +23,9 @@ pub(super) fn all(group_version: GroupVersion<'_>, resources: &[Resource<'_>]) -
     let GroupVersion { group, version } = group_version;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     let mut paths = Paths { group_version, root, all: Map::new() };
-    paths.discovery();
+    if resources.iter().all(Resource::is_typed) {
+        paths.discovery();
+    }
     for resource in resources {
         paths.resource(resource);
     }
@@ -120,6 +122,10 @@ impl<'a> Paths<'a> {
                 _ => {}
             }
         }
+        // Of parts of custom kinds upstream tells whose parts they are.
+        if !resource.is_typed() {
+            found.iter_mut().for_each(|operation| operation.kind = self.own(resource));
+        }
         found
     }
 
@@ -153,7 +159,7 @@ impl<'a> Paths<'a> {
             id: self.id("create", resource, "", true),
             kind: self.own(resource),
             parameters: parameters::CREATE,
-            body: Some(body(&["*/*"], &own, true)),
+            body: Some(body(bodies(resource), &own, true)),
             answers: &["200", "201", "202"],
             content: content(answers(resource), &own),
         }
@@ -170,7 +176,11 @@ impl<'a> Paths<'a> {
             description: format!("read {} {}", part(suffix), resource.kind),
             id: self.id("read", resource, suffix, true),
             kind,
-            parameters: if is_log { parameters::LOG } else { &[] },
+            parameters: match resource.is_typed() {
+                _ if is_log => parameters::LOG,
+                true => &[],
+                false => parameters::GET_UNTYPED,
+            },
             body: None,
             answers: &["200"],
             content: content(&[text, answers(resource)].concat(), &answer),
@@ -185,7 +195,7 @@ impl<'a> Paths<'a> {
             id: self.id("replace", resource, suffix, true),
             kind,
             parameters: parameters::UPDATE,
-            body: Some(body(&["*/*"], &schema(kind), true)),
+            body: Some(body(bodies(resource), &schema(kind), true)),
             answers: &["200", "201"],
             content: content(answers(resource), &schema(kind)),
         }
@@ -200,7 +210,7 @@ impl<'a> Paths<'a> {
             kind,
             parameters: parameters::PATCH,
             body: Some(body(patches(resource), &reference(&format!("{META}.Patch")), true)),
-            answers: &["200", "201"],
+            answers: if resource.is_typed() { &["200", "201"] } else { &["200"] },
             content: content(answers(resource), &schema(kind)),
         }
     }
@@ -215,7 +225,7 @@ impl<'a> Paths<'a> {
             id: self.id("delete", resource, "", true),
             kind: self.own(resource),
             parameters: parameters::DELETE,
-            body: Some(body(&["*/*"], &reference(&format!("{META}.DeleteOptions")), false)),
+            body: Some(body(bodies(resource), &reference(&format!("{META}.DeleteOptions")), false)),
             answers: &["200", "202"],
             content: content(answers(resource), &answer),
         }
@@ -227,7 +237,10 @@ impl<'a> Paths<'a> {
             action: "deletecollection",
             description: format!("delete collection of {}", resource.kind),
             id: format!("delete{}Collection{scope}{}", self.camel(), resource.kind),
-            parameters: parameters::DELETE_COLLECTION,
+            parameters: if resource.is_typed() { parameters::DELETE_COLLECTION } else { parameters::LIST },
+            body: resource
+                .is_typed()
+                .then(|| body(bodies(resource), &reference(&format!("{META}.DeleteOptions")), false)),
             answers: &["200"],
             content: content(answers(resource), &reference(&format!("{META}.Status"))),
             ..self.delete(resource)
@@ -345,6 +358,10 @@ pub(super) fn capital(text: &str) -> String {
     characters
         .next()
         .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + characters.as_str())
+}
+
+fn bodies(resource: &Resource<'_>) -> &'static [&'static str] {
+    if resource.is_typed() { &["*/*"] } else { TEXTS }
 }
 
 fn answers(resource: &Resource<'_>) -> &'static [&'static str] {

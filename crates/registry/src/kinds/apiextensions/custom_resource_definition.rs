@@ -109,7 +109,6 @@ impl Kind for CustomResourceDefinition {
         if let Some(mut meta) = MetaMut::of(object) {
             meta.add_finalizer(CLEANUP_FINALIZER);
             // Upstream begins this deletion in a way of its own.
-            meta.set_deletion_grace_period_seconds(None);
             meta.set_generation(generation - 1);
         }
         set_terminating(object, begun);
