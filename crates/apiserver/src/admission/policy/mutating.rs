@@ -143,7 +143,7 @@ impl MutatingAdmissionPolicy {
                 Err(error) => failures.failed(&policy.policy, binding, &error),
             }
         }
-        let after = inputs.into_object().map(|after| request.from_version(version, after));
+        let after = inputs.into_object().map(|after| request.out_of_version(version, after));
         let changed = after.as_ref().is_some_and(|after| *after != before);
         if let Some(after) = after.filter(|_| changed) {
             *object = after;

@@ -90,7 +90,7 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// The way back.
-    pub(super) fn from_version(&self, version: &str, object: Value) -> Value {
+    pub(super) fn out_of_version(&self, version: &str, object: Value) -> Value {
         let kind = self.attributes.write.kind;
         if kind.declaration().is_converted(version) && self.is_whole() {
             kind.convert_in(version, object)

@@ -68,11 +68,17 @@ impl ValidatingAdmissionPolicy {
         let version = match policy.constraints.matches(request).await {
             Ok(Some(version)) => version,
             Ok(None) => return Ok(()),
-            Err(error) => return Ok(verdict.misconfigured(policy, None, &error)),
+            Err(error) => {
+                verdict.misconfigured(policy, None, &error);
+                return Ok(());
+            }
         };
         let param_kind = match params::resolve(policy.params.as_ref(), request).await {
             Ok(kind) => kind,
-            Err(error) => return Ok(verdict.misconfigured(policy, None, &error)),
+            Err(error) => {
+                verdict.misconfigured(policy, None, &error);
+                return Ok(());
+            }
         };
         let namespace = request.namespace_object().await?;
         let inputs = Inputs::new(request, version, namespace, &*self.authorizer);
