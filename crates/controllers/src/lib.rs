@@ -10,6 +10,7 @@ mod namespace;
 mod refusal;
 mod root_ca;
 mod serviceaccount;
+mod volume_protection;
 
 use coracle_base::Clock;
 use coracle_runtime::Manager;
@@ -39,6 +40,9 @@ pub const CONTROLLERS: &[Registration] = &[
     namespace::REGISTRATION,
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,
+    volume_protection::pv::REGISTRATION,
+    volume_protection::pvc::REGISTRATION,
+    volume_protection::vac::REGISTRATION,
 ];
 
 /// Hands every controller to the manager.

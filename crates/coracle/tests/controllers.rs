@@ -10,9 +10,13 @@ use coracle::kube::core::WatchEvent;
 use coracle::kube::{Client, Resource, ResourceExt};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use futures_util::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Nothing here takes long; whoever waits longer waits for something that does not come.
@@ -123,6 +127,103 @@ async fn a_namespace_that_is_deleted_takes_everything_with_it() {
     let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
     namespaces.patch("blue", &PatchParams::default(), &Patch::Merge(touch)).await.unwrap();
     tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    assert!(namespaces.get_opt("blue").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+async fn idle(cluster: &Handle) {
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> K
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+}
+
+fn claim(spec: Value) -> Value {
+    let mut claim = json!({"metadata": {"name": "data"}, "spec": spec});
+    claim["spec"]["accessModes"] = json!(["ReadWriteOnce"]);
+    claim["spec"]["resources"] = json!({"requests": {"storage": "1Gi"}});
+    claim
+}
+
+#[tokio::test]
+async fn a_claim_stays_while_a_pod_uses_it() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    idle(&cluster).await;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), "default");
+    let created = create(&claims, claim(json!({}))).await;
+    assert_eq!(created.finalizers(), ["kubernetes.io/pvc-protection"]);
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let spec = json!({"nodeName": "n1", "containers": containers, "volumes": volumes});
+    create(&pods, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    let held = claims.get("data").await.unwrap();
+    assert!(held.metadata.deletion_timestamp.is_some());
+    assert_eq!(held.finalizers(), ["kubernetes.io/pvc-protection"]);
+
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    idle(&cluster).await;
+    assert!(claims.get_opt("data").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_volume_stays_while_it_is_bound() {
+    let (cluster, _dir) = start().await;
+    let volumes = Api::<PersistentVolume>::all(cluster.client());
+    let spec = json!({
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"},
+    });
+    let created = create(&volumes, json!({"metadata": {"name": "v"}, "spec": spec})).await;
+    assert_eq!(created.finalizers(), ["kubernetes.io/pv-protection"]);
+    let become_phase = async |phase: &str| {
+        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
+        volumes.patch_status("v", &PatchParams::default(), &patch).await.unwrap();
+        idle(&cluster).await;
+    };
+    become_phase("Bound").await;
+    volumes.delete("v", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    assert!(volumes.get("v").await.unwrap().metadata.deletion_timestamp.is_some());
+    become_phase("Released").await;
+    assert!(volumes.get_opt("v").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    create_namespace(&client, "blue").await;
+    let classes = Api::<VolumeAttributesClass>::all(client.clone());
+    let gold = json!({"metadata": {"name": "gold"}, "driverName": "d.example.com", "parameters": {"a": "b"}});
+    let created = create(&classes, gold).await;
+    assert_eq!(created.finalizers(), ["kubernetes.io/vac-protection"]);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), "blue");
+    create(&claims, claim(json!({"volumeAttributesClassName": "gold"}))).await;
+    idle(&cluster).await;
+    classes.delete("gold", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    assert!(classes.get("gold").await.unwrap().metadata.deletion_timestamp.is_some());
+
+    let namespaces = Api::<Namespace>::all(client);
+    namespaces.delete("blue", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    assert!(claims.get_opt("data").await.unwrap().is_none());
+    assert!(classes.get_opt("gold").await.unwrap().is_none());
+    // The claim may have gone after the namespace was looked at. A change makes it look now, and if it is
+    // gone already there is nothing to change.
+    let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
+    drop(namespaces.patch("blue", &PatchParams::default(), &Patch::Merge(touch)).await);
+    idle(&cluster).await;
     assert!(namespaces.get_opt("blue").await.unwrap().is_none());
     cluster.shutdown().await;
 }

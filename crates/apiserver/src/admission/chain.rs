@@ -25,18 +25,17 @@ use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
+use super::storage_object_in_use_protection::StorageObjectInUseProtection;
 use super::taint_nodes_by_condition::TaintNodesByCondition;
 use crate::authorize::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
 ///
-/// Those that are on by default there and have no line yet belong here:
-/// `StorageObjectInUseProtection` before
-/// `PersistentVolumeClaimResize`, with the controllers that lift the protection again; `CertificateApproval`, `CertificateSigning` and
-/// `ClusterTrustBundleAttest`, which ask an authorizer, before `CertificateSubjectRestriction`.
-/// `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do nothing there unless a
-/// feature is turned on that is off by default.
+/// Those that are on by default there and have no line yet belong here: `CertificateApproval`,
+/// `CertificateSigning` and `ClusterTrustBundleAttest`, which ask an authorizer, before
+/// `CertificateSubjectRestriction`. `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do
+/// nothing there unless a feature is turned on that is off by default.
 fn built_in() -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(NamespaceLifecycle),
@@ -47,6 +46,7 @@ fn built_in() -> Vec<Arc<dyn Plugin>> {
         Arc::new(Priority),
         Arc::new(DefaultTolerationSeconds),
         Arc::new(DefaultStorageClass),
+        Arc::new(StorageObjectInUseProtection),
         Arc::new(PersistentVolumeClaimResize),
         Arc::new(RuntimeClass),
         Arc::new(CertificateSubjectRestriction),
@@ -228,6 +228,7 @@ mod tests {
                 "Priority",
                 "DefaultTolerationSeconds",
                 "DefaultStorageClass",
+                "StorageObjectInUseProtection",
                 "PersistentVolumeClaimResize",
                 "RuntimeClass",
                 "CertificateSubjectRestriction",

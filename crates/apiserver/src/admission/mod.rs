@@ -26,6 +26,7 @@ mod read;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
+mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
 mod testing;

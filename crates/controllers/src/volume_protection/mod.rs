@@ -1,0 +1,95 @@
+//! Claims, volumes and classes of volumes that are deleted stay for as long as something uses them.
+//!
+//! Each is held by a finalizer that admission gives it. Its controller takes the finalizer away when the
+//! object is being deleted and not used, and adds it to objects that came without.
+
+mod objects;
+pub(crate) mod pv;
+pub(crate) mod pvc;
+pub(crate) mod vac;
+
+use std::fmt;
+
+use coracle_runtime::{Change, ObjectKey};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use objects::{Protected, ProtectedMetadata};
+
+/// What is to happen to the finalizer of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    Nothing,
+    Protect,
+    LetGo,
+}
+
+/// Nobody needs to know whether an object is used that is not being deleted, so it is asked last.
+fn plan(metadata: &ProtectedMetadata, finalizer: &str, is_used: impl FnOnce() -> bool) -> Plan {
+    match (metadata.is_terminating(), metadata.has_finalizer(finalizer)) {
+        (true, true) if !is_used() => Plan::LetGo,
+        (false, false) => Plan::Protect,
+        _ => Plan::Nothing,
+    }
+}
+
+/// The object itself, if its finalizer may have to change.
+fn unsettled<P: Protected>(change: &Change<P>, finalizer: &str) -> Option<ObjectKey> {
+    let new = change.new.as_ref()?;
+    (plan(new.protected(), finalizer, || false) != Plan::Nothing).then(|| change.key.clone())
+}
+
+/// Does to the finalizer what is planned. If the object is gone or has changed, that brings its key back.
+async fn carry_out<K>(
+    plan: Plan,
+    api: &Api<K>,
+    metadata: &ProtectedMetadata,
+    finalizer: &str,
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let mut finalizers: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).collect();
+    match plan {
+        Plan::Nothing => return Ok(()),
+        Plan::Protect => finalizers.push(finalizer),
+        Plan::LetGo => finalizers.retain(|name| *name != finalizer),
+    }
+    let version = &metadata.plain.resource_version;
+    let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+    let patch = Patch::Merge(patch);
+    match api.patch_metadata(&metadata.plain.name, &PatchParams::default(), &patch).await {
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const FINALIZER: &str = "kubernetes.io/pv-protection";
+
+    fn planned(metadata: Value, is_used: bool) -> Plan {
+        plan(&serde_json::from_value(metadata).unwrap(), FINALIZER, || is_used)
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b", FINALIZER]});
+        assert_eq!(planned(going.clone(), true), Plan::Nothing);
+        assert_eq!(planned(going, false), Plan::LetGo);
+    }
+
+    #[test]
+    fn what_came_without_protection_gets_it_while_that_is_possible() {
+        assert_eq!(planned(json!({"finalizers": ["a/b"]}), false), Plan::Protect);
+        assert_eq!(planned(json!({"finalizers": [FINALIZER]}), false), Plan::Nothing);
+        let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]});
+        assert_eq!(planned(going, false), Plan::Nothing, "nothing can be added any more");
+    }
+}
