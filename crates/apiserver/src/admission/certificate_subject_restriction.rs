@@ -11,6 +11,7 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer};
 
 use super::plugin::{Plugin, Rule, forbidden};
+use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
@@ -24,7 +25,7 @@ impl Plugin for CertificateSubjectRestriction {
     }
 
     fn validates(&self) -> Vec<Rule> {
-        vec![Rule::new("certificates.k8s.io", "certificatesigningrequests", &[Operation::Create])]
+        vec![Rule::new(CERTIFICATES, CERTIFICATE_SIGNING_REQUESTS, &[Operation::Create])]
     }
 
     fn validate<'a>(

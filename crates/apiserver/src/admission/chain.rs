@@ -7,6 +7,8 @@ use coracle_registry::Result;
 use coracle_registry::admission::{Admission, Attributes, BoxFuture};
 use serde_json::Value;
 
+use super::certificate_approval::CertificateApproval;
+use super::certificate_signing::CertificateSigning;
 use super::certificate_subject_restriction::CertificateSubjectRestriction;
 use super::default_ingress_class::DefaultIngressClass;
 use super::default_storage_class::DefaultStorageClass;
@@ -32,11 +34,11 @@ use crate::authorize::Authorizer;
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
 ///
-/// Those that are on by default there and have no line yet belong here: `CertificateApproval`,
-/// `CertificateSigning` and `ClusterTrustBundleAttest`, which ask an authorizer, before
-/// `CertificateSubjectRestriction`. `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` do
-/// nothing there unless a feature is turned on that is off by default.
-fn built_in() -> Vec<Arc<dyn Plugin>> {
+/// Webhooks are still missing. The others that are on by default there and have no line here have nothing
+/// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
+/// is off by default, and `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` ask for such
+/// features themselves.
+fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(NamespaceLifecycle),
         Arc::new(LimitRanger),
@@ -49,6 +51,8 @@ fn built_in() -> Vec<Arc<dyn Plugin>> {
         Arc::new(StorageObjectInUseProtection),
         Arc::new(PersistentVolumeClaimResize),
         Arc::new(RuntimeClass),
+        Arc::new(CertificateApproval::new(authorizer.clone())),
+        Arc::new(CertificateSigning::new(authorizer.clone())),
         Arc::new(CertificateSubjectRestriction),
         Arc::new(DefaultIngressClass),
         Arc::new(PodTopologyLabels),
@@ -80,10 +84,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The plugins that are on by default. Policies ask the authorizer on behalf of their
-    /// expressions.
+    /// The plugins that are on by default. The authorizer says who may approve and sign certificates, and
+    /// answers the expressions of policies.
     pub fn built_in(authorizer: &Arc<dyn Authorizer>) -> Self {
-        Self::of(built_in(), built_in_last(authorizer))
+        Self::of(built_in(authorizer), built_in_last(authorizer))
     }
 
     /// No plugin at all.
@@ -231,6 +235,8 @@ mod tests {
                 "StorageObjectInUseProtection",
                 "PersistentVolumeClaimResize",
                 "RuntimeClass",
+                "CertificateApproval",
+                "CertificateSigning",
                 "CertificateSubjectRestriction",
                 "DefaultIngressClass",
                 "PodTopologyLabels",

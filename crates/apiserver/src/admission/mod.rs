@@ -4,6 +4,8 @@
 //! which writes concern it, and is asked about no others. What a kind itself demands is not
 //! admission: that is in the registry, with the kind.
 
+mod certificate_approval;
+mod certificate_signing;
 mod certificate_subject_restriction;
 mod chain;
 mod default_class;
@@ -26,6 +28,7 @@ mod read;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
+mod signers;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -42,3 +45,5 @@ pub use plugin::{Plugin, Rule, forbidden, nothing_to_say};
 // Names that several plugins need.
 const PODS: &str = "pods";
 const PERSISTENT_VOLUME_CLAIMS: &str = "persistentvolumeclaims";
+const CERTIFICATES: &str = "certificates.k8s.io";
+const CERTIFICATE_SIGNING_REQUESTS: &str = "certificatesigningrequests";

@@ -8,9 +8,10 @@ use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
 use coracle_registry::{Cluster, Identity, Kind, Registry, Scope, Site, view};
 use serde_json::Value;
 
+use super::CERTIFICATES;
 use super::chain::Chain;
 use super::plugin::Plugin;
-use crate::authorize::{Authorizer, MastersOnly};
+use crate::authorize::{self, Authorizer, Decision, MastersOnly, ResourceTarget, Rules, Target};
 use crate::status::Refusal;
 
 /// The namespace that everything is in.
@@ -166,6 +167,34 @@ impl Bench {
 /// Who may do everything, and who nothing.
 pub(super) fn masters_only() -> Arc<dyn Authorizer> {
     Arc::new(MastersOnly)
+}
+
+/// An authorizer that lets everyone do one thing with one signer of certificates, and nothing else.
+pub(super) fn permits(verb: &'static str, signer: &'static str) -> Arc<dyn Authorizer> {
+    Arc::new(Permits { verb, signer })
+}
+
+struct Permits {
+    verb: &'static str,
+    signer: &'static str,
+}
+
+impl Authorizer for Permits {
+    fn authorize(&self, _identity: &Identity, attributes: &authorize::Attributes<'_>) -> Decision {
+        let target = ResourceTarget {
+            group: CERTIFICATES,
+            version: "*",
+            resource: "signers",
+            name: self.signer,
+            ..ResourceTarget::default()
+        };
+        let permitted = authorize::Attributes { verb: self.verb, target: Target::Resource(target) };
+        Decision { allowed: *attributes == permitted, ..Decision::default() }
+    }
+
+    fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
+        Rules::default()
+    }
 }
 
 fn namespace(kind: &dyn Kind) -> &'static str {

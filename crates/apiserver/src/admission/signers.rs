@@ -1,0 +1,42 @@
+//! Who may do what in the name of a signer of certificates.
+//!
+//! `signers` is a resource without objects: there are only permissions on it. The name of the object is
+//! that of the signer, or its domain and `/*` for all signers of that domain.
+
+use coracle_registry::Identity;
+
+use super::CERTIFICATES;
+use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+
+/// Whether somebody may approve or sign what is meant for a signer.
+pub(super) fn may(authorizer: &dyn Authorizer, somebody: &Identity, verb: &str, signer: &str) -> bool {
+    let domain = signer.split('/').next().unwrap_or_default();
+    [signer, &format!("{domain}/*")].into_iter().any(|name| {
+        let target = ResourceTarget {
+            group: CERTIFICATES,
+            version: "*",
+            resource: "signers",
+            name,
+            ..ResourceTarget::default()
+        };
+        authorizer.authorize(somebody, &Attributes { verb, target: Target::Resource(target) }).allowed
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::permits;
+    use super::*;
+
+    #[test]
+    fn a_signer_is_named_itself_or_by_its_domain() {
+        let somebody = Identity::default();
+        let may = |permitted, verb, signer| may(&*permits("sign", permitted), &somebody, verb, signer);
+        assert!(may("example.com/a", "sign", "example.com/a"));
+        assert!(may("example.com/*", "sign", "example.com/a"));
+        assert!(may("example.com/*", "sign", "example.com/a/b"));
+        assert!(!may("example.com/a", "sign", "example.com/b"));
+        assert!(!may("other.com/*", "sign", "example.com/a"));
+        assert!(!may("example.com/a", "approve", "example.com/a"));
+    }
+}
