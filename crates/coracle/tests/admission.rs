@@ -1,7 +1,5 @@
 //! Programs that embed a cluster have a say in what is written to it.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::sync::Arc;
 
 use coracle::admission::{
