@@ -105,7 +105,8 @@ impl Watch {
     }
 
     pub(crate) fn in_scope(mut self, scope_len: usize) -> Self {
-        self.scope_len = scope_len;
+        // One scope may lie within another.
+        self.scope_len += scope_len;
         self
     }
 

@@ -220,3 +220,17 @@ async fn scopes_over_one_base_differ_only_in_what_they_wrote() {
     assert_eq!(other.get("a/1").await.unwrap().entry.unwrap().value(), "<1>");
     assert_eq!(store.count("", At::Latest).await.unwrap().count, 2, "nothing else is stored");
 }
+
+#[tokio::test]
+async fn changes_are_told_by_the_keys_of_their_scope() {
+    let store = memory::open(memory::Options::default());
+    let entries = BASE.into_iter().map(|(key, value)| (key.as_bytes().to_vec(), value)).collect();
+    let base: Arc<dyn Base> = Arc::new(Fixed { entries, revision: Revision::new(1) });
+    let scope = store.scope("one").unwrap().over(base);
+    for (prefix, key) in [("c/", "c/1"), ("a/", "a/9")] {
+        let mut watch = scope.watch(WatchRequest::prefix(prefix)).await.unwrap();
+        scope.put(Put::new(key, "x")).await.unwrap();
+        let WatchEvent::Put { entry, .. } = watch.next().await.unwrap() else { panic!("it was put") };
+        assert_eq!(entry.key(), key.as_bytes(), "whether the base has such keys or not");
+    }
+}
