@@ -169,8 +169,8 @@ async fn what_the_cluster_misses_comes_back_as_another_object() {
     let after = get(&cluster, &Service, "default", "kubernetes").await.unwrap();
     assert_eq!(after["spec"], before["spec"]);
     assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
-    assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Deleted(_)));
-    assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Added(_)));
+    assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Deleted(_))));
+    assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Added(_))));
     // With what it holds.
     assert!(get(&cluster, &IpAddress, "", "10.96.0.1").await.is_ok());
 
@@ -217,8 +217,8 @@ async fn a_watch_from_the_revision_of_a_list_sees_what_happens_to_shared_objects
     let mut all = cluster.watch(&Namespace, "", options(Selection::default())).await.unwrap();
     let mut mine = cluster.watch(&Namespace, "", options(selection)).await.unwrap();
     label(&cluster, "default").await;
-    assert!(matches!(all.next().await.unwrap(), ObjectEvent::Modified(_)), "it was there before");
-    assert!(matches!(mine.next().await.unwrap(), ObjectEvent::Added(_)), "it begins to count");
+    assert!(matches!(all.next().await.unwrap(), Some(ObjectEvent::Modified(_))), "it was there before");
+    assert!(matches!(mine.next().await.unwrap(), Some(ObjectEvent::Added(_))), "it begins to count");
     let too_old = WatchOptions { selection: Selection::default(), after: coracle_registry::Revision::new(1) };
     assert!(matches!(cluster.watch(&Namespace, "", too_old).await, Err(Error::Expired { .. })));
 }

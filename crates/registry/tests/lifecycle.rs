@@ -244,15 +244,15 @@ async fn a_watch_with_a_selection_sees_objects_come_and_go() {
     let gone = cluster.update(&WRITE, "a", &Change::Patch(&relabel("2"))).await.unwrap().object;
     let back = cluster.update(&WRITE, "a", &Change::Patch(&relabel("1"))).await.unwrap().object;
     cluster.delete(&WRITE, "a", &DeleteOptions::default()).await.unwrap();
-    let ObjectEvent::Added(state) = watch.next().await.unwrap() else { panic!("it counts") };
+    let Some(ObjectEvent::Added(state)) = watch.next().await.unwrap() else { panic!("it counts") };
     assert_eq!(state.json(), created.object.json);
-    let ObjectEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("it no longer counts") };
+    let Some(ObjectEvent::Deleted(last)) = watch.next().await.unwrap() else { panic!("it no longer counts") };
     let last: Value = serde_json::from_slice(&last.json()).unwrap();
     assert_eq!(last["metadata"]["resourceVersion"], gone.revision.to_string());
     assert_eq!(last["metadata"]["labels"]["value"], "1", "its last state that counted");
-    let ObjectEvent::Added(state) = watch.next().await.unwrap() else { panic!("it counts again") };
+    let Some(ObjectEvent::Added(state)) = watch.next().await.unwrap() else { panic!("it counts again") };
     assert_eq!(state.json(), back.json);
-    assert!(matches!(watch.next().await.unwrap(), ObjectEvent::Deleted(_)));
+    assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Deleted(_))));
 }
 
 #[tokio::test]

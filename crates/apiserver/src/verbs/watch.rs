@@ -1,8 +1,10 @@
-//! GET of changes: a stream that ends when the client, the clock or compaction ends it.
+//! GET of changes: a stream that ends when the client, the clock or compaction ends it, or when the kind
+//! is gone or has become another.
 //!
 //! A watcher keeps no more than [`READY_BYTES`] ready. One that does not read is served no
 //! further, falls behind in the store, and ends when the changes it has not seen are compacted.
-//! One that waits costs some 2 800 bytes beside its connection (resident memory of 20 000 of them).
+//! One that waits costs some 2 800 bytes beside its connection (resident memory of 20 000 of them);
+//! of a custom kind more, since it also waits for its definition.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -202,12 +204,13 @@ impl WatchStream {
         }
     }
 
-    fn take_in(&mut self, event: Result<ObjectEvent, Error>) {
+    fn take_in(&mut self, event: Result<Option<ObjectEvent>, Error>) {
         match event {
-            Ok(ObjectEvent::Added(state)) => self.tell(EventType::Added, &state),
-            Ok(ObjectEvent::Modified(state)) => self.tell(EventType::Modified, &state),
-            Ok(ObjectEvent::Deleted(state)) => self.tell(EventType::Deleted, &state),
-            Ok(ObjectEvent::Bookmark(revision)) => self.tell_bookmark(revision, false),
+            Ok(Some(ObjectEvent::Added(state))) => self.tell(EventType::Added, &state),
+            Ok(Some(ObjectEvent::Modified(state))) => self.tell(EventType::Modified, &state),
+            Ok(Some(ObjectEvent::Deleted(state))) => self.tell(EventType::Deleted, &state),
+            Ok(Some(ObjectEvent::Bookmark(revision))) => self.tell_bookmark(revision, false),
+            Ok(None) => self.watch = None,
             Err(error) => self.fail(error),
         }
     }

@@ -9,13 +9,15 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::json_path;
 use coracle_meta::name::qualified_name;
 use coracle_meta::object::Meta;
-use coracle_store::Revision;
+use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
 use super::compiled::Compiled;
 use super::definition::{Served, Version};
 use crate::form::ObjectSchema;
+use crate::keys;
 use crate::kind::{Declaration, Kind};
+use crate::kinds::apiextensions::custom_resource_definition::CustomResourceDefinition;
 use crate::view;
 
 /// Finalizers that need no domain.
@@ -28,11 +30,13 @@ pub(super) struct CustomKind {
 }
 
 impl CustomKind {
-    /// A version that is served.
+    /// A version that is served. While a definition is being deleted, the version in which objects are
+    /// stored can be reached even if it is not, or nobody could delete them.
     pub(super) fn new(served: Served, version: &str) -> Option<Self> {
-        let version = served.definition.version(version)?;
-        let is_served = served.definition.versions[version].served;
-        is_served.then_some(Self { served, version })
+        let definition = &served.definition;
+        let version = definition.version(version)?;
+        let is_stored = served.terminating && definition.storage == version;
+        (definition.versions[version].served || is_stored).then_some(Self { served, version })
     }
 
     /// All versions that are served.
@@ -229,6 +233,16 @@ impl Kind for CustomKind {
 
     fn fingerprint(&self) -> u64 {
         self.served.definition.fingerprint
+    }
+
+    fn depends_on(&self) -> Option<String> {
+        let name = self.declaration().group_resource();
+        Some(keys::key(CustomResourceDefinition.declaration(), "", &name))
+    }
+
+    fn holds_with(&self, entry: &Entry) -> bool {
+        // Whether it is being deleted makes no difference: its objects go first, and that is to be seen.
+        self.served.definition.is_of(entry)
     }
 
     #[cfg(any(test, feature = "samples"))]

@@ -21,7 +21,7 @@ use coracle_meta::apply::FieldFilter;
 use coracle_meta::field::ErrorList;
 use coracle_meta::table::TableRowCondition;
 use coracle_meta::time::Time;
-use coracle_store::Revision;
+use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
 use crate::claim::{Claim, Pool, Unallocated};
@@ -261,6 +261,18 @@ pub trait Kind: Send + Sync {
     /// Differs whenever [`Kind::definitions`] does.
     fn fingerprint(&self) -> u64 {
         0
+    }
+
+    /// The key of the object that says what this kind is, if one does.
+    fn depends_on(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether that object, as it is stored, says what it said when this kind was made of it. Watches
+    /// of objects end when it does not.
+    fn holds_with(&self, entry: &Entry) -> bool {
+        let _ = entry;
+        true
     }
 
     /// Examples that the tests loop over.

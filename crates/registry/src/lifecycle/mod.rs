@@ -5,6 +5,7 @@
 mod commit;
 mod create;
 mod delete;
+mod dependency;
 mod list;
 mod ownership;
 mod prepared;

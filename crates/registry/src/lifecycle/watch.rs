@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
+use super::dependency::Dependency;
 use super::list::within;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -75,6 +76,9 @@ pub struct ObjectWatch {
     watch: Watch,
     kind: KindRef,
     selection: Selection,
+    dependency: Option<Box<Dependency>>,
+    /// When the kind ceased to be what it was. What happened before is still told.
+    ends_at: Option<Revision>,
 }
 
 impl Cluster {
@@ -94,22 +98,43 @@ impl Cluster {
             .unwrap_or_else(|| keys::prefix(declaration, namespace));
         let request = WatchRequest::prefix(prefix);
         let watch = self.store.watch(request.from(options.after.next())).await?;
-        Ok(ObjectWatch { watch, kind, selection: options.selection })
+        let dependency = Dependency::follow(&self.store, &*kind).await?;
+        Ok(ObjectWatch { watch, kind, selection: options.selection, dependency, ends_at: None })
     }
 }
 
 impl ObjectWatch {
-    /// The next change. Safe to drop before it is ready.
+    /// The next change; none if there are no more, because the kind is gone or has become another.
+    /// Safe to drop before it is ready.
     ///
     /// # Errors
     /// If the watch has fallen so far behind that changes are gone.
-    pub async fn next(&mut self) -> Result<ObjectEvent> {
+    pub async fn next(&mut self) -> Result<Option<ObjectEvent>> {
         loop {
-            let event = self.watch.next().await?;
+            let event = self.next_stored().await?;
+            if self.ends_at.is_some_and(|end| is_after(&event, end)) {
+                return Ok(None);
+            }
             if let Some(event) = self.translate(event)? {
-                return Ok(event);
+                return Ok(Some(event));
             }
         }
+    }
+
+    async fn next_stored(&mut self) -> Result<WatchEvent> {
+        if let (Some(dependency), None) = (&mut self.dependency, self.ends_at) {
+            // Both may be dropped: the watches keep what they have not handed out.
+            tokio::select! {
+                biased;
+                lost = dependency.lost(&*self.kind) => {
+                    self.ends_at = Some(lost?);
+                    // Else nobody would learn that nothing happened before the end.
+                    self.watch.progress_handle().request();
+                }
+                event = self.watch.next() => return Ok(event?),
+            }
+        }
+        Ok(self.watch.next().await?)
     }
 
     /// For asking for a bookmark.
@@ -141,5 +166,13 @@ impl ObjectWatch {
 
     fn counts(&self, entry: Option<&Entry>) -> Result<bool> {
         entry.map_or(Ok(false), |entry| self.selection.selects(&*self.kind, entry))
+    }
+}
+
+/// Whether all that happened up to a revision has been told before this.
+fn is_after(event: &WatchEvent, revision: Revision) -> bool {
+    match event {
+        WatchEvent::Progress { revision: reached } => *reached >= revision,
+        event => event.revision() > revision,
     }
 }

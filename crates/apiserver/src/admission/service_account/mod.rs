@@ -143,11 +143,12 @@ async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     }
     let options = WatchOptions { selection, after: page.revision };
     let mut watch = cluster.watch(&Kind, namespace, options).await?;
-    loop {
-        if let ObjectEvent::Added(_) | ObjectEvent::Modified(_) = watch.next().await? {
-            return Ok(());
+    while let Some(event) = watch.next().await? {
+        if let ObjectEvent::Added(_) | ObjectEvent::Modified(_) = event {
+            break;
         }
     }
+    Ok(())
 }
 
 fn is_mirror(pod: &Value) -> bool {

@@ -1,0 +1,52 @@
+//! The object that says what a kind is, followed for as long as somebody watches the kind's objects.
+
+use coracle_store::{Entry, Revision, Store, Watch, WatchEvent, WatchRequest};
+
+use crate::error::Result;
+use crate::kind::Kind;
+
+/// Where a kind comes from.
+pub(super) struct Dependency {
+    key: String,
+    watch: Watch,
+    /// Set if the kind was outdated from the beginning.
+    lost: Option<Revision>,
+}
+
+impl Dependency {
+    /// Follows what a kind depends on; none if it stands by itself.
+    pub(super) async fn follow(store: &Store, kind: &dyn Kind) -> Result<Option<Box<Self>>> {
+        let Some(key) = kind.depends_on() else { return Ok(None) };
+        // It may have changed since the kind was looked up.
+        let found = store.get(&key).await?;
+        let lost = (!holds(kind, found.entry.as_ref())).then_some(found.revision);
+        let request = WatchRequest::prefix(key.as_bytes()).from(found.revision.next());
+        Ok(Some(Box::new(Self { watch: store.watch(request).await?, key, lost })))
+    }
+
+    /// Waits until the kind is no longer what it was, and tells the revision of that. Safe to drop
+    /// before it is ready.
+    pub(super) async fn lost(&mut self, kind: &dyn Kind) -> Result<Revision> {
+        if let Some(revision) = self.lost {
+            return Ok(revision);
+        }
+        loop {
+            let event = self.watch.next().await?;
+            // Keys that begin with this one are of others.
+            let is_lost = match &event {
+                WatchEvent::Put { entry, .. } => {
+                    entry.key() == self.key.as_bytes() && !holds(kind, Some(entry))
+                }
+                WatchEvent::Delete { key, .. } => key == self.key.as_bytes(),
+                _ => false,
+            };
+            if is_lost {
+                return Ok(event.revision());
+            }
+        }
+    }
+}
+
+fn holds(kind: &dyn Kind, entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| kind.holds_with(entry))
+}
