@@ -37,6 +37,7 @@ pub struct Registration {
 pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
+    customresourcedefinition::registration::REGISTRATION,
     namespace::REGISTRATION,
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,

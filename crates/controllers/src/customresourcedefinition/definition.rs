@@ -45,6 +45,7 @@ pub(super) struct Spec {
 pub(super) struct Version {
     pub(super) name: String,
     pub(super) served: bool,
+    pub(super) storage: bool,
 }
 
 /// What its kind is called.

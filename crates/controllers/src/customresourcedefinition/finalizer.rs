@@ -49,7 +49,7 @@ enum Plan {
     Nothing,
     /// It has to be said that its objects are being deleted.
     Announce,
-    /// Its objects are to be deleted, which can be reached in this version.
+    /// Its objects are to be deleted, which are stored in this version.
     Empty(String),
     /// There can be no objects.
     LetGo(Reason),
@@ -92,9 +92,9 @@ fn plan(definition: &Definition) -> Plan {
     if !definition.status.is_true("Established") {
         return Plan::LetGo(Reason::NeverEstablished);
     }
-    match definition.spec.versions.iter().find(|version| version.served) {
+    // The server lets it be reached now, whether it is served or not.
+    match definition.spec.versions.iter().find(|version| version.storage) {
         Some(version) => Plan::Empty(version.name.clone()),
-        // Nobody can reach them, and nobody ever will.
         None => Plan::LetGo(Reason::Emptied),
     }
 }
@@ -202,9 +202,12 @@ mod tests {
 
     use super::*;
 
-    fn definition(finalizers: Value, conditions: Value, served: bool) -> Definition {
+    fn definition(finalizers: Value, conditions: Value) -> Definition {
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
-        let spec = json!({"versions": [{"name": "v1", "served": served}]});
+        let spec = json!({"versions": [
+            {"name": "v2", "served": true, "storage": false},
+            {"name": "v1", "served": false, "storage": true},
+        ]});
         let status = json!({"conditions": conditions});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
@@ -215,12 +218,11 @@ mod tests {
             (json!([FINALIZER]), json!({"type": "Terminating", "reason": "InstanceDeletionPending"}));
         let announced = json!({"type": "Terminating", "reason": "InstanceDeletionInProgress"});
         let established = json!({"type": "Established", "status": "True"});
-        let planned = |conditions, served| plan(&definition(ours.clone(), conditions, served));
-        assert_eq!(planned(json!([established, pending]), true), Plan::Announce);
-        assert_eq!(planned(json!([established, announced]), true), Plan::Empty("v1".into()));
-        assert_eq!(planned(json!([established, announced]), false), Plan::LetGo(Reason::Emptied));
-        assert_eq!(planned(json!([announced]), true), Plan::LetGo(Reason::NeverEstablished));
-        assert_eq!(plan(&definition(json!(["other"]), json!([]), true)), Plan::Nothing);
+        let planned = |conditions| plan(&definition(ours.clone(), conditions));
+        assert_eq!(planned(json!([established, pending])), Plan::Announce);
+        assert_eq!(planned(json!([established, announced])), Plan::Empty("v1".into()), "as stored");
+        assert_eq!(planned(json!([announced])), Plan::LetGo(Reason::NeverEstablished));
+        assert_eq!(plan(&definition(json!(["other"]), json!([]))), Plan::Nothing);
         assert_eq!(plan(&Definition::default()), Plan::Nothing);
     }
 }

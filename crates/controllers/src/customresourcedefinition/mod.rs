@@ -1,11 +1,13 @@
 //! Custom kinds come into being and go: the names of a definition are accepted if nobody else has
-//! them, and the objects of one that is deleted go first.
+//! them, the objects of one that is deleted go first, and APIServices tell which versions there are.
 //!
-//! Upstream does this in its API server, with five controllers; they are `naming` and `finalizer` here.
+//! Upstream does this in its API server, with seven controllers; they are `naming`, `finalizer` and
+//! `registration` here.
 
 mod definition;
 pub(crate) mod finalizer;
 pub(crate) mod naming;
+pub(crate) mod registration;
 
 use coracle_runtime::{Informer, Manager, Selection};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -1,0 +1,241 @@
+//! Each version of a group that definitions serve has an APIService, which goes with the last of them.
+//! What others change in it is changed back; one that somebody else made is left alone.
+
+use std::collections::BTreeMap;
+
+use coracle_runtime::informer::{Metadata, View};
+use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
+use serde::Deserialize;
+
+use super::definition::Definition;
+use super::{MANAGER, informer};
+use crate::{Registration, Settings, refusal};
+
+/// By which upstream's aggregator knows what it may change, and what it says for what is always kept
+/// as it should be.
+const MANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+const CONTINUOUSLY: &str = "true";
+
+/// Behind all groups that are built in, as upstream has it (`crdregistration_controller.go`).
+const GROUP_PRIORITY: i32 = 1000;
+
+/// The same for all, so that versions are ordered by what they are called.
+const VERSION_PRIORITY: i32 = 100;
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "crd-autoregistration-controller", register };
+
+fn register(manager: &mut Manager, _settings: &Settings) {
+    let definitions = informer(manager);
+    let registered = manager.informer::<Registered>(Selection::of::<APIService>());
+    let services = Api::all(manager.client().clone());
+    let reconcile =
+        AutoRegistration { services, definitions: definitions.clone(), registered: registered.clone() };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&definitions, versions)
+        .watches(&registered, |change| Some(change.key.clone()));
+    manager.add(controller);
+}
+
+/// The APIServices of all versions that a definition has or had.
+fn versions(change: &Change<Definition>) -> Vec<ObjectKey> {
+    let states = [&change.old, &change.new].into_iter().flatten();
+    let names = states.flat_map(|definition| {
+        let group = &definition.spec.group;
+        definition.spec.versions.iter().map(move |version| format!("{}.{group}", version.name))
+    });
+    names.map(|name| ObjectKey::cluster_wide(change.key.cluster().clone(), name)).collect()
+}
+
+/// As much of an APIService as is needed to see whether it is right.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Whole")]
+struct Registered {
+    metadata: Metadata,
+    /// Whether it is ours to change.
+    managed: bool,
+    is_right: bool,
+}
+
+/// What the server sends.
+#[derive(Deserialize)]
+struct Whole {
+    metadata: WholeMetadata,
+    #[serde(default)]
+    spec: APIServiceSpec,
+}
+
+#[derive(Deserialize)]
+struct WholeMetadata {
+    #[serde(flatten)]
+    metadata: Metadata,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+impl From<Whole> for Registered {
+    fn from(whole: Whole) -> Self {
+        let managed = whole.metadata.labels.get(MANAGED_LABEL).is_some_and(|value| value == CONTINUOUSLY);
+        let is_right = whole.spec == spec(&whole.metadata.metadata.name);
+        Self { metadata: whole.metadata.metadata, managed, is_right }
+    }
+}
+
+impl View for Registered {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// What the APIService of this name should say.
+fn spec(name: &str) -> APIServiceSpec {
+    // Versions have no dots.
+    let (version, group) = name.split_once('.').unwrap_or((name, ""));
+    APIServiceSpec {
+        group: Some(group.to_owned()),
+        version: Some(version.to_owned()),
+        group_priority_minimum: GROUP_PRIORITY,
+        version_priority: VERSION_PRIORITY,
+        ..APIServiceSpec::default()
+    }
+}
+
+/// Whether a definition serves the version that the APIService of this name is for.
+fn serves(definition: &Definition, name: &str) -> bool {
+    let spec = &definition.spec;
+    let is_it = |version: &str| name.strip_prefix(version).and_then(|rest| rest.strip_prefix('.'));
+    spec.versions.iter().any(|version| version.served && is_it(&version.name) == Some(&spec.group))
+}
+
+/// What is to happen to an APIService.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    Nothing,
+    Create,
+    Repair,
+    Delete,
+}
+
+fn plan(wanted: bool, registered: Option<&Registered>) -> Plan {
+    match registered {
+        None if wanted => Plan::Create,
+        Some(known) if known.managed && !wanted => Plan::Delete,
+        Some(known) if known.managed && !known.is_right => Plan::Repair,
+        _ => Plan::Nothing,
+    }
+}
+
+struct AutoRegistration {
+    services: Api<APIService>,
+    definitions: Informer<Definition>,
+    registered: Informer<Registered>,
+}
+
+impl AutoRegistration {
+    async fn create(&self, name: &str) -> Result<(), kube::Error> {
+        let labels = BTreeMap::from([(MANAGED_LABEL.to_owned(), CONTINUOUSLY.to_owned())]);
+        let metadata =
+            ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
+        let service = APIService { metadata, spec: Some(spec(name)), status: None };
+        match self.services.create(&params(), &service).await {
+            // Its arrival brings the key back.
+            Err(error) if !refusal::exists_already(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn repair(&self, name: &str) -> Result<(), kube::Error> {
+        let Some(mut current) = self.services.get_opt(name).await? else { return Ok(()) };
+        current.spec = Some(spec(name));
+        unless_changed(self.services.replace(name, &params(), &current).await)
+    }
+
+    async fn delete(&self, registered: &Registered) -> Result<(), kube::Error> {
+        let metadata = &registered.metadata;
+        let resource_version = Some(metadata.resource_version.to_string());
+        let unchanged = Preconditions { resource_version, uid: None };
+        let params = DeleteParams::default().preconditions(unchanged);
+        unless_changed(self.services.delete(&metadata.name, &params).await)
+    }
+}
+
+fn params() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// If it is gone or has changed meanwhile, that brings the key back.
+fn unless_changed<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+impl Reconcile for AutoRegistration {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        let wanted = self.definitions.store().list().iter().any(|one| serves(one, key.name()));
+        let registered = self.registered.store().get(key);
+        match (plan(wanted, registered.as_deref()), registered) {
+            (Plan::Create, _) => self.create(key.name()).await?,
+            (Plan::Repair, _) => self.repair(key.name()).await?,
+            (Plan::Delete, Some(registered)) => self.delete(&registered).await?,
+            (Plan::Delete, None) | (Plan::Nothing, _) => {}
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn registered(managed: Value, priority: i32) -> Registered {
+        let metadata = json!({"name": "v1.example.com", "labels": {MANAGED_LABEL: managed}});
+        let spec = json!({
+            "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": priority,
+        });
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn versions_that_are_served_are_registered() {
+        let right = registered(json!("true"), 100);
+        assert_eq!(plan(true, None), Plan::Create);
+        assert_eq!(plan(true, Some(&right)), Plan::Nothing);
+        assert_eq!(plan(true, Some(&registered(json!("true"), 7))), Plan::Repair);
+        assert_eq!(plan(false, Some(&right)), Plan::Delete);
+        assert_eq!(plan(false, None), Plan::Nothing);
+    }
+
+    #[test]
+    fn those_of_others_are_left_alone() {
+        for managed in ["onstart", "no"] {
+            for wanted in [true, false] {
+                assert_eq!(plan(wanted, Some(&registered(json!(managed), 7))), Plan::Nothing);
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_counts_while_it_is_served() {
+        let versions = json!([{"name": "v1", "served": true}, {"name": "v2", "served": false}]);
+        let definition: Definition =
+            serde_json::from_value(json!({"spec": {"group": "example.com", "versions": versions}})).unwrap();
+        for (name, expected) in [
+            ("v1.example.com", true),
+            ("v2.example.com", false),
+            ("v1.other.example.com", false),
+            ("v1.", false),
+            ("v11.example.com", false),
+        ] {
+            assert_eq!(serves(&definition, name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Custom kinds come, change and go, and everybody who deals with their objects is told.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use coracle::kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams, WatchParams,
+};
+use coracle::kube::core::WatchEvent;
+use coracle::kube::{self, Client, ResourceExt};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Nothing here takes long; whoever waits longer waits for something that does not come.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const BOATS: &str = "boats.example.com";
+
+type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
+
+/// A cluster in memory, and those who ask it.
+struct Harbour {
+    cluster: Handle,
+    client: Client,
+    definitions: Api<CustomResourceDefinition>,
+    services: Api<APIService>,
+    _dir: TempDir,
+}
+
+impl Harbour {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        let config = Config { store: StoreConfig::Memory, listen, ..Config::new(dir.path()) };
+        let cluster = Coracle::start(config).await.unwrap();
+        let client = cluster.client();
+        let (definitions, services) = (Api::all(client.clone()), Api::all(client.clone()));
+        Self { cluster, client, definitions, services, _dir: dir }
+    }
+
+    async fn settle(&self) {
+        tokio::time::timeout(LIMIT, self.cluster.run_until_idle()).await.unwrap().unwrap();
+    }
+
+    async fn define(&self, plural: &str, kind: &str, versions: Value) {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind},
+                "versions": versions,
+            },
+        });
+        let definition = serde_json::from_value(definition).unwrap();
+        self.definitions.create(&PostParams::default(), &definition).await.unwrap();
+        self.settle().await;
+    }
+
+    async fn change(&self, name: &str, patch: Value) {
+        self.definitions.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    fn boats(&self, version: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("example.com", version, "Boat");
+        Api::default_namespaced_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "boats"))
+    }
+
+    async fn launch(&self, name: &str) {
+        let boat = json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": name}});
+        self.boats("v1")
+            .create(&PostParams::default(), &serde_json::from_value(boat).unwrap())
+            .await
+            .unwrap();
+    }
+
+    async fn watch(&self, version: &str) -> Events {
+        self.boats(version).watch(&WatchParams::default().disable_bookmarks(), "0").await.unwrap().boxed()
+    }
+
+    async fn service_names(&self) -> Vec<String> {
+        let listed = self.services.list(&ListParams::default()).await.unwrap();
+        let names = listed.items.iter().map(ResourceExt::name_any);
+        names.filter(|name| name.ends_with(".example.com")).collect()
+    }
+}
+
+fn version(name: &str, served: bool, storage: bool, field: &str) -> Value {
+    let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    json!({"name": name, "served": served, "storage": storage, "schema": schema})
+}
+
+/// The next event, or that there are no more.
+async fn next(events: &mut Events) -> Option<(&'static str, String)> {
+    let event = tokio::time::timeout(LIMIT, events.next()).await.expect("something happens")?;
+    Some(match event.unwrap() {
+        WatchEvent::Added(boat) => ("added", boat.name_any()),
+        WatchEvent::Deleted(boat) => ("deleted", boat.name_any()),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_the_definition_says_something_else() {
+    let harbour = Harbour::new().await;
+    let versions =
+        |served, field| json!([version("v1", true, true, field), version("v2", served, false, "size")]);
+    harbour.define("boats", "Boat", versions(true, "size")).await;
+    // Its name begins with that of the other.
+    harbour.define("boatsmen", "Boatsman", json!([version("v1", true, true, "size")])).await;
+    let (mut first, mut second) = (harbour.watch("v1").await, harbour.watch("v2").await);
+
+    harbour.change(BOATS, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let condition = json!({"type": "Established", "status": "True", "reason": "Told", "message": "again"});
+    let status = json!({"status": {"conditions": [condition]}});
+    let params = PatchParams::default();
+    harbour.definitions.patch_status(BOATS, &params, &Patch::Merge(status)).await.unwrap();
+    harbour.settle().await;
+    harbour
+        .change("boatsmen.example.com", json!({"spec": {"versions": [version("v1", true, true, "age")]}}))
+        .await;
+    harbour.launch("a").await;
+    for events in [&mut first, &mut second] {
+        assert_eq!(next(events).await, Some(("added", "a".to_owned())), "nothing has changed for boats");
+    }
+
+    harbour.launch("b").await;
+    harbour.change(BOATS, json!({"spec": {"versions": versions(true, "color")}})).await;
+    for events in [&mut first, &mut second] {
+        assert_eq!(next(events).await, Some(("added", "b".to_owned())), "what was before is told");
+        assert_eq!(next(events).await, None);
+    }
+
+    let mut third = harbour.watch("v2").await;
+    for name in ["a", "b"] {
+        assert_eq!(next(&mut third).await, Some(("added", name.to_owned())));
+    }
+    harbour.change(BOATS, json!({"spec": {"versions": versions(false, "color")}})).await;
+    assert_eq!(next(&mut third).await, None, "it is not served any more");
+    let refused = harbour.boats("v2").list(&ListParams::default()).await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 404));
+    harbour.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn watches_of_a_definition_that_is_deleted_see_all_objects_go() {
+    let harbour = Harbour::new().await;
+    harbour.define("boats", "Boat", json!([version("v1", true, true, "size")])).await;
+    let mut watches = Vec::new();
+    for _ in 0..8 {
+        watches.push(harbour.watch("v1").await);
+    }
+    let names: Vec<String> = (10..30).map(|number| format!("boat-{number}")).collect();
+    for name in &names {
+        harbour.launch(name).await;
+    }
+    harbour.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
+    for events in &mut watches {
+        let (mut added, mut deleted) = (Vec::new(), Vec::new());
+        while let Some((what, name)) = next(events).await {
+            if what == "added" { added.push(name) } else { deleted.push(name) }
+        }
+        assert_eq!((&added, &deleted), (&names, &names));
+    }
+    harbour.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn objects_that_nobody_can_reach_go_with_their_definition() {
+    let harbour = Harbour::new().await;
+    let versions = |served| json!([version("v1", served, true, "size")]);
+    harbour.define("boats", "Boat", versions(true)).await;
+    harbour.launch("a").await;
+    harbour.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
+    let refused = harbour.boats("v1").get("a").await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 404), "not served");
+
+    harbour.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
+    harbour.settle().await;
+    assert!(harbour.definitions.get_opt(BOATS).await.unwrap().is_none());
+    harbour.define("boats", "Boat", versions(true)).await;
+    assert_eq!(harbour.boats("v1").list(&ListParams::default()).await.unwrap().items.len(), 0);
+    harbour.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_version_that_is_served_has_an_api_service() {
+    let harbour = Harbour::new().await;
+    let versions = |beta| json!([version("v1", true, true, "size"), version("v1beta1", beta, false, "size")]);
+    harbour.define("boats", "Boat", versions(true)).await;
+    harbour.define("ships", "Ship", json!([version("v1", true, true, "size")])).await;
+    harbour.settle().await;
+    assert_eq!(harbour.service_names().await, ["v1.example.com", "v1beta1.example.com"]);
+    let service = harbour.services.get("v1.example.com").await.unwrap();
+    assert_eq!(service.labels()["kube-aggregator.kubernetes.io/automanaged"], "true");
+    let right = json!({
+        "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100,
+    });
+    assert_eq!(serde_json::to_value(&service.spec).unwrap(), right);
+    let condition = service.status.unwrap().conditions.unwrap().remove(0);
+    let said = (&*condition.type_, &*condition.status, condition.reason.as_deref());
+    assert_eq!(said, ("Available", "True", Some("Local")));
+
+    let spoilt = Patch::Merge(json!({"spec": {"versionPriority": 7}}));
+    harbour.services.patch("v1.example.com", &PatchParams::default(), &spoilt).await.unwrap();
+    harbour.services.delete("v1beta1.example.com", &DeleteParams::default()).await.unwrap();
+    harbour.settle().await;
+    let repaired = harbour.services.get("v1.example.com").await.unwrap();
+    assert_eq!(serde_json::to_value(&repaired.spec).unwrap(), right);
+    assert_eq!(harbour.service_names().await.len(), 2, "it came back");
+
+    harbour.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
+    harbour.settle().await;
+    assert_eq!(harbour.service_names().await, ["v1.example.com"]);
+    for (name, left) in [(BOATS, 1), ("ships.example.com", 0)] {
+        harbour.definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        harbour.settle().await;
+        assert_eq!(harbour.service_names().await.len(), left, "as long as one serves it");
+    }
+    harbour.cluster.shutdown().await;
+}
