@@ -66,7 +66,7 @@ async fn range(store: &Store) {
         assert_eq!(range.entries.len() as u64, RANGE_KEYS);
         // What a list does with it: every byte is copied once.
         body.clear();
-        range.entries.iter().for_each(|entry| body.extend_from_slice(entry.value_bytes()));
+        range.entries.iter().for_each(|entry| body.extend_from_slice(&entry.value_bytes()));
     }
     let rate = per_second(bytes, begin.elapsed()) / 1e9;
     report("range of 10 000 × 2 KiB, copied out", &format!("{rate:.1} GB/s"), "at least 1 GB/s", rate >= 1.0);

@@ -46,12 +46,12 @@ impl<T> Derived<T> {
     }
 
     fn get(&self, entry: &Entry, make: impl FnOnce(&Entry) -> Result<T>) -> Result<Arc<T>> {
-        let bytes = entry.value_bytes();
-        if bytes.len() > self.generation_bytes / LARGEST_PART {
+        if entry.value_len() > self.generation_bytes / LARGEST_PART {
             return make(entry).map(Arc::new);
         }
-        let hash = crc32fast::hash(bytes);
-        if let Some(known) = self.lock().find(hash, bytes, self.generation_bytes) {
+        let bytes = entry.value_bytes();
+        let hash = crc32fast::hash(&bytes);
+        if let Some(known) = self.lock().find(hash, &bytes, self.generation_bytes) {
             return Ok(known);
         }
         let made = Arc::new(make(entry)?);
@@ -67,22 +67,22 @@ impl<T> Derived<T> {
 impl<T> Generations<T> {
     fn find(&mut self, hash: u32, bytes: &[u8], limit: usize) -> Option<Arc<T>> {
         if let Some((entry, made)) = self.young.get(&hash) {
-            return (entry.value_bytes() == bytes).then(|| made.clone());
+            return (*entry.value_bytes() == *bytes).then(|| made.clone());
         }
-        let (entry, made) = self.old.get(&hash).filter(|(entry, _)| entry.value_bytes() == bytes)?.clone();
+        let (entry, made) = self.old.get(&hash).filter(|(entry, _)| *entry.value_bytes() == *bytes)?.clone();
         self.keep(hash, entry, made.clone(), limit);
         Some(made)
     }
 
     fn keep(&mut self, hash: u32, entry: Entry, made: Arc<T>, limit: usize) {
-        let size = entry.value_bytes().len();
+        let size = entry.value_len();
         if self.young_bytes + size > limit {
             self.old = mem::take(&mut self.young);
             self.young_bytes = 0;
         }
         self.young_bytes += size;
         if let Some((replaced, _)) = self.young.insert(hash, (entry, made)) {
-            self.young_bytes -= replaced.value_bytes().len();
+            self.young_bytes -= replaced.value_len();
         }
     }
 }
@@ -118,7 +118,7 @@ impl Cluster {
     }
 
     fn seen(&self, kind: &dyn Kind, entry: &Entry) -> Result<Arc<Value>> {
-        if kind.reads_as_stored(entry.value_bytes(), entry.mod_revision()) {
+        if kind.reads_as_stored(&entry.value_bytes(), entry.mod_revision()) {
             self.trees().get(entry, tree)
         } else {
             read(kind, entry).map(Arc::new)

@@ -52,7 +52,7 @@ async fn list(cluster: &Cluster, kind: &dyn Kind, options: ListOptions) -> Page 
 }
 
 fn trees(page: &Page) -> Vec<Value> {
-    page.entries.iter().map(|entry| serde_json::from_slice(entry.value_bytes()).unwrap()).collect()
+    page.entries.iter().map(|entry| serde_json::from_slice(&entry.value_bytes()).unwrap()).collect()
 }
 
 fn write(kind: &'static dyn Kind, namespace: &'static str) -> Write<'static> {

@@ -84,7 +84,7 @@ async fn delete(cluster: &Cluster, name: &str) {
 
 async fn held(cluster: &Cluster) -> Vec<Value> {
     let page = cluster.list(&IpAddress, "", &ListOptions::default()).await.unwrap();
-    page.entries.iter().map(|entry| serde_json::from_slice(entry.value_bytes()).unwrap()).collect()
+    page.entries.iter().map(|entry| serde_json::from_slice(&entry.value_bytes()).unwrap()).collect()
 }
 
 #[tokio::test]

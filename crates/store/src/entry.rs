@@ -1,5 +1,6 @@
 //! One version of one key, and the handle readers get to it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use coracle_base::Timestamp;
 
+use crate::packed;
 use crate::revision::Revision;
 
 /// A key with its value and revisions, as of the snapshot it was read from.
@@ -40,9 +42,11 @@ pub struct EntryParts {
 
 /// One version of one key: about 100 bytes beside the allocation for key and value.
 pub(crate) struct Version {
-    /// The key, then the value as readers see it: one allocation for both.
+    /// The key, then the value as readers see it, or packed: one allocation for both.
     data: Bytes,
     key_len: u32,
+    /// How long the value is, if it is packed; `PLAIN` if it is not.
+    packed_from: u32,
     /// Offset in the value of the stamped revision; `NO_STAMP` if there is none.
     stamp: u32,
     create: Revision,
@@ -57,11 +61,29 @@ pub(crate) struct Version {
 
 const NO_STAMP: u32 = u32::MAX;
 
+const PLAIN: u32 = 0;
+
 impl Version {
+    /// A version that others look at and that is not kept for long.
     pub(crate) fn live(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+        let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
+        Self::of(parts, data, PLAIN, older)
+    }
+
+    /// A version that is kept: a long value is packed if that makes it much shorter.
+    pub(crate) fn kept(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+        let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
+        match packed::pack(&data, parts.key.len()) {
+            Some(packed) => Self::of(parts, packed, (data.len() - parts.key.len()) as u32, older),
+            None => Self::of(parts, data, PLAIN, older),
+        }
+    }
+
+    fn of(parts: &EntryParts, data: Bytes, packed_from: u32, older: Option<Arc<Version>>) -> Arc<Self> {
         Arc::new(Self {
-            data: join(&parts.key, &parts.value, parts.stamp, parts.mod_revision),
+            data,
             key_len: parts.key.len() as u32,
+            packed_from,
             stamp: parts.stamp.unwrap_or(NO_STAMP),
             create: parts.create_revision,
             modified: parts.mod_revision,
@@ -75,6 +97,7 @@ impl Version {
         Arc::new(Self {
             data: Bytes::copy_from_slice(previous.key()),
             key_len: previous.key_len,
+            packed_from: PLAIN,
             stamp: NO_STAMP,
             create: revision,
             modified: revision,
@@ -108,9 +131,36 @@ impl Version {
         (self.expires_ms != 0).then(|| Timestamp::from_millis(self.expires_ms))
     }
 
-    /// Bytes of key and value, what this version costs but for its fixed overhead.
+    /// Bytes of key and value.
     pub(crate) fn data_len(&self) -> usize {
+        self.key_len as usize + self.value_len()
+    }
+
+    /// What this version costs but for its fixed overhead.
+    pub(crate) fn memory_len(&self) -> usize {
         self.data.len()
+    }
+
+    fn value_len(&self) -> usize {
+        match self.packed_from {
+            PLAIN => self.data.len() - self.key_len as usize,
+            length => length as usize,
+        }
+    }
+
+    fn value(&self) -> Bytes {
+        match self.value_bytes() {
+            Cow::Borrowed(_) => self.data.slice(self.key_len as usize..),
+            Cow::Owned(value) => value.into(),
+        }
+    }
+
+    fn value_bytes(&self) -> Cow<'_, [u8]> {
+        let stored = &self.data[self.key_len as usize..];
+        match self.packed_from {
+            PLAIN => Cow::Borrowed(stored),
+            length => Cow::Owned(packed::unpack(stored, length as usize)),
+        }
     }
 
     /// The version of this key that was current at `revision`, tombstones included.
@@ -176,14 +226,24 @@ impl Entry {
         &self.version.key()[self.scope_len..]
     }
 
-    /// The value, shared and not copied.
+    /// The value, shared and not copied unless it is long and kept packed.
     pub fn value(&self) -> Bytes {
-        self.version.data.slice(self.version.key_len as usize..)
+        self.version.value()
     }
 
-    /// The value, borrowed.
-    pub fn value_bytes(&self) -> &[u8] {
-        &self.version.data[self.version.key_len as usize..]
+    /// The value, borrowed unless it is long and kept packed.
+    pub fn value_bytes(&self) -> Cow<'_, [u8]> {
+        self.version.value_bytes()
+    }
+
+    /// How long the value is.
+    pub fn value_len(&self) -> usize {
+        self.version.value_len()
+    }
+
+    /// Whether both are the very same version, and not only alike.
+    pub fn is_same(&self, other: &Entry) -> bool {
+        Arc::ptr_eq(&self.version, &other.version)
     }
 
     /// The write that created the key.
@@ -224,7 +284,8 @@ impl Entry {
     fn unstamped(&self, stamp: Option<u32>) -> Bytes {
         let Some(at) = stamp else { return self.value() };
         let digits = self.version.modified.to_string().len();
-        let (before, rest) = self.value_bytes().split_at(at as usize);
+        let value = self.value_bytes();
+        let (before, rest) = value.split_at(at as usize);
         [before, &rest[digits..]].concat().into()
     }
 }
@@ -237,7 +298,7 @@ impl fmt::Debug for Entry {
             .field("create_revision", &self.create_revision())
             .field("mod_revision", &self.mod_revision())
             .field("version", &self.version())
-            .field("value_len", &self.value_bytes().len())
+            .field("value_len", &self.value_len())
             .finish()
     }
 }
@@ -263,6 +324,19 @@ mod tests {
         let entry = Entry::from_parts(&parts(r#"{"rv":""}"#, Some(7), 1234));
         assert_eq!(entry.value(), r#"{"rv":"1234"}"#);
         assert_eq!(entry.to_parts().value, r#"{"rv":""}"#);
+    }
+
+    #[test]
+    fn a_long_value_is_kept_in_little_memory() {
+        let value = format!(r#"{{"rv":"","text":"{}"}}"#, "as schemas have it ".repeat(4_000));
+        let parts = EntryParts { value: value.clone().into(), ..parts("", Some(7), 1234) };
+        let entry = Entry::new(Version::kept(&parts, None));
+        assert!(entry.version.memory_len() < value.len() / 10, "{}", entry.version.memory_len());
+        let seen = value.replacen(r#""rv":"""#, r#""rv":"1234""#, 1);
+        assert_eq!((entry.key(), entry.value_len()), (&b"k"[..], seen.len()));
+        assert_eq!(entry.value(), seen.as_bytes());
+        assert_eq!(&*entry.value_bytes(), seen.as_bytes());
+        assert_eq!(entry.to_parts().value, value.as_bytes());
     }
 
     #[test]

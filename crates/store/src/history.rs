@@ -142,5 +142,5 @@ impl Kept {
 fn cost(commit: &Commit) -> u64 {
     let superseded = commit.events.iter().filter_map(|event| event.previous.as_ref());
     COMMIT_OVERHEAD_BYTES * commit.events.len() as u64
-        + superseded.map(|version| version.data_len() as u64).sum::<u64>()
+        + superseded.map(|version| version.memory_len() as u64).sum::<u64>()
 }

@@ -235,7 +235,7 @@ impl Index {
             version: previous.as_ref().map_or(1, |version| version.version() + 1),
             expires_at,
         };
-        let version = Version::live(&parts, latest);
+        let version = Version::kept(&parts, latest);
         self.replace(&version, previous.as_deref());
         Event { version, previous }
     }
@@ -266,7 +266,7 @@ impl Index {
 
     /// Adds an entry of a snapshot, which carries its own revisions.
     pub(crate) fn restore(&mut self, parts: &EntryParts) {
-        self.replace(&Version::live(parts, None), None);
+        self.replace(&Version::kept(parts, None), None);
     }
 
     /// Forgets a tombstone that compaction has passed, unless the key was written since.

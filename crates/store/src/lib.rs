@@ -40,6 +40,7 @@ mod index;
 mod keeper;
 mod key;
 mod local;
+mod packed;
 mod read;
 mod revision;
 mod store;

@@ -52,7 +52,7 @@ pub async fn export(
 ) -> Result<Transferred> {
     let (mut entries, revision) = read_all(store, progress).await?;
     entries.sort_by_key(Entry::mod_revision);
-    let bytes = entries.iter().map(|entry| (entry.key().len() + entry.value_bytes().len()) as u64).sum();
+    let bytes = entries.iter().map(|entry| (entry.key().len() + entry.value_len()) as u64).sum();
     let transferred = Transferred { entries: entries.len() as u64, bytes, revision };
     let write = Task::spawn_blocking("store-export", move || {
         let mut writer = ExportWriter::begin(BufWriter::new(file), revision, Rng::from_entropy().u64())?;

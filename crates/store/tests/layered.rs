@@ -78,7 +78,7 @@ async fn pair() -> (Store, Store) {
 
 fn shown(entry: &Entry) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}={}@{}", text(entry.key()), text(entry.value_bytes()), entry.mod_revision())
+    format!("{}={}@{}", text(entry.key()), text(&entry.value_bytes()), entry.mod_revision())
 }
 
 fn shown_event(event: &WatchEvent) -> String {

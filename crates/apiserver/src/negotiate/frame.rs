@@ -89,7 +89,7 @@ impl Framing {
         let (bytes, written_at) = (state.entry().value_bytes(), state.entry().mod_revision());
         let whole = self.wanted.form == Form::Json
             && self.wanted.shape == Shape::Object
-            && is_served_as_stored(&*self.kind, &self.version, bytes, written_at);
+            && is_served_as_stored(&*self.kind, &self.version, &bytes, written_at);
         if whole && bytes.len() > MAX_CACHED_FRAME_BYTES {
             let json = state.json();
             let length = inner(&json).len();
@@ -218,11 +218,10 @@ impl FrameCache {
         make: impl FnOnce() -> Result<Bytes, Refusal>,
     ) -> Result<Bytes, Refusal> {
         let slot = &self.slots[id.slot()];
-        let same_entry = |other: &Entry| std::ptr::eq(other.value_bytes(), entry.value_bytes());
         if let Some(cached) = &*slot.lock().unwrap_or_else(PoisonError::into_inner)
             && cached.id == *id
             && *cached.version == *version
-            && same_entry(&cached.entry)
+            && cached.entry.is_same(entry)
         {
             return Ok(cached.frame.clone());
         }

@@ -109,7 +109,7 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
         }
         Shape::Metadata | Shape::MetadataList => {
             let write = move |entry: &Entry, out: &mut Vec<u8>| {
-                out.extend_from_slice(&metadata_json(entry.value_bytes(), meta_version)?);
+                out.extend_from_slice(&metadata_json(&entry.value_bytes(), meta_version)?);
                 Ok(())
             };
             (head("PartialObjectMetadataList", meta_version, b"", "items"), Box::new(write))
@@ -192,7 +192,7 @@ impl Items {
     fn room(&self, at_least: usize) -> usize {
         let mut bytes = 16;
         for entry in self.entries.as_slice() {
-            bytes += entry.value_bytes().len() + 1;
+            bytes += entry.value_len() + 1;
             if bytes > at_least {
                 break;
             }

@@ -90,7 +90,7 @@ impl ResourceRequest {
         page: &Page,
     ) -> Result<(), Refusal> {
         for entry in &page.entries {
-            let object = negotiate::tree(entry.value_bytes())?;
+            let object = negotiate::tree(&entry.value_bytes())?;
             match self.cluster.delete(write, view::name(&object), options).await {
                 // Or somebody else was faster.
                 Ok(_) | Err(Error::NotFound(_)) => {}

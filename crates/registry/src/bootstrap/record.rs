@@ -46,7 +46,7 @@ impl Registry {
             let first = Record { since: self.now().0, seed: self.new_uid(), digest: String::new() };
             return Ok((first, None));
         };
-        let record = serde_json::from_slice(entry.value_bytes())
+        let record = serde_json::from_slice(&entry.value_bytes())
             .map_err(|error| Error::Corrupt { key: KEY.into(), reason: error.to_string() })?;
         Ok((record, Some(entry.mod_revision())))
     }

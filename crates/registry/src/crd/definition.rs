@@ -103,7 +103,7 @@ impl Definition {
 
     /// Whether another write of a definition says the same.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
-        content(&self.entry) == content(entry)
+        content(&self.entry.value_bytes()) == content(&entry.value_bytes())
     }
 
     /// The schema of a version, made when it is first asked for. None if the version is unknown.
@@ -114,7 +114,7 @@ impl Definition {
 
     /// The schema of a version as it was written.
     pub(super) fn schema(&self, index: usize) -> Option<Value> {
-        let object: Value = serde_json::from_slice(self.entry.value_bytes()).ok()?;
+        let object: Value = serde_json::from_slice(&self.entry.value_bytes()).ok()?;
         let version = view::items(&object, &["spec", "versions"]).get(index)?;
         view::at(version, &["schema", "openAPIV3Schema"]).cloned()
     }
@@ -125,8 +125,7 @@ impl Definition {
 }
 
 /// What of a stored definition matters to its kind: two that agree in it are the same.
-pub(super) fn content(entry: &Entry) -> Option<[&[u8]; 2]> {
-    let bytes = entry.value_bytes();
+fn content(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     let status = crate::scan::value(bytes, "status")?;
     Some([crate::scan::value(bytes, "spec")?, crate::scan::value(status, "acceptedNames")?])
 }
@@ -134,7 +133,7 @@ pub(super) fn content(entry: &Entry) -> Option<[&[u8]; 2]> {
 /// Differs where [`content`] does.
 pub(super) fn fingerprint(entry: &Entry) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
-    content(entry)?.hash(&mut hasher);
+    content(&entry.value_bytes())?.hash(&mut hasher);
     Some(hasher.finish())
 }
 

@@ -111,7 +111,7 @@ impl<'a> Write<'a> {
 
 /// The object of an entry as a tree, as it is stored.
 pub(crate) fn tree(entry: &Entry) -> Result<Value> {
-    serde_json::from_slice(entry.value_bytes()).map_err(|error| Error::Corrupt {
+    serde_json::from_slice(&entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
         reason: error.to_string(),
     })
@@ -120,7 +120,7 @@ pub(crate) fn tree(entry: &Entry) -> Result<Value> {
 /// The object of an entry as a tree, as those who know its kind see it.
 pub(crate) fn read(kind: &dyn Kind, entry: &Entry) -> Result<Value> {
     let stored = tree(entry)?;
-    let as_stored = kind.reads_as_stored(entry.value_bytes(), entry.mod_revision());
+    let as_stored = kind.reads_as_stored(&entry.value_bytes(), entry.mod_revision());
     Ok(if as_stored { stored } else { kind.read_stored(stored) })
 }
 

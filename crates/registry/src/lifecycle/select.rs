@@ -1,6 +1,8 @@
 //! Which objects count, answered from stored bytes: names and namespaces from the key, labels
 //! and plain fields by a scan, and only what is left from a tree.
 
+use std::cell::OnceCell;
+
 use coracle_meta::object::Meta;
 use coracle_meta::selector::labels::Labels;
 use coracle_meta::selector::{fields, labels};
@@ -86,12 +88,14 @@ impl Selection {
     /// `None` if only a tree can tell.
     fn selects_by_scan(&self, declaration: &Declaration, entry: &Entry) -> Option<bool> {
         let mut certain = true;
+        let stored = OnceCell::new();
+        let bytes = || stored.get_or_init(|| entry.value_bytes());
         // First what is cheap: most objects that do not count are gone after this.
         for requirement in self.fields.requirements() {
             let value = match &*requirement.field {
                 "metadata.name" => name(entry),
                 "metadata.namespace" => namespace(declaration, entry),
-                field => match plain_field(declaration, entry, field) {
+                field => match plain_field(declaration, bytes(), field) {
                     Some(value) => value,
                     None => {
                         certain = false;
@@ -103,8 +107,7 @@ impl Selection {
                 return Some(false);
             }
         }
-        if !self.labels.is_everything() && !self.labels.matches(&Scanned(scan::labels(entry.value_bytes())?))
-        {
+        if !self.labels.is_everything() && !self.labels.matches(&Scanned(scan::labels(bytes())?)) {
             return Some(false);
         }
         certain.then_some(true)
@@ -119,7 +122,7 @@ impl Labels for Scanned<'_> {
     }
 }
 
-fn plain_field<'a>(declaration: &Declaration, entry: &'a Entry, field: &str) -> Option<&'a str> {
+fn plain_field<'a>(declaration: &Declaration, bytes: &'a [u8], field: &str) -> Option<&'a str> {
     let (_, _, plain) = PLAIN_FIELDS
         .iter()
         .find(|(group, plural, _)| *plural == declaration.plural && *group == declaration.group)?;
@@ -127,8 +130,8 @@ fn plain_field<'a>(declaration: &Declaration, entry: &'a Entry, field: &str) -> 
         return None;
     }
     match field.split_once('.') {
-        Some((part, name)) => scan::text(entry.value_bytes(), &[part, name]),
-        None => scan::text(entry.value_bytes(), &[field]),
+        Some((part, name)) => scan::text(bytes, &[part, name]),
+        None => scan::text(bytes, &[field]),
     }
 }
 

@@ -182,7 +182,7 @@ pub(crate) fn key(entry: &Entry) -> String {
 }
 
 pub(crate) fn text(entry: &Entry) -> String {
-    String::from_utf8_lossy(entry.value_bytes()).into_owned()
+    String::from_utf8_lossy(&entry.value_bytes()).into_owned()
 }
 
 /// The next event, or a failure if none comes.

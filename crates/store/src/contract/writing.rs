@@ -180,9 +180,9 @@ pub async fn any_bytes_are_keys_and_values(fixture: &Fixture) {
     }
     store.put(Put::new("empty", "")).await.unwrap();
     for key in odd {
-        assert_eq!(store.get(key).await.unwrap().entry.unwrap().value_bytes(), key);
+        assert_eq!(store.get(key).await.unwrap().entry.unwrap().value(), key);
     }
-    assert_eq!(store.get("empty").await.unwrap().entry.unwrap().value_bytes(), b"");
+    assert_eq!(store.get("empty").await.unwrap().entry.unwrap().value(), b"".as_slice());
     assert_eq!(store.range(RangeRequest::prefix("\0")).await.unwrap().entries.len(), 2);
     assert_eq!(store.range(RangeRequest::prefix([0xff])).await.unwrap().entries.len(), 2);
     assert_eq!(store.range(RangeRequest::prefix("")).await.unwrap().entries.len(), 6);

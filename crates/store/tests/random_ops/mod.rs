@@ -330,7 +330,7 @@ impl Model {
 
 fn known(entry: &Entry) -> Known {
     Known {
-        value: text(entry.value_bytes()),
+        value: text(&entry.value_bytes()),
         create: entry.create_revision().get(),
         modified: entry.mod_revision().get(),
         version: entry.version(),
@@ -351,13 +351,13 @@ fn name(error: &Error) -> &'static str {
 
 fn shown(event: &WatchEvent) -> String {
     let before = |previous: &Option<Entry>| {
-        previous.as_ref().map_or(String::new(), |e| format!("<{}", text(e.value_bytes())))
+        previous.as_ref().map_or(String::new(), |e| format!("<{}", text(&e.value_bytes())))
     };
     match event {
         WatchEvent::Put { entry, previous } => format!(
             "+{}={}@{}{}",
             text(entry.key()),
-            text(entry.value_bytes()),
+            text(&entry.value_bytes()),
             entry.mod_revision(),
             before(previous)
         ),

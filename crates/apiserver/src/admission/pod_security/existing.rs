@@ -39,7 +39,7 @@ async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value
 }
 
 fn tree(entry: &Entry) -> Result<Value> {
-    serde_json::from_slice(entry.value_bytes()).map_err(|error| Error::Corrupt {
+    serde_json::from_slice(&entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
         reason: error.to_string(),
     })

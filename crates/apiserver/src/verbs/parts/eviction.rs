@@ -135,7 +135,7 @@ impl ResourceRequest {
         let page = self.cluster.list(kind, &self.path.namespace, &ListOptions::default()).await?;
         let mut budgets = Vec::new();
         for entry in &page.entries {
-            let budget = negotiate::tree(entry.value_bytes())?;
+            let budget = negotiate::tree(&entry.value_bytes())?;
             if disruption::selects(&budget, pod) {
                 budgets.push(budget);
             }

@@ -64,7 +64,7 @@ impl Own {
 }
 
 fn is_whiteout(entry: &Entry) -> bool {
-    entry.value_bytes().is_empty()
+    entry.value_len() == 0
 }
 
 impl Layered {
