@@ -4,7 +4,7 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Map, Value, json};
 
 use crate::metadata::{self, ReadMetadata, Reader};
-use crate::rules::{Evaluation, Ratchet, Rules};
+use crate::rules::{Evaluation, Ratchet};
 use crate::structural::Schema;
 use crate::validate::{self, Reading};
 use crate::{Structural, field_path};
@@ -12,7 +12,7 @@ use crate::{Structural, field_path};
 impl Structural {
     /// Checks the defaults of a schema that stands at `path`, against itself.
     pub fn check_defaults(&self, path: &Path<'_>, read: ReadMetadata<'_>, errors: &mut ErrorList) {
-        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, rules: self.rules() };
+        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, all: self };
         let whole = Surroundings { root: self.root(), parent: None };
         check.schema(self.root(), &whole, Place { is_root: true, inside_metadata: false }, path, errors);
     }
@@ -66,7 +66,8 @@ impl Surroundings<'_> {
 
 struct DefaultsCheck<'a> {
     reader: Reader<'a>,
-    rules: Option<&'a Rules>,
+    /// The whole schema.
+    all: &'a Structural,
 }
 
 impl DefaultsCheck<'_> {
@@ -138,8 +139,10 @@ impl DefaultsCheck<'_> {
     fn value(&self, schema: Schema<'_>, default: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         validate::validate(schema, default, None, Reading::Defaults, path, &mut found);
+        // Most defaults have no rules, and compiling those of others takes longer than all else.
+        let rules = self.all.rules_within(schema);
         for old in [Some(default), None] {
-            if let Some(rules) = self.rules.filter(|_| found.is_empty()) {
+            if let Some(rules) = rules.filter(|_| found.is_empty()) {
                 let mut evaluation = Evaluation::new(&mut found);
                 rules.evaluate(schema, default, old, Ratchet::default(), path, &mut evaluation);
             }

@@ -46,8 +46,12 @@ impl Structural {
 
     /// The rules, compiled; nothing if there are none.
     pub(crate) fn rules(&self) -> Option<&Rules> {
-        let root = self.root();
-        root.has_rules_within().then(|| self.rules.get_or_init(|| Rules::compile(root)))
+        self.rules_within(self.root())
+    }
+
+    /// The rules, compiled; nothing if there are none in this part of the schema.
+    pub(crate) fn rules_within(&self, part: Schema<'_>) -> Option<&Rules> {
+        part.has_rules_within().then(|| self.rules.get_or_init(|| Rules::compile(self.root())))
     }
 
     /// How many bytes it takes, near enough, without compiled rules.
