@@ -24,8 +24,11 @@ const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Who owns what these controllers write, as in upstream, where they are part of the server.
 const MANAGER: &str = "kube-apiserver";
 
+/// Definitions in one answer. Many have more than a hundred kilobytes, of which little is kept.
+const PAGE: u32 = 16;
+
 fn informer(manager: &mut Manager) -> Informer<Definition> {
-    manager.informer(Selection::of::<CustomResourceDefinition>())
+    manager.informer(Selection::of::<CustomResourceDefinition>().in_pages_of(PAGE))
 }
 
 /// Changes the status of a definition, and its finalizers. None if it is gone or has changed: then its

@@ -26,6 +26,7 @@ pub struct Selection {
     path: String,
     form: Form,
     fields: Option<String>,
+    page: u32,
 }
 
 impl Selection {
@@ -38,7 +39,7 @@ impl Selection {
     /// let defaults = Selection::of::<ServiceAccount>().metadata_only().with_fields("metadata.name=default");
     /// ```
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
-        Self { path: K::url_path(&(), None), form: Form::Whole, fields: None }
+        Self { path: K::url_path(&(), None), form: Form::Whole, fields: None, page: PAGE }
     }
 
     /// Only the metadata, for those who need names and no content.
@@ -53,6 +54,12 @@ impl Selection {
         Self { fields: Some(selector.to_owned()), ..self }
     }
 
+    /// In smaller pages, for kinds whose objects are large.
+    #[must_use]
+    pub fn in_pages_of(self, page: u32) -> Self {
+        Self { page, ..self }
+    }
+
     /// Where the objects are.
     pub(crate) fn path(&self) -> &str {
         &self.path
@@ -62,7 +69,7 @@ impl Selection {
     pub(super) fn list(&self, token: Option<&str>) -> Result<Request<Vec<u8>>, Error> {
         let params = ListParams {
             field_selector: self.fields.clone(),
-            limit: Some(PAGE),
+            limit: Some(self.page),
             continue_token: token.map(str::to_owned),
             ..ListParams::default()
         };
