@@ -1,4 +1,6 @@
-//! What the benchmarks have in common: a stopwatch, percentiles, and an etcd to compare with.
+//! What the benchmarks have in common: a stopwatch, percentiles, an etcd to compare with, and
+//! definitions of custom resources.
 
+pub mod custom;
 pub mod etcd;
 pub mod measure;

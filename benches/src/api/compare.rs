@@ -51,11 +51,11 @@ impl Compare {
         Ok(systems)
     }
 
-    /// The life of one server: empty, filled, started again, and driven hard.
+    /// All that is measured of one system.
     fn measure(&self, system: &dyn System) -> Result<Report> {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (mut report, workload) = (Report::new(system.name()), Workload::new(&self.workload));
-        let measured = self.life(system, dir.path(), &workload, &mut report);
+        let measured = self.lives(system, dir.path(), &workload, &mut report);
         if measured.is_err() {
             // For the log.
             eprintln!("the files of {} stay in {}", system.name(), dir.keep().display());
@@ -63,6 +63,39 @@ impl Compare {
         measured.map(|()| report)
     }
 
+    fn lives(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+        if !workload.wants_only_definitions() {
+            self.life(system, &made(dir.join("loads"))?, workload, report)?;
+        }
+        if workload.wants_definitions() {
+            self.life_with_definitions(system, &made(dir.join("definitions"))?, workload, report)?;
+        }
+        Ok(())
+    }
+
+    /// Another server: empty, with hundreds of definitions, asked about them, and started again.
+    fn life_with_definitions(
+        &self,
+        system: &dyn System,
+        dir: &Path,
+        workload: &Workload,
+        report: &mut Report,
+    ) -> Result<()> {
+        let running = system.start(dir)?;
+        memory(report, &running, "Resident memory before any CRD")?;
+        workload.install(&running.target, report)?;
+        memory(report, &running, "Resident memory, 500 CRDs")?;
+        workload.discover(&running.target, report)?;
+        memory(report, &running, "Resident memory, 500 CRDs, after discovery and OpenAPI")?;
+        running.stop()?;
+
+        let running = system.start(dir)?;
+        note(report, &running, "Start to ready, 500 CRDs", State::Time(running.ready_in));
+        memory(report, &running, "Resident memory, 500 CRDs, after that start")?;
+        running.stop()
+    }
+
+    /// The life of one server: empty, filled, started again, and driven hard.
     fn life(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
         let running = system.start(dir)?;
         note(report, &running, "Start to ready, empty", State::Time(running.ready_in));
@@ -79,6 +112,12 @@ impl Compare {
         memory(report, &running, "Resident memory, after all loads")?;
         running.stop()
     }
+}
+
+/// A directory that is there.
+fn made(dir: PathBuf) -> Result<PathBuf> {
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    Ok(dir)
 }
 
 fn memory(report: &mut Report, running: &Running, what: &'static str) -> Result<()> {

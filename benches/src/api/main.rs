@@ -11,6 +11,7 @@
 
 mod client;
 mod compare;
+mod custom;
 mod kubeconfig;
 mod load;
 mod objects;
@@ -79,7 +80,7 @@ impl Drive {
         };
         let (mut report, workload) = (Report::new(&target.name), Workload::new(&self.workload));
         workload.prepare(&target)?;
-        let measured = workload.fill(&target, &mut report).and_then(|()| workload.run(&target, &mut report));
+        let measured = workload.drive(&target, &mut report);
         let cleaned_up = workload.clean_up(&target).context("deleting what was made");
         measured.and(cleaned_up).map(|()| report)
     }

@@ -9,6 +9,8 @@ use crate::client::Outgoing;
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const AGGREGATED_DISCOVERY: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
@@ -108,6 +110,21 @@ impl Namespace {
 /// A GET of any path.
 pub(crate) fn get(path: &str) -> Outgoing {
     without_body(Method::GET, path, JSON)
+}
+
+/// What is served, told as newer clients want it.
+pub(crate) fn aggregated_discovery() -> Outgoing {
+    without_body(Method::GET, "/apis", AGGREGATED_DISCOVERY)
+}
+
+/// A POST of any object.
+pub(crate) fn post(path: &str, body: String) -> Outgoing {
+    with_body(Method::POST, path, JSON, body)
+}
+
+/// A DELETE of any path.
+pub(crate) fn delete(path: &str) -> Outgoing {
+    without_body(Method::DELETE, path, JSON)
 }
 
 fn without_body(method: Method, path: &str, accept: &str) -> Outgoing {

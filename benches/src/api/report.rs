@@ -50,6 +50,11 @@ impl Measured {
         self
     }
 
+    /// How many times as many operations in the same time.
+    pub(crate) fn rate_ratio(&self, other: &Self) -> f64 {
+        self.per_second / other.per_second
+    }
+
     /// One line for the impatient.
     pub(crate) fn summary(&self) -> String {
         let server = self.server_cpu.map(|cpu| format!(", server {} each", time(cpu))).unwrap_or_default();
@@ -79,6 +84,8 @@ pub(crate) enum State {
     /// Bytes of each process.
     Memory(Vec<u64>),
     Time(Duration),
+    /// Of one rate to another of the same server.
+    Ratio(f64),
 }
 
 impl State {
@@ -86,6 +93,7 @@ impl State {
         match self {
             State::Memory(bytes) => bytes.iter().sum::<u64>() as f64,
             State::Time(time) => time.as_secs_f64(),
+            State::Ratio(ratio) => *ratio,
         }
     }
 
@@ -98,6 +106,7 @@ impl State {
                 format!("{} MiB ({})", mib(bytes.iter().sum()), parts.join(" + "))
             }
             State::Time(duration) => time(*duration),
+            State::Ratio(ratio) => format!("{ratio:.2} ×"),
         }
     }
 }
@@ -105,6 +114,11 @@ impl State {
 impl Report {
     pub(crate) fn new(server: &str) -> Self {
         Self { server: server.to_owned(), loads: Vec::new(), states: Vec::new() }
+    }
+
+    /// The figures of a load.
+    pub(crate) fn load(&self, what: &str) -> Option<&Measured> {
+        self.loads.iter().find(|(known, _)| *known == what).map(|(_, measured)| measured)
     }
 }
 
@@ -127,6 +141,7 @@ pub(crate) fn tables(reports: &[Report]) -> String {
             report.states.get(at).map_or_else(|| "–".to_owned(), |(_, state)| state.text())
         };
         let ratio = |report: &Report, at: usize| match (first.states.get(at), report.states.get(at)) {
+            (Some((_, State::Ratio(_))), _) => "–".to_owned(),
             (Some((_, own)), Some((_, other))) => format!("1/{:.1}", other.value() / own.value()),
             _ => "–".to_owned(),
         };

@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use coracle_base::Clock;
+use coracle_benches::custom::Operators;
 
 use crate::client::Connection;
+use crate::custom::Custom;
 use crate::load::{self, Load, Stop, Target};
 use crate::objects::{self, JSON, Namespace, PROTOBUF, SHARDS};
-use crate::report::{Measured, Report};
+use crate::report::{Measured, Report, State};
 use crate::watching::{self, FanOut};
 
 /// Long lists keep a server busy with few connections.
@@ -29,6 +31,11 @@ const MAX_PAGES: u64 = 1000;
 
 /// Time between two writes while it is the delay of single events that is measured.
 const PACE: Duration = Duration::from_millis(10);
+
+const INSTALL: &str = "Install, CRD of 2 000 lines and more, until Established";
+const INSTALL_MANY: &str = "Install, 500 such CRDs";
+const PLAIN_OBJECT: &str = "Create, ConfigMap of 1 KiB, in turn with the next";
+const CUSTOM_OBJECT: &str = "Create, custom object of 1 KiB, 22 rules in CEL";
 
 /// How hard a server is driven, and with what.
 #[derive(Args, Clone, Debug)]
@@ -66,6 +73,10 @@ enum Part {
     Patch,
     List,
     Watch,
+    /// Definitions in the style of operators, and objects of one of them.
+    Custom,
+    /// Hundreds of definitions at once, and what they cost; only if asked for.
+    Definitions,
 }
 
 /// How much of everything.
@@ -76,6 +87,9 @@ struct Scale {
     watchers: usize,
     writes: u64,
     paced_writes: u64,
+    /// Definitions in the style of operators, at first and at most.
+    operators: usize,
+    definitions: usize,
 }
 
 /// The loads, in a namespace of their own.
@@ -84,6 +98,7 @@ pub(crate) struct Workload {
     scale: Scale,
     accept: &'static str,
     namespace: Namespace,
+    custom: Custom,
 }
 
 impl Workload {
@@ -92,18 +107,37 @@ impl Workload {
         let scale = if options.quick {
             options.connections = options.connections.min(QUICK_CONNECTIONS);
             let stop = Stop::After(32);
-            Scale { config_maps: 64, pods: 100, stop, watchers: 4, writes: 16, paced_writes: 4 }
+            Scale {
+                config_maps: 64,
+                pods: 100,
+                stop,
+                watchers: 4,
+                writes: 16,
+                paced_writes: 4,
+                operators: 2,
+                definitions: 4,
+            }
         } else {
             let stop = Stop::For(Duration::from_secs_f64(options.seconds));
-            Scale { config_maps: 10_000, pods: 5_000, stop, watchers: 100, writes: 4_000, paced_writes: 500 }
+            Scale {
+                config_maps: 10_000,
+                pods: 5_000,
+                stop,
+                watchers: 100,
+                writes: 4_000,
+                paced_writes: 500,
+                operators: Operators::FAMILIES,
+                definitions: 500,
+            }
         };
         let accept = match options.content_type {
             Form::Json => JSON,
             Form::Protobuf => PROTOBUF,
         };
         // A name of its own in a server that is used for other things, too.
-        let namespace = Namespace::new(format!("coracle-bench-{}", Clock::system().now().as_millis()));
-        Self { options, scale, accept, namespace }
+        let name = format!("coracle-bench-{}", Clock::system().now().as_millis());
+        let (namespace, custom) = (Namespace::new(name.clone()), Custom::new(&name));
+        Self { options, scale, accept, namespace, custom }
     }
 
     /// Makes the namespace, and in it what pods need.
@@ -129,6 +163,27 @@ impl Workload {
                 connection.count(self.namespace.create_config_map(n)).await
             },
         )
+    }
+
+    /// All loads, against a server that was there before.
+    pub(crate) fn drive(&self, target: &Target, report: &mut Report) -> Result<()> {
+        self.fill(target, report)?;
+        self.run(target, report)?;
+        if self.wants_definitions() {
+            self.install(target, report)?;
+            self.discover(target, report)?;
+        }
+        Ok(())
+    }
+
+    /// Whether hundreds of definitions were asked for.
+    pub(crate) fn wants_definitions(&self) -> bool {
+        self.options.only.contains(&Part::Definitions)
+    }
+
+    /// Whether nothing but that was asked for.
+    pub(crate) fn wants_only_definitions(&self) -> bool {
+        self.options.only == [Part::Definitions]
     }
 
     /// Everything else.
@@ -160,6 +215,45 @@ impl Workload {
         if self.wants(Part::Watch) {
             self.watches(target, report)?;
         }
+        if self.wants(Part::Custom) {
+            self.custom_resources(target, report)?;
+        }
+        Ok(())
+    }
+
+    /// The first definitions one by one, then objects of one of them beside ConfigMaps.
+    fn custom_resources(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let measured = self.custom.install(target, 0..self.scale.operators).context(INSTALL)?;
+        self.note(target, report, INSTALL, measured);
+        self.custom.wait_until_served(target, &self.namespace.name)?;
+        let stop = self.scale.stop;
+        self.load(target, report, PLAIN_OBJECT, stop, async |connection: &mut Connection, n| {
+            connection.count(self.namespace.create_config_map(self.scale.config_maps + n)).await
+        })?;
+        self.load(target, report, CUSTOM_OBJECT, stop, async |connection: &mut Connection, n| {
+            connection.count(self.custom.create(&self.namespace.name, n)).await
+        })?;
+        if let (Some(custom), Some(plain)) = (report.load(CUSTOM_OBJECT), report.load(PLAIN_OBJECT)) {
+            let ratio = State::Ratio(custom.rate_ratio(plain));
+            report.states.push(("Custom objects created in the time of a ConfigMap", ratio));
+        }
+        Ok(())
+    }
+
+    /// Hundreds of definitions.
+    pub(crate) fn install(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let first =
+            if self.wants(Part::Custom) && report.load(INSTALL).is_some() { self.scale.operators } else { 0 };
+        let measured = self.custom.install(target, first..self.scale.definitions).context(INSTALL_MANY)?;
+        self.note(target, report, INSTALL_MANY, measured);
+        Ok(())
+    }
+
+    /// What clients ask for first.
+    pub(crate) fn discover(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let (discovery, documents) = self.custom.discover(target)?;
+        report.states.push(("Discovery in both forms, once", State::Time(discovery)));
+        report.states.push(("OpenAPI v3 of all their groups, one after the other", State::Time(documents)));
         Ok(())
     }
 
@@ -169,6 +263,9 @@ impl Workload {
             let mut connection = target.connector.connect().await?;
             for resource in ["pods", "configmaps"] {
                 connection.count(self.namespace.delete_all(resource)).await?;
+            }
+            if self.wants(Part::Custom) || self.wants_definitions() {
+                connection.count(self.custom.delete()).await?;
             }
             connection.count(self.namespace.delete()).await?;
             anyhow::Ok(())

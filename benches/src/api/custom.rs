@@ -1,0 +1,147 @@
+//! Custom resources: how soon a definition is served, and what its objects cost.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use coracle_benches::custom::{Operators, VERSION};
+use coracle_benches::measure::{Samples, start};
+use serde_json::Value;
+
+use crate::client::{Connection, Outgoing};
+use crate::load::{self, Meter, Target};
+use crate::objects;
+use crate::report::Measured;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// How long a server may take to serve what was defined.
+const INSTALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// What is asked for again while a server has not noticed a definition; upstream takes a while.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The definitions of a run, and the one whose objects are written.
+pub(crate) struct Custom {
+    operators: Operators,
+}
+
+impl Custom {
+    /// Of a run with a name of its own.
+    pub(crate) fn new(run: &str) -> Self {
+        Self { operators: Operators::new(run) }
+    }
+
+    /// Installs definitions one after the other: from sending each to seeing in a watch that it is served.
+    pub(crate) fn install(&self, target: &Target, numbers: std::ops::Range<usize>) -> Result<Measured> {
+        load::runtime()?.block_on(async {
+            let mut watch = DefinitionWatch::open(target, &self.operators).await?;
+            let mut connection = target.connector.connect().await?;
+            let (mut samples, mut bytes, meter) = (Samples::default(), 0, Meter::start(target)?);
+            for number in numbers.clone() {
+                let operator = self.operators.get(number);
+                // Made before the clock runs.
+                let request = objects::post(DEFINITIONS, operator.definition().to_string());
+                let begin = start();
+                bytes += connection.count(request).await?;
+                let name = operator.name();
+                let established = tokio::time::timeout(INSTALL_LIMIT, watch.established(&name));
+                established.await.with_context(|| format!("{name} is not served"))??;
+                samples.push(begin.elapsed());
+            }
+            meter.stop(numbers.len() as u64, bytes, samples)
+        })
+    }
+
+    /// Waits until objects of the first definition can be created in a namespace.
+    pub(crate) fn wait_until_served(&self, target: &Target, namespace: &str) -> Result<()> {
+        let path = self.path(namespace);
+        load::runtime()?.block_on(async {
+            let begin = start();
+            let mut connection = target.connector.connect().await?;
+            while let Err(failure) = connection.count(objects::get(&path)).await {
+                ensure!(begin.elapsed() < INSTALL_LIMIT, failure.context("a custom resource is not served"));
+                tokio::time::sleep(RETRY).await;
+            }
+            Ok(())
+        })
+    }
+
+    /// Creates an object of the first definition.
+    pub(crate) fn create(&self, namespace: &str, number: u64) -> Outgoing {
+        let object = self.operators.get(0).object(&format!("custom-{number}"));
+        objects::post(&self.path(namespace), object.to_string())
+    }
+
+    /// Where objects of the first definition are.
+    pub(crate) fn path(&self, namespace: &str) -> String {
+        let operator = self.operators.get(0);
+        format!("/apis/{}/{VERSION}/namespaces/{namespace}/{}", operator.group(), operator.plural())
+    }
+
+    /// Asks once for what clients ask for first: discovery in both forms, and every OpenAPI document
+    /// of a group that was defined. Returns how long discovery took, and how long all documents together.
+    pub(crate) fn discover(&self, target: &Target) -> Result<(Duration, Duration)> {
+        load::runtime()?.block_on(async {
+            let mut connection = target.connector.connect().await?;
+            let begin = start();
+            connection.count(objects::aggregated_discovery()).await?;
+            connection.count(objects::get("/apis")).await?;
+            let discovery = begin.elapsed();
+            let begin = start();
+            let index: Value = serde_json::from_slice(&connection.fetch(objects::get("/openapi/v3")).await?)?;
+            let paths = index["paths"].as_object().context("an index has paths")?;
+            for (path, _) in paths.iter().filter(|(path, _)| path.contains(self.operators.domain())) {
+                connection.count(objects::get(&format!("/openapi/v3/{path}"))).await?;
+            }
+            Ok((discovery, begin.elapsed()))
+        })
+    }
+
+    /// Deletes all definitions.
+    pub(crate) fn delete(&self) -> Outgoing {
+        let selector = self.operators.selector().replace('=', "%3D");
+        objects::delete(&format!("{DEFINITIONS}?labelSelector={selector}"))
+    }
+}
+
+/// A watch of the definitions of a run.
+struct DefinitionWatch {
+    connection: Connection,
+    body: hyper::body::Incoming,
+    /// The beginning of an event that is not all here yet.
+    pending: Vec<u8>,
+}
+
+impl DefinitionWatch {
+    async fn open(target: &Target, operators: &Operators) -> Result<Self> {
+        let mut connection = target.connector.connect().await?;
+        let selector = operators.selector().replace('=', "%3D");
+        let list = objects::get(&format!("{DEFINITIONS}?labelSelector={selector}&limit=1"));
+        let list: Value = serde_json::from_slice(&connection.fetch(list).await?)?;
+        let revision = list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?;
+        let path = format!("{DEFINITIONS}?watch=true&labelSelector={selector}&resourceVersion={revision}");
+        let body = connection.open(objects::get(&path)).await?;
+        Ok(Self { connection, body, pending: Vec::new() })
+    }
+
+    /// Reads events until one says that a definition is served.
+    async fn established(&mut self, name: &str) -> Result<()> {
+        loop {
+            while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let event: Value = serde_json::from_slice(&self.pending[..end])?;
+                self.pending.drain(..=end);
+                if is_established(&event["object"], name) {
+                    return Ok(());
+                }
+            }
+            let chunk = self.connection.chunk(&mut self.body).await?.context("the watch ended")?;
+            self.pending.extend_from_slice(&chunk);
+        }
+    }
+}
+
+fn is_established(definition: &Value, name: &str) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    let mut found = conditions.filter(|one| one["type"] == "Established" && one["status"] == "True");
+    definition["metadata"]["name"] == name && found.next().is_some()
+}
