@@ -135,6 +135,8 @@ impl Operator<'_> {
             "selectableFields": [{"jsonPath": ".spec.mode"}, {"jsonPath": ".status.phase"}],
         });
         if is_older {
+            // Were they the same in both versions, upstream would look for one schema of both.
+            version["selectableFields"] = json!([{"jsonPath": ".spec.mode"}]);
             version["deprecated"] = json!(true);
             let group = self.group();
             version["deprecationWarning"] = json!(format!(
