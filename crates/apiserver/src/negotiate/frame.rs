@@ -86,11 +86,13 @@ impl Framing {
         now: i64,
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), Refusal> {
-        let (bytes, written_at) = (state.entry().value_bytes(), state.entry().mod_revision());
-        let whole = self.wanted.form == Form::Json
+        let (entry, written_at) = (state.entry(), state.entry().mod_revision());
+        // Most are short: what is told of them is not looked into once for each watcher.
+        if entry.value_len() > MAX_CACHED_FRAME_BYTES
+            && self.wanted.form == Form::Json
             && self.wanted.shape == Shape::Object
-            && is_served_as_stored(&*self.kind, &self.version, &bytes, written_at);
-        if whole && bytes.len() > MAX_CACHED_FRAME_BYTES {
+            && is_served_as_stored(&*self.kind, &self.version, &entry.value_bytes(), written_at)
+        {
             let json = state.json();
             let length = inner(&json).len();
             out.extend([
@@ -109,7 +111,7 @@ impl Framing {
             columns,
             declaration: std::ptr::from_ref(self.kind.declaration()) as usize,
         };
-        let frame = cache.get_or_make(&id, &self.version, &self.kind, state.entry(), || {
+        let frame = cache.get_or_make(&id, &self.version, &self.kind, entry, || {
             self.frame(event, &Object { json: state.json(), revision: written_at }, now, columns)
         })?;
         out.push_back(frame);
