@@ -61,6 +61,7 @@ pub use decl::{Decl, FieldDecl, ListKind, MAX_REQUEST_BYTES, ObjectDecl, Shape, 
 pub use env::Env;
 pub use error::EvalError;
 pub use estimate::{CostEstimate, SizeEstimate, Sizes, UnknownSizes};
+pub use names::is_identifier;
 pub use program::Program;
 pub use provider::{MutationTypes, TypeProvider};
 pub use source::{CompileError, Issue};

@@ -46,12 +46,33 @@ pub(crate) const RESERVED: &[&str] = &[
     "in",
     "let",
     "loop",
-    "package",
     "namespace",
     "null",
+    "package",
     "return",
     "true",
     "var",
     "void",
     "while",
 ];
+
+/// Whether a text can be the name of a variable.
+pub fn is_identifier(text: &str) -> bool {
+    text.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+        && !RESERVED.contains(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_those_of_cel() {
+        for (text, expected) in [("a_1", true), ("_", true), ("1a", false), ("a-b", false), ("while", false)]
+        {
+            assert_eq!(is_identifier(text), expected, "{text}");
+        }
+        assert!(RESERVED.is_sorted());
+    }
+}

@@ -3,7 +3,7 @@
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
-use coracle_registry::lifecycle::{DeleteOptions, Page, Preconditions, Propagation, Write};
+use coracle_registry::lifecycle::{DeleteOptions, Page, Preconditions, Propagation, Write, tree};
 use coracle_registry::{Error, view};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl ResourceRequest {
         page: &Page,
     ) -> Result<(), Refusal> {
         for entry in &page.entries {
-            let object = negotiate::tree(&entry.value_bytes())?;
+            let object = tree(entry)?;
             match self.cluster.delete(write, view::name(&object), options).await {
                 // Or somebody else was faster.
                 Ok(_) | Err(Error::NotFound(_)) => {}

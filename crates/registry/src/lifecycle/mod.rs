@@ -110,7 +110,10 @@ impl<'a> Write<'a> {
 }
 
 /// The object of an entry as a tree, as it is stored.
-pub(crate) fn tree(entry: &Entry) -> Result<Value> {
+///
+/// # Errors
+/// If it is none.
+pub fn tree(entry: &Entry) -> Result<Value> {
     serde_json::from_slice(&entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
         reason: error.to_string(),

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use coracle_registry::admission::Attributes;
 use coracle_registry::kinds::core::pod::Pod as PodKind;
-use coracle_registry::lifecycle::ListOptions;
-use coracle_registry::view;
-use coracle_registry::{Entry, Error, Result};
+use coracle_registry::lifecycle::{ListOptions, tree};
+use coracle_registry::{Result, view};
 use serde_json::Value;
 
 use super::evaluate::{reasons, violations};
@@ -36,13 +35,6 @@ async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value
     let remaining = page.remaining.and_then(|remaining| usize::try_from(remaining).ok()).unwrap_or(0);
     let total = pods.len() + remaining;
     Ok((pods, total))
-}
-
-fn tree(entry: &Entry) -> Result<Value> {
-    serde_json::from_slice(&entry.value_bytes()).map_err(|error| Error::Corrupt {
-        key: String::from_utf8_lossy(entry.key()).into_owned(),
-        reason: error.to_string(),
-    })
 }
 
 fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {

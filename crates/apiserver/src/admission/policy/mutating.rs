@@ -16,7 +16,7 @@ use super::params::Params;
 use super::request::PolicyRequest;
 use super::{cache, is_exempt, params, patch};
 use crate::admission::pass::Pass;
-use crate::admission::plugin::{Plugin, Rule, name_of, nothing_to_say};
+use crate::admission::plugin::{Plugin, Rule, name_of};
 use crate::authorize::Authorizer;
 
 /// The plugin.
@@ -174,15 +174,6 @@ impl Plugin for MutatingAdmissionPolicy {
 
     fn mutates(&self) -> Vec<Rule> {
         vec![Rule::any(&[Operation::Create, Operation::Update]).of_subresource("*")]
-    }
-
-    fn mutate<'a>(
-        &'a self,
-        _attributes: &'a Attributes<'a>,
-        _object: &'a mut Value,
-        _warnings: &'a mut Vec<String>,
-    ) -> BoxFuture<'a, Result<()>> {
-        nothing_to_say()
     }
 
     fn mutate_in<'a>(

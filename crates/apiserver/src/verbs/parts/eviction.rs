@@ -8,7 +8,7 @@ use coracle_meta::object::Meta;
 use coracle_meta::status::{Cause, Reason, Status};
 use coracle_registry::kinds::core::pod::eviction;
 use coracle_registry::kinds::policy::disruption::{self, DisruptionError};
-use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
+use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write, tree};
 use coracle_registry::{Error, view};
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -135,7 +135,7 @@ impl ResourceRequest {
         let page = self.cluster.list(kind, &self.path.namespace, &ListOptions::default()).await?;
         let mut budgets = Vec::new();
         for entry in &page.entries {
-            let budget = negotiate::tree(&entry.value_bytes())?;
+            let budget = tree(entry)?;
             if disruption::selects(&budget, pod) {
                 budgets.push(budget);
             }

@@ -11,31 +11,6 @@ use crate::expressions::{PolicyExpressions, Role};
 use crate::kinds::rules;
 use crate::view;
 
-/// Words that are no identifiers in CEL.
-const CEL_RESERVED: [&str; 21] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "namespace",
-    "null",
-    "package",
-    "return",
-    "true",
-    "var",
-    "void",
-    "while",
-];
-
 /// The defaults of a policy.
 pub(super) fn set_defaults(object: &mut Value) {
     view::set_default(object, "spec", || json!({}));
@@ -150,19 +125,13 @@ fn check_variable(
     let (variable_name, name_path) = (view::text(variable, &["name"]), path.child("name"));
     if variable_name.trim().is_empty() {
         errors.push(FieldError::required(&name_path, "name is not specified"));
-    } else if !is_cel_identifier(variable_name) {
+    } else if !coracle_cel::is_identifier(variable_name) {
         errors.push(FieldError::invalid(&name_path, variable_name, "must be a valid CEL identifier"));
     }
     let (expression, missing) = (view::text(variable, &["expression"]), "expression is not specified");
     let path = path.child("expression");
     let checked = check_expression(expression, Role::Variable, expressions, missing, &path, errors);
     expressions.name(variable_name, checked.as_ref().map(Checked::output_type));
-}
-
-fn is_cel_identifier(text: &str) -> bool {
-    text.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
-        && !CEL_RESERVED.contains(&text)
 }
 
 /// Which requests the sample policies are about.
@@ -226,18 +195,4 @@ pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
             "FieldValueInvalid",
         ),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_are_those_of_cel() {
-        for (text, expected) in [("a_1", true), ("_", true), ("1a", false), ("a-b", false), ("while", false)]
-        {
-            assert_eq!(is_cel_identifier(text), expected, "{text}");
-        }
-        assert!(CEL_RESERVED.is_sorted());
-    }
 }
