@@ -9,7 +9,7 @@ use coracle_registry::Identity;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 use crate::identity::authenticated;
 use crate::status::Refusal;
 
@@ -26,6 +26,22 @@ const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The group of the attributes of users that are not objects (`impersonate` in RBAC rules).
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
+/// What all headers of impersonation begin with.
+const PREFIX: &str = "impersonate-";
+
+/// Whether a request says that it is from somebody else.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with(PREFIX))
+}
+
+/// Takes all of it out of a request.
+pub(crate) fn forget(headers: &mut HeaderMap) {
+    let names: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
 /// Who the request is to be from, if not from whoever sent it.
 ///
 /// # Errors
@@ -33,7 +49,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 pub(crate) fn impersonated(
     headers: &HeaderMap,
     sender: &Identity,
-    authorizer: &dyn Authorizer,
+    permissions: &dyn Permissions,
 ) -> Result<Option<Identity>, Refusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let groups: Vec<String> =
@@ -48,7 +64,7 @@ pub(crate) fn impersonated(
         );
     }
     let wanted = Identity { name: name.to_owned(), uid: uid.to_owned(), groups, extra };
-    check(&wanted, sender, authorizer)?;
+    check(&wanted, sender, permissions)?;
     Ok(Some(with_own_groups(wanted)))
 }
 
@@ -63,7 +79,7 @@ fn extra(headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Every part of the other identity is one that the sender may take on.
-fn check(wanted: &Identity, sender: &Identity, authorizer: &dyn Authorizer) -> Result<(), Refusal> {
+fn check(wanted: &Identity, sender: &Identity, permissions: &dyn Permissions) -> Result<(), Refusal> {
     let account = wanted.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'));
     let mut targets = vec![match account {
         Some((namespace, name)) => {
@@ -91,7 +107,7 @@ fn check(wanted: &Identity, sender: &Identity, authorizer: &dyn Authorizer) -> R
     }
     for target in targets {
         let attributes = Attributes { verb: "impersonate", target: Target::Resource(target) };
-        if !authorizer.authorize(sender, &attributes).allowed {
+        if !permissions.authorize(sender, &attributes).allowed {
             return Err(refused(sender, &target));
         }
     }
@@ -129,7 +145,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
-    use crate::authorize::MastersOnly;
+    use crate::authorization::MastersOnly;
 
     fn asked(
         sender_groups: &[&str],

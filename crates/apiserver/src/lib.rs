@@ -5,7 +5,7 @@
 //! encoded and told.
 
 pub mod admission;
-mod authorize;
+pub mod authorization;
 mod body;
 mod catalogue;
 mod discovery;
@@ -23,10 +23,7 @@ mod status;
 mod token;
 mod verbs;
 
-pub use authorize::{
-    Attributes, Authorizer, Decision, MastersOnly, NonResourceRule, ResourceRule, ResourceTarget, Rules,
-    Target,
-};
+pub use authorization::{Authorizer, MastersOnly, Permissions};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
 pub use health::HealthChecks;
 pub use identity::{Identity, PeerIdentity};

@@ -52,18 +52,18 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     if path == "/" {
         return Some((DEFAULT_CLUSTER.to_owned(), Route::Index));
     }
+    let (cluster, path) = split_cluster(path);
+    let cluster = match cluster {
+        Some(cluster) => decode(cluster).filter(|cluster| !is_step(cluster))?,
+        None => DEFAULT_CLUSTER.to_owned(),
+    };
     let path = path.strip_prefix('/')?.trim_end_matches('/');
     let mut segments: Vec<&str> = path.split('/').collect();
     // What comes after is for somebody else to understand.
     segments.truncate(proxied_from(&segments).unwrap_or(segments.len()));
     let segments: Option<Vec<String>> = segments.into_iter().map(decode).collect();
-    let mut segments = segments?;
-    let mut cluster = DEFAULT_CLUSTER.to_owned();
-    if segments.len() > 2 && segments[0] == "clusters" {
-        cluster = segments.remove(1);
-        segments.remove(0);
-    }
-    if is_step(&cluster) || segments.len() < 4 && segments.iter().any(|segment| is_step(segment)) {
+    let segments = segments?;
+    if segments.len() < 4 && segments.iter().any(|segment| is_step(segment)) {
         return None;
     }
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -92,6 +92,15 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     Some((cluster, route))
 }
 
+/// The cluster that a path names, if it names one, and the path within it. Nothing is decoded.
+pub(crate) fn split_cluster(path: &str) -> (Option<&str>, &str) {
+    let named = path.strip_prefix("/clusters/").and_then(|rest| rest.split_once('/'));
+    match named {
+        Some((cluster, rest)) if !rest.is_empty() => (Some(cluster), &path[path.len() - rest.len() - 1..]),
+        _ => (None, path),
+    }
+}
+
 fn watched(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath> {
     let path = resource(group, version, segments)?;
     path.subresource.is_empty().then_some(ResourcePath { watch: true, ..path })
@@ -99,12 +108,11 @@ fn watched(group: &str, version: &str, segments: &[&str]) -> Option<ResourcePath
 
 /// From where on a path belongs to what it is passed on to: after `proxy` as a part of an object.
 fn proxied_from(segments: &[&str]) -> Option<usize> {
-    let start = if segments.first() == Some(&"clusters") { 2 } else { 0 };
-    let resource = match segments.get(start..)? {
-        ["api", _, "namespaces", _, _, ..] => start + 4,
-        ["api", _, ..] => start + 2,
-        ["apis", _, _, "namespaces", _, _, ..] => start + 5,
-        ["apis", _, _, ..] => start + 3,
+    let resource = match segments {
+        ["api", _, "namespaces", _, _, ..] => 4,
+        ["api", _, ..] => 2,
+        ["apis", _, _, "namespaces", _, _, ..] => 5,
+        ["apis", _, _, ..] => 3,
         _ => return None,
     };
     (segments.get(resource + 2) == Some(&"proxy")).then_some(resource + 3)
@@ -211,6 +219,11 @@ mod tests {
             "/apis/..",
             "/apis/../v1",
             "/clusters/../api/v1/pods",
+            "/clusters//api/v1/pods",
+            "/clusters/t1",
+            "/clusters/t1/",
+            "/%63lusters/t1/api/v1/pods",
+            "/clusters/t1/clusters/t2/api/v1/pods",
             "/api/v1/namespaces/../pods",
             "/api/v1/namespaces/./pods/p",
             "/api/v1/pods/p/..",

@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::Clock;
-use coracle_meta::status::{Reason, Status};
-use coracle_registry::{Identity, Registry, Site};
+use coracle_registry::{Cluster, Identity, Registry, Site};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -16,14 +15,14 @@ use serde_json::{Value, json};
 use tower::Service;
 
 use crate::admission::{Chain, Plugin};
-use crate::authorize::{Attributes, Authorizer, MastersOnly, Target};
+use crate::authorization::{Authorizer, MastersOnly, RequestInfo, forbidden};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
 use crate::identity::PeerIdentity;
-use crate::impersonate::impersonated;
-use crate::metrics::{Metrics, RequestInfo};
+use crate::impersonate::{self, impersonated};
+use crate::metrics::{self, Metrics};
 use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
 use crate::openapi::{self, tagged};
 use crate::options::Query;
@@ -113,7 +112,7 @@ impl ApiServer {
         if announces_too_much(&request) {
             return Err(Refusal::too_large());
         }
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
             check_reads(&parts)?;
             return match check {
@@ -121,39 +120,39 @@ impl ApiServer {
                 None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default()).await),
             };
         }
-        let identity = self.authorize(&parts)?;
+        let found = route::parse(parts.uri.path());
+        let id = found.as_ref().map_or(route::DEFAULT_CLUSTER, |(cluster, _)| cluster);
+        let cluster = self.registry.cluster(id)?;
+        let sender = Self::authenticate(&parts)?;
+        let identity = self.impersonate(&cluster, sender, &mut parts).await?;
+        let info = RequestInfo::of(&parts.method, &parts.uri);
+        self.authorize(&cluster, &identity, &info).await?;
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
-            let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
             return self.shared.metrics.answer(&cluster, VERSION).await;
         }
-        let (cluster, route) =
-            route::parse(parts.uri.path()).ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        let (_, route) = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
+            Route::Resource(path) if !info.agrees_with(&path) => Err(Refusal::unserved(parts.uri.path())),
             Route::Resource(path) => {
-                self.answer_resource(&cluster, path, parts, identity, body::read(body).await?).await
+                self.answer_resource(cluster, path, parts, identity, body::read(body).await?).await
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
-                let catalogue = Catalogue::of(&self.registry.cluster(&cluster)?).await?;
-                openapi::answer(&route, &parts, catalogue).await
+                openapi::answer(&route, &parts, Catalogue::of(&cluster).await?).await
             }
-            other => {
-                let catalogue = Catalogue::of(&self.registry.cluster(&cluster)?).await?;
-                tell(&other, &parts, &catalogue)
-            }
+            other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
         }
     }
 
     async fn answer_resource(
         &self,
-        cluster: &str,
+        cluster: Cluster,
         path: ResourcePath,
         parts: Parts,
         identity: Arc<Identity>,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let cluster = self.registry.cluster(cluster)?;
         let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
         let kind = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         let request = ResourceRequest {
@@ -172,21 +171,45 @@ impl ApiServer {
         request.answer().await
     }
 
-    /// Who is asking, if that may be asked.
-    fn authorize(&self, parts: &Parts) -> Result<Arc<Identity>, Refusal> {
+    /// Who is asking.
+    fn authenticate(parts: &Parts) -> Result<Arc<Identity>, Refusal> {
         let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.clone());
-        let sender = peer.ok_or_else(Refusal::unauthorized)?;
-        let identity = match impersonated(&parts.headers, &sender, &*self.components.authorizer)? {
-            Some(other) => Arc::new(other),
-            None => sender,
-        };
-        let (verb, path) = (parts.method.as_str().to_lowercase(), parts.uri.path());
-        let attributes = Attributes { verb: &verb, target: Target::Path(path) };
-        if self.components.authorizer.authorize(&identity, &attributes).allowed {
-            return Ok(identity);
+        peer.ok_or_else(Refusal::unauthorized)
+    }
+
+    /// Who is to be asking, if the sender may say so. Nobody after this sees that it was another.
+    async fn impersonate(
+        &self,
+        cluster: &Cluster,
+        sender: Arc<Identity>,
+        parts: &mut Parts,
+    ) -> Result<Arc<Identity>, Refusal> {
+        if !impersonate::is_asked_for(&parts.headers) {
+            return Ok(sender);
         }
-        let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.name);
-        Err(Status::failure(Reason::Forbidden, message).into())
+        let permissions = self.components.authorizer.permissions(cluster).await?;
+        let wanted = impersonated(&parts.headers, &sender, &*permissions)?;
+        impersonate::forget(&mut parts.headers);
+        Ok(wanted.map_or(sender, Arc::new))
+    }
+
+    /// Refuses what may not be asked. Every request passes here, whatever it leads to.
+    async fn authorize(
+        &self,
+        cluster: &Cluster,
+        identity: &Identity,
+        info: &RequestInfo,
+    ) -> Result<(), Refusal> {
+        let attributes = info.attributes();
+        let decision = self.components.authorizer.authorize(cluster, identity, &attributes).await?;
+        if decision.allowed {
+            return Ok(());
+        }
+        if !decision.evaluation_error.is_empty() {
+            tracing::error!(error = decision.evaluation_error, "a request could not be authorized");
+            return Err(Refusal::undecided());
+        }
+        Err(forbidden(identity, &attributes, &decision.reason).into())
     }
 
     async fn answer_probe(&self, probe: Probe, query: &str) -> Response<ResponseBody> {
@@ -282,7 +305,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        let running = self.shared.metrics.begin(RequestInfo::of(request.method(), request.uri()));
+        let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
         let asked = Asked::of(&request);
         Box::pin(async move {
             let answer = server.answer(request).await;

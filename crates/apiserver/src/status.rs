@@ -83,6 +83,11 @@ impl Refusal {
         Status::unauthorized("Unauthorized").into()
     }
 
+    /// Nobody could find out whether it may be done.
+    pub(crate) fn undecided() -> Self {
+        Status::internal_error("the request could not be authorized; the server's log says why").into()
+    }
+
     /// Whether the state of an object stands in the way, which may be another by now.
     pub(crate) fn is_conflict(&self) -> bool {
         self.status.reason == Reason::Conflict

@@ -7,9 +7,9 @@ use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::{Result, view};
 use serde_json::Value;
 
-use super::plugin::{Plugin, Rule, forbidden, nothing_to_say};
+use super::plugin::{Plugin, Rule, forbidden};
 use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, signers};
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 
 /// The plugin.
 pub(super) struct CertificateApproval {
@@ -41,11 +41,14 @@ impl Plugin for CertificateApproval {
     ) -> BoxFuture<'a, Result<()>> {
         // The signer as it was: nobody chooses here for whom to approve.
         let signer = view::text(attributes.old.unwrap_or(request), &["spec", "signerName"]);
-        if signers::may(&*self.authorizer, attributes.write.requester, "approve", signer) {
-            return nothing_to_say();
-        }
-        let message = format!("user not permitted to approve requests with signerName {signer:?}");
-        Box::pin(std::future::ready(Err(forbidden(attributes, request, message))))
+        Box::pin(async move {
+            let permissions = self.authorizer.permissions(attributes.cluster).await?;
+            if signers::may(&*permissions, attributes.write.requester, "approve", signer) {
+                return Ok(());
+            }
+            let message = format!("user not permitted to approve requests with signerName {signer:?}");
+            Err(forbidden(attributes, request, message))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden, nothing_to_say};
 use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, signers};
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 
 /// The plugin.
 pub(super) struct CertificateSigning {
@@ -40,15 +40,18 @@ impl Plugin for CertificateSigning {
         _warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
         // The signer as it was: nobody chooses here for whom to sign.
-        let Some(old) = attributes.old else { return nothing_to_say() };
-        let signer = view::text(old, &["spec", "signerName"]);
-        if says_the_same(request, old)
-            || signers::may(&*self.authorizer, attributes.write.requester, "sign", signer)
-        {
+        let Some(old) = attributes.old.filter(|old| !says_the_same(request, old)) else {
             return nothing_to_say();
-        }
-        let message = format!("user not permitted to sign requests with signerName {signer:?}");
-        Box::pin(std::future::ready(Err(forbidden(attributes, request, message))))
+        };
+        let signer = view::text(old, &["spec", "signerName"]);
+        Box::pin(async move {
+            let permissions = self.authorizer.permissions(attributes.cluster).await?;
+            if signers::may(&*permissions, attributes.write.requester, "sign", signer) {
+                return Ok(());
+            }
+            let message = format!("user not permitted to sign requests with signerName {signer:?}");
+            Err(forbidden(attributes, request, message))
+        })
     }
 }
 

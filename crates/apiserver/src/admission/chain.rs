@@ -29,7 +29,7 @@ use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::storage_object_in_use_protection::StorageObjectInUseProtection;
 use super::taint_nodes_by_condition::TaintNodesByCondition;
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).

@@ -6,10 +6,10 @@
 use coracle_registry::Identity;
 
 use super::CERTIFICATES;
-use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
 /// Whether somebody may approve or sign what is meant for a signer.
-pub(super) fn may(authorizer: &dyn Authorizer, somebody: &Identity, verb: &str, signer: &str) -> bool {
+pub(super) fn may(permissions: &dyn Permissions, somebody: &Identity, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     [signer, &format!("{domain}/*")].into_iter().any(|name| {
         let target = ResourceTarget {
@@ -19,19 +19,21 @@ pub(super) fn may(authorizer: &dyn Authorizer, somebody: &Identity, verb: &str, 
             name,
             ..ResourceTarget::default()
         };
-        authorizer.authorize(somebody, &Attributes { verb, target: Target::Resource(target) }).allowed
+        permissions.authorize(somebody, &Attributes { verb, target: Target::Resource(target) }).allowed
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::permits;
+    use super::super::testing::Permits;
     use super::*;
 
     #[test]
     fn a_signer_is_named_itself_or_by_its_domain() {
         let somebody = Identity::default();
-        let may = |permitted, verb, signer| may(&*permits("sign", permitted), &somebody, verb, signer);
+        let may = |permitted, verb, signer| {
+            may(&Permits { verb: "sign", signer: permitted }, &somebody, verb, signer)
+        };
         assert!(may("example.com/a", "sign", "example.com/a"));
         assert!(may("example.com/*", "sign", "example.com/a"));
         assert!(may("example.com/*", "sign", "example.com/a/b"));

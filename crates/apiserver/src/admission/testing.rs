@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::CERTIFICATES;
 use super::chain::Chain;
 use super::plugin::Plugin;
-use crate::authorize::{self, Authorizer, Decision, MastersOnly, ResourceTarget, Rules, Target};
+use crate::authorization::{
+    self, Authorizer, Decision, Known, MastersOnly, Permissions, ResourceTarget, Rules, Target, known,
+};
 use crate::status::Refusal;
 
 /// The namespace that everything is in.
@@ -174,13 +176,20 @@ pub(super) fn permits(verb: &'static str, signer: &'static str) -> Arc<dyn Autho
     Arc::new(Permits { verb, signer })
 }
 
-struct Permits {
-    verb: &'static str,
-    signer: &'static str,
+#[derive(Clone, Copy)]
+pub(super) struct Permits {
+    pub(super) verb: &'static str,
+    pub(super) signer: &'static str,
 }
 
 impl Authorizer for Permits {
-    fn authorize(&self, _identity: &Identity, attributes: &authorize::Attributes<'_>) -> Decision {
+    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
+        known(Arc::new(*self))
+    }
+}
+
+impl Permissions for Permits {
+    fn authorize(&self, _identity: &Identity, attributes: &authorization::Attributes<'_>) -> Decision {
         let target = ResourceTarget {
             group: CERTIFICATES,
             version: "*",
@@ -188,7 +197,7 @@ impl Authorizer for Permits {
             name: self.signer,
             ..ResourceTarget::default()
         };
-        let permitted = authorize::Attributes { verb: self.verb, target: Target::Resource(target) };
+        let permitted = authorization::Attributes { verb: self.verb, target: Target::Resource(target) };
         Decision { allowed: *attributes == permitted, ..Decision::default() }
     }
 

@@ -7,6 +7,7 @@ use coracle_cel::{
     Authorizer as Questions, Bindings, Budget, Check, Decision, Decl, ResourceCheck, Subject,
     Value as CelValue, Variables,
 };
+use coracle_meta::selector::{fields, labels};
 use coracle_registry::Identity;
 use coracle_registry::expressions::{
     AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE, VARIABLES,
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
 use super::request::PolicyRequest;
-use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
 /// What the conditions of a policy may cost together, as in upstream
 /// (`RuntimeCELCostBudgetMatchConditions`).
@@ -58,7 +59,7 @@ impl<'a> Inputs<'a> {
         request: &PolicyRequest<'a>,
         version: &str,
         namespace: Option<Arc<Value>>,
-        authorizer: &'a dyn Authorizer,
+        permissions: &'a dyn Permissions,
     ) -> Self {
         let write = request.attributes.write;
         Self {
@@ -73,7 +74,7 @@ impl<'a> Inputs<'a> {
                 name: request.attributes.name.into(),
                 ..ResourceCheck::default()
             },
-            questions: AskFor { authorizer, requester: write.requester },
+            questions: AskFor { permissions, requester: write.requester },
             namespace,
         }
     }
@@ -180,7 +181,7 @@ impl<'d> Bound<'d> {
 
 /// Answers the questions of expressions.
 struct AskFor<'a> {
-    authorizer: &'a dyn Authorizer,
+    permissions: &'a dyn Permissions,
     requester: &'a Identity,
 }
 
@@ -194,6 +195,14 @@ impl Questions for AskFor<'_> {
             }
             _ => self.requester,
         };
+        let (fields, labels) = match check {
+            Check::Path(_) => Default::default(),
+            // What cannot be read restricts nothing, as in upstream.
+            Check::Resource(resource) => (
+                resource.field_selector.parse::<fields::Selector>().unwrap_or_default(),
+                resource.label_selector.parse::<labels::Selector>().unwrap_or_default(),
+            ),
+        };
         let target = match check {
             Check::Path(path) => Target::Path(path),
             Check::Resource(resource) => Target::Resource(ResourceTarget {
@@ -203,9 +212,11 @@ impl Questions for AskFor<'_> {
                 subresource: &resource.subresource,
                 namespace: &resource.namespace,
                 name: &resource.name,
+                field_selector: fields.requirements(),
+                label_selector: labels.requirements(),
             }),
         };
-        let decision = self.authorizer.authorize(identity, &Attributes { verb, target });
+        let decision = self.permissions.authorize(identity, &Attributes { verb, target });
         Decision {
             allowed: decision.allowed,
             reason: decision.reason,

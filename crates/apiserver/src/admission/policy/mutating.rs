@@ -17,7 +17,7 @@ use super::request::PolicyRequest;
 use super::{cache, is_exempt, params, patch};
 use crate::admission::pass::Pass;
 use crate::admission::plugin::{Plugin, Rule, name_of};
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 
 /// The plugin.
 pub(in crate::admission) struct MutatingAdmissionPolicy {
@@ -121,7 +121,8 @@ impl MutatingAdmissionPolicy {
         let before = object.clone();
         let request = PolicyRequest::new(attributes, &before);
         let namespace = request.namespace_object().await?;
-        let mut inputs = Inputs::new(&request, version, namespace, &*self.authorizer);
+        let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
+        let mut inputs = Inputs::new(&request, version, namespace, &*permissions);
         let params = params.as_deref();
         match inputs.meets_conditions(&policy.policy, params) {
             Ok(true) => {}

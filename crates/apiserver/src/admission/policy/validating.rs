@@ -15,7 +15,7 @@ use super::evaluation::{Bound, Failure, Inputs};
 use super::request::PolicyRequest;
 use super::{cache, is_exempt, params};
 use crate::admission::plugin::{Plugin, Rule, name_of};
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 
 /// The longest message that an expression may make, as in upstream
 /// (`MaxEvaluatedMessageExpressionSizeBytes`).
@@ -81,7 +81,8 @@ impl ValidatingAdmissionPolicy {
             }
         };
         let namespace = request.namespace_object().await?;
-        let inputs = Inputs::new(request, version, namespace, &*self.authorizer);
+        let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
+        let inputs = Inputs::new(request, version, namespace, &*permissions);
         for binding in bindings {
             match binding.params(param_kind.as_ref(), request).await {
                 Ok(found) => {

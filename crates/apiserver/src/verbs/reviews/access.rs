@@ -4,13 +4,13 @@ use coracle_registry::{Identity, view};
 use serde_json::{Value, json};
 
 use super::super::ResourceRequest;
-use crate::authorize::{Attributes, Decision, ResourceTarget, Rules, Target};
+use crate::authorization::{Attributes, Decision, ResourceTarget, Rules, Target};
 use crate::negotiate::to_value;
 use crate::status::Refusal;
 
 impl ResourceRequest {
     /// The status of a review of access.
-    pub(super) fn review_access(&self, question: &Value) -> Value {
+    pub(super) async fn review_access(&self, question: &Value) -> Result<Value, Refusal> {
         let spec = question.get("spec").unwrap_or(&Value::Null);
         let asked_for;
         let identity = if self.kind.declaration().kind == "SelfSubjectAccessReview" {
@@ -19,7 +19,8 @@ impl ResourceRequest {
             asked_for = subject(spec);
             &asked_for
         };
-        let decision = self.components.authorizer.authorize(identity, &attributes(spec));
+        let authorizer = &self.components.authorizer;
+        let decision = authorizer.authorize(&self.cluster, identity, &attributes(spec)).await?;
         let Decision { allowed, denied, reason, evaluation_error } = decision;
         let mut status = json!({"allowed": allowed});
         if denied {
@@ -30,16 +31,17 @@ impl ResourceRequest {
                 status[field] = text.into();
             }
         }
-        status
+        Ok(status)
     }
 
     /// A SelfSubjectRulesReview with its answer, which does not repeat the question.
-    pub(super) fn what_may_i(&self, question: &Value) -> Result<Value, Refusal> {
+    pub(super) async fn what_may_i(&self, question: &Value) -> Result<Value, Refusal> {
         let namespace = view::text(question, &["spec", "namespace"]);
         if namespace.is_empty() {
             return Err(Refusal::bad_request("no namespace on request"));
         }
-        let rules = self.components.authorizer.rules(&self.identity, namespace);
+        let permissions = self.components.authorizer.permissions(&self.cluster).await?;
+        let rules = permissions.rules(&self.identity, namespace);
         let Rules { resource_rules, non_resource_rules, incomplete, evaluation_error } = rules;
         let mut status = json!({
             "resourceRules": to_value(&resource_rules),
@@ -94,6 +96,7 @@ fn attributes(spec: &Value) -> Attributes<'_> {
             subresource: text("subresource"),
             namespace: text("namespace"),
             name: text("name"),
+            ..ResourceTarget::default()
         }),
     }
 }

@@ -27,7 +27,7 @@ impl ResourceRequest {
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {
             "SelfSubjectReview" => self.who_am_i(),
-            "SelfSubjectRulesReview" => self.what_may_i(&question)?,
+            "SelfSubjectRulesReview" => self.what_may_i(&question).await?,
             "TokenReview" => {
                 if !question.pointer("/spec/token").is_some_and(|token| token != "") {
                     return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
@@ -37,7 +37,7 @@ impl ResourceRequest {
             }
             _ => {
                 self.check_question(&question)?;
-                question["status"] = self.review_access(&question);
+                question["status"] = self.review_access(&question).await?;
                 question
             }
         };

@@ -1,0 +1,168 @@
+//! Several authorizers, asked in turn: the first that has an opinion decides.
+
+use std::sync::Arc;
+
+use coracle_registry::{Cluster, Identity};
+
+use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules};
+
+/// Several authorizers in the order in which they are asked.
+pub struct Union(Vec<Arc<dyn Authorizer>>);
+
+impl Union {
+    /// These, in this order.
+    pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
+        Self(authorizers.into_iter().collect())
+    }
+}
+
+impl Authorizer for Union {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(self.0.len());
+            for authorizer in &self.0 {
+                all.push(authorizer.permissions(cluster).await?);
+            }
+            Ok(Arc::new(UnionPermissions(all)) as Arc<dyn Permissions>)
+        })
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        identity: &'a Identity,
+        attributes: &'a Attributes<'a>,
+    ) -> Decided<'a> {
+        Box::pin(async move {
+            let mut undecided = Undecided::default();
+            for authorizer in &self.0 {
+                let decision = authorizer.authorize(cluster, identity, attributes).await?;
+                if let Some(decision) = undecided.or(decision) {
+                    return Ok(decision);
+                }
+            }
+            Ok(undecided.into_decision())
+        })
+    }
+}
+
+/// What those said who had no opinion.
+#[derive(Default)]
+struct Undecided {
+    reasons: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Undecided {
+    /// The decision, if it is one; else it is remembered what was said.
+    fn or(&mut self, decision: Decision) -> Option<Decision> {
+        if decision.allowed || decision.denied {
+            return Some(decision);
+        }
+        self.reasons.extend(Some(decision.reason).filter(|reason| !reason.is_empty()));
+        self.errors.extend(Some(decision.evaluation_error).filter(|error| !error.is_empty()));
+        None
+    }
+
+    fn into_decision(self) -> Decision {
+        Decision {
+            reason: self.reasons.join("\n"),
+            evaluation_error: aggregate(self.errors),
+            ..Decision::default()
+        }
+    }
+}
+
+struct UnionPermissions(Vec<Arc<dyn Permissions>>);
+
+impl Permissions for UnionPermissions {
+    fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
+        let mut undecided = Undecided::default();
+        let decided =
+            self.0.iter().find_map(|permissions| undecided.or(permissions.authorize(identity, attributes)));
+        decided.unwrap_or_else(|| undecided.into_decision())
+    }
+
+    fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        let mut errors = Vec::new();
+        for permissions in &self.0 {
+            let rules = permissions.rules(identity, namespace);
+            all.resource_rules.extend(rules.resource_rules);
+            all.non_resource_rules.extend(rules.non_resource_rules);
+            all.incomplete |= rules.incomplete;
+            errors.extend(Some(rules.evaluation_error).filter(|error| !error.is_empty()));
+        }
+        Rules { evaluation_error: aggregate(errors), ..all }
+    }
+}
+
+/// Several errors as one, as `NewAggregate` in upstream's `pkg/util/errors` words it: each once, and
+/// in brackets if there is more than one.
+pub(super) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [one] => one.clone(),
+        [] => String::new(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authorization::{Target, known};
+
+    /// Says the same to everybody.
+    #[derive(Clone)]
+    struct Says(Decision);
+
+    impl Authorizer for Says {
+        fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
+            known(Arc::new(self.clone()))
+        }
+    }
+
+    impl Permissions for Says {
+        fn authorize(&self, _identity: &Identity, _attributes: &Attributes<'_>) -> Decision {
+            self.0.clone()
+        }
+
+        fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
+            Rules { incomplete: true, evaluation_error: self.0.reason.clone(), ..Rules::default() }
+        }
+    }
+
+    fn says(allowed: bool, denied: bool, reason: &str) -> Decision {
+        Decision { allowed, denied, reason: reason.to_owned(), evaluation_error: reason.to_owned() }
+    }
+
+    async fn decided(answers: &[Decision]) -> Decision {
+        let registry = coracle_registry::Registry::in_memory();
+        let authorizers = answers.iter().map(|says| Arc::new(Says(says.clone())) as Arc<dyn Authorizer>);
+        let union = Union::new(authorizers);
+        let cluster = registry.cluster("test").unwrap();
+        let permissions = union.permissions(&cluster).await.unwrap();
+        let attributes = Attributes { verb: "get", target: Target::Path("/") };
+        let decision = permissions.authorize(&Identity::default(), &attributes);
+        assert_eq!(union.authorize(&cluster, &Identity::default(), &attributes).await.unwrap(), decision);
+        decision
+    }
+
+    #[tokio::test]
+    async fn the_first_opinion_counts() {
+        let (no_opinion, yes, no) =
+            (says(false, false, "a"), says(true, false, "yes"), says(false, true, "no"));
+        assert_eq!(decided(&[no_opinion.clone(), yes.clone(), no.clone()]).await, yes);
+        assert_eq!(decided(&[no_opinion.clone(), no.clone(), yes.clone()]).await, no);
+        let undecided = decided(&[no_opinion.clone(), says(false, false, "b"), no_opinion]).await;
+        assert_eq!((undecided.allowed, undecided.denied), (false, false));
+        assert_eq!((&*undecided.reason, &*undecided.evaluation_error), ("a\nb\na", "[a, b]"));
+        assert_eq!(decided(&[]).await, Decision::default());
+    }
+}
