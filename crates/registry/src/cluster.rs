@@ -154,6 +154,11 @@ impl Cluster {
         self.admission.as_deref()
     }
 
+    /// The same cluster, with nobody having a say.
+    pub(crate) fn without_admission(&self) -> Self {
+        Self { admission: None, ..self.clone() }
+    }
+
     pub(crate) fn definitions(&self) -> &Definitions {
         &self.definitions
     }

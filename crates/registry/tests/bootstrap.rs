@@ -16,7 +16,7 @@ use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
 /// How many objects a cluster begins with, by resource.
-const COUNTS: [(&str, usize); 11] = [
+const COUNTS: [(&str, usize); 15] = [
     ("namespaces", 4),
     ("services", 1),
     ("endpoints", 1),
@@ -28,6 +28,10 @@ const COUNTS: [(&str, usize); 11] = [
     ("apiservices", 21),
     ("servicecidrs", 1),
     ("ipaddresses", 1),
+    ("clusterroles", 69),
+    ("clusterrolebindings", 50),
+    ("roles", 7),
+    ("rolebindings", 7),
 ];
 
 fn site() -> Site {

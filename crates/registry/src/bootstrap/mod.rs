@@ -13,12 +13,14 @@ mod authentication;
 mod base;
 mod endpoint;
 mod flow_control;
+mod mend;
 mod objects;
+mod rbac;
 mod record;
 
 use std::sync::Arc;
 
-use coracle_store::{Base, Expect, Put, Txn};
+use coracle_store::{Expect, Put, Txn};
 
 pub use endpoint::Endpoint;
 
@@ -69,7 +71,7 @@ impl Registry {
 }
 
 /// What upstream makes when it starts, and does not miss while it runs.
-const NOT_MISSED: &[&str] = &["PriorityClass"];
+const NOT_MISSED: &[&str] = &["PriorityClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
 impl Cluster {
     /// Brings back what has just been deleted of what every cluster has, where upstream has a controller
@@ -90,26 +92,5 @@ impl Cluster {
         let claims = kind.claims(&object).into_iter().map(|claim| self.record(claim).expect(Expect::Absent));
         let txn = claims.fold(Txn::new(), Txn::put).put(put);
         drop(self.store.commit(txn).await);
-    }
-
-    /// Brings back what was deleted of what every cluster has, as upstream does when it
-    /// starts.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn mend(&self) -> Result<()> {
-        let Some(base) = self.base() else { return Ok(()) };
-        for key in base.keys(b"") {
-            let Some(encoded) = base.encoded(&key) else { continue };
-            if self.store.get(&key).await?.entry.is_none() {
-                let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(Expect::Absent);
-                match self.store.put(put).await {
-                    // Another server mends too.
-                    Ok(_) | Err(coracle_store::Error::Conflict(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{Site, api_services, authentication, endpoint, flow_control};
+use super::{Site, api_services, authentication, endpoint, flow_control, rbac};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -20,7 +20,14 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 pub(super) const SYSTEM: &str = "kube-system";
 
 /// Who owns the fields of most of them.
-const SERVER: &str = "kube-apiserver";
+pub(super) const SERVER: &str = "kube-apiserver";
+
+/// Fields that are applied to an object, or to a part of it, by somebody.
+struct Applied {
+    manager: &'static str,
+    subresource: &'static str,
+    fields: Value,
+}
 
 /// An object to be made.
 pub(super) struct Seed {
@@ -29,8 +36,8 @@ pub(super) struct Seed {
     pub(super) object: Value,
     /// Who sends it.
     pub(super) manager: &'static str,
-    /// Who applies a status to it, and which.
-    pub(super) status: Option<(&'static str, Value)>,
+    /// What somebody applies to it.
+    applied: Option<Applied>,
     /// What is added in the end, without anybody owning it.
     finish: fn(&mut Value),
 }
@@ -41,7 +48,7 @@ impl Seed {
         let declaration = kind.declaration();
         object["apiVersion"] = declaration.storage_api_version().into();
         object["kind"] = declaration.kind.as_ref().into();
-        Self { kind, namespace, object, manager: SERVER, status: None, finish: |_| {} }
+        Self { kind, namespace, object, manager: SERVER, applied: None, finish: |_| {} }
     }
 
     pub(super) fn sent_by(self, manager: &'static str) -> Self {
@@ -49,7 +56,12 @@ impl Seed {
     }
 
     pub(super) fn with_status(self, manager: &'static str, status: Value) -> Self {
-        Self { status: Some((manager, status)), ..self }
+        let fields = json!({"status": status});
+        Self { applied: Some(Applied { manager, subresource: "status", fields }), ..self }
+    }
+
+    pub(super) fn with_applied(self, manager: &'static str, fields: Value) -> Self {
+        Self { applied: Some(Applied { manager, subresource: "", fields }), ..self }
     }
 
     pub(super) fn finished_by(self, finish: fn(&mut Value)) -> Self {
@@ -70,9 +82,9 @@ impl Seed {
             dry_run: false,
         };
         let mut object = workshop.prepared(&write, self.object.clone())?;
-        if let Some((manager, status)) = &self.status {
-            let write = Write { subresource: "status", manager, ..write };
-            object = workshop.with_applied_status(&write, object, status)?;
+        if let Some(Applied { manager, subresource, fields }) = &self.applied {
+            let write = Write { subresource, manager, ..write };
+            object = workshop.with_applied(&write, object, fields)?;
         }
         (self.finish)(&mut object);
         Ok(object)
@@ -86,6 +98,7 @@ pub(super) fn all(workshop: &Cluster, site: &Site) -> Vec<Seed> {
     seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
     seeds.extend(flow_control::seeds(workshop.now()));
     seeds.extend(api_services::seeds());
+    seeds.extend(rbac::seeds());
     seeds.extend(authentication::seeds(workshop.now(), site.client_ca.as_deref()));
     seeds
 }

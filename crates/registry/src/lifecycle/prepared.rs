@@ -16,19 +16,12 @@ impl Cluster {
         self.check_new(write, object, Tracking::Update, &Taken::default())
     }
 
-    /// What applying this status to an object would store.
-    pub(crate) fn with_applied_status(
-        &self,
-        write: &Write<'_>,
-        object: Value,
-        status: &Value,
-    ) -> Result<Value> {
-        let config = json!({
-            "apiVersion": write.api_version,
-            "kind": write.kind.declaration().kind,
-            "metadata": {"name": object["metadata"]["name"]},
-            "status": status,
-        });
+    /// What applying these fields to an object would store.
+    pub(crate) fn with_applied(&self, write: &Write<'_>, object: Value, fields: &Value) -> Result<Value> {
+        let mut config = fields.clone();
+        config["apiVersion"] = write.api_version.into();
+        config["kind"] = write.kind.declaration().kind.as_ref().into();
+        config["metadata"] = json!({"name": object["metadata"]["name"]});
         Ownership::of(write).apply(Some(&object), &config, false, self.now())
     }
 }

@@ -3,6 +3,7 @@
 mod binding;
 pub mod cluster_role;
 pub mod cluster_role_binding;
+pub mod permission;
 pub mod policy_rule;
 pub mod role;
 pub mod role_binding;

@@ -1,0 +1,185 @@
+//! Reads the table of roles; `roles.txt` says how it is written.
+//!
+//! A line that makes no sense becomes a rule that no role may have, so that it is noticed when the
+//! roles are made.
+
+use serde_json::{Value, json};
+
+use crate::bootstrap::objects::SYSTEM;
+
+/// A role, and whom it is given to.
+pub(super) struct Role {
+    /// Empty for a ClusterRole.
+    pub(super) namespace: &'static str,
+    pub(super) name: String,
+    /// Whose parts' rules it has.
+    pub(super) collects: Option<&'static str>,
+    /// Who has its rules.
+    pub(super) part_of: Option<&'static str>,
+    pub(super) rules: Vec<Value>,
+    pub(super) bindings: Vec<Binding>,
+}
+
+/// One of those who give a role to somebody.
+pub(super) struct Binding {
+    pub(super) name: String,
+    pub(super) subjects: Vec<Value>,
+}
+
+/// The roles of a table.
+pub(super) fn read(text: &'static str) -> Vec<Role> {
+    let mut roles: Vec<Role> = Vec::new();
+    for (begins_role, words) in statements(text) {
+        match roles.last_mut() {
+            Some(role) if !begins_role => add(role, &words),
+            _ => roles.push(begun(&words)),
+        }
+    }
+    roles
+}
+
+/// The words of each statement, and whether it begins a role.
+fn statements(text: &'static str) -> Vec<(bool, Vec<&'static str>)> {
+    let mut statements: Vec<(bool, Vec<&str>)> = Vec::new();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
+        let words = line.split_whitespace();
+        match statements.last_mut() {
+            Some((_, begun)) if line.starts_with("    ") => begun.extend(words),
+            _ => statements.push((!line.starts_with(' '), words.collect())),
+        }
+    }
+    statements
+}
+
+/// A role of which only its first line is known.
+fn begun(words: &[&'static str]) -> Role {
+    let after = |word: &str| words.windows(2).find(|pair| pair[0] == word).map(|pair| pair[1]);
+    if let Some(controller) = after("controller") {
+        let name = format!("system:controller:{controller}");
+        let binding = Binding { name: name.clone(), subjects: vec![account(SYSTEM, controller)] };
+        return Role {
+            namespace: "",
+            name,
+            collects: None,
+            part_of: None,
+            rules: Vec::new(),
+            bindings: vec![binding],
+        };
+    }
+    let named = after("role").unwrap_or_default();
+    let (namespace, name) = named.split_once('/').unwrap_or(("", named));
+    Role {
+        namespace,
+        name: name.to_owned(),
+        collects: after("collects"),
+        part_of: after("part-of"),
+        rules: Vec::new(),
+        bindings: Vec::new(),
+    }
+}
+
+fn add(role: &mut Role, words: &[&str]) {
+    let subjects = |words: &[&str]| words.iter().map(|word| subject(word)).collect();
+    match words {
+        ["bound", whom @ ..] => {
+            role.bindings.push(Binding { name: role.name.clone(), subjects: subjects(whom) });
+        }
+        ["bound-as", name, whom @ ..] => {
+            role.bindings.push(Binding { name: (*name).to_owned(), subjects: subjects(whom) });
+        }
+        words => role.rules.push(rule(words)),
+    }
+}
+
+fn subject(word: &str) -> Value {
+    match word.split_once(':') {
+        Some(("user", name)) => json!({"kind": "User", "name": name}),
+        Some(("group", name)) => json!({"kind": "Group", "name": name}),
+        Some(("account", account_name)) => {
+            let (namespace, name) = account_name.split_once('/').unwrap_or(("", account_name));
+            account(namespace, name)
+        }
+        _ => Value::Null,
+    }
+}
+
+fn account(namespace: &str, name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+}
+
+fn rule(words: &[&str]) -> Value {
+    match words {
+        ["events"] => rule(&["create,patch,update", "core,events.k8s.io", "events"]),
+        [allowed, "urls", paths @ ..] => json!({"verbs": verbs(allowed), "nonResourceURLs": paths}),
+        [allowed, groups, what @ ..] => {
+            let groups = groups.split(',').map(|group| if group == "core" { "" } else { group });
+            let groups: Vec<&str> = groups.collect();
+            let mut parts = what.split(|word| *word == "named");
+            let mut rule = json!({"verbs": verbs(allowed), "apiGroups": groups, "resources": parts.next()});
+            if let Some(names) = parts.next() {
+                rule["resourceNames"] = json!(names);
+            }
+            rule
+        }
+        _ => json!({}),
+    }
+}
+
+/// The verbs of a list, in upstream's order, which is that of the alphabet.
+fn verbs(list: &str) -> Vec<&str> {
+    let mut verbs = Vec::new();
+    for verb in list.split(',') {
+        match verb {
+            "read" => verbs.extend(["get", "list", "watch"]),
+            "write" => verbs.extend(["create", "delete", "deletecollection", "patch", "update"]),
+            verb => verbs.push(verb),
+        }
+    }
+    verbs.sort_unstable();
+    verbs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "# A comment.\n\nrole a:b collects x part-of y\n  bound group:g:h user:u\n  \
+        read,create core,apps pods\n      nodes named n\n  get urls /a /b/*\n\nrole n/r\n  \
+        bound-as other account:s/t\n  events\n\ncontroller c\n";
+
+    #[test]
+    fn a_table_becomes_roles() {
+        let roles = read(TABLE);
+        assert_eq!(roles.len(), 3);
+        let [cluster, namespaced, controller] = roles.as_slice() else { panic!() };
+        assert_eq!((cluster.namespace, cluster.name.as_str()), ("", "a:b"));
+        assert_eq!((cluster.collects, cluster.part_of), (Some("x"), Some("y")));
+        assert_eq!(
+            cluster.rules,
+            [
+                json!({
+                    "verbs": ["create", "get", "list", "watch"],
+                    "apiGroups": ["", "apps"],
+                    "resources": ["pods", "nodes"],
+                    "resourceNames": ["n"],
+                }),
+                json!({"verbs": ["get"], "nonResourceURLs": ["/a", "/b/*"]}),
+            ]
+        );
+        assert_eq!(cluster.bindings[0].name, "a:b");
+        assert_eq!(cluster.bindings[0].subjects[0], json!({"kind": "Group", "name": "g:h"}));
+        assert_eq!((namespaced.namespace, namespaced.name.as_str()), ("n", "r"));
+        assert_eq!(namespaced.bindings[0].name, "other");
+        assert_eq!(namespaced.bindings[0].subjects, [account("s", "t")]);
+        assert_eq!(namespaced.rules[0]["apiGroups"], json!(["", "events.k8s.io"]));
+        assert_eq!(controller.name, "system:controller:c");
+        assert_eq!(controller.bindings[0].subjects, [account("kube-system", "c")]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_rule_that_allows_nothing() {
+        assert_eq!(rule(&["reed"]), json!({}));
+        assert_eq!(subject("robot:r"), Value::Null);
+    }
+}

@@ -1,0 +1,164 @@
+//! Single things that rules allow, and whether other rules allow them, too.
+//!
+//! Rules are compared by what they say, not by what exists: a star is granted by a star only.
+
+use serde_json::{Value, json};
+
+use crate::view;
+
+/// One thing that may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission<'a> {
+    /// What is done.
+    pub verb: &'a str,
+    /// What it is done to.
+    pub target: Target<'a>,
+}
+
+/// What something is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// Objects.
+    Resource {
+        /// Their group.
+        group: &'a str,
+        /// Their resource, or a part of it, such as `pods/log`.
+        resource: &'a str,
+        /// The one object; none for all.
+        name: Option<&'a str>,
+    },
+    /// A path that is no resource.
+    Url(&'a str),
+}
+
+impl<'a> Permission<'a> {
+    /// Everything that a rule allows.
+    pub fn all_of(rule: &'a Value) -> Vec<Self> {
+        let verbs = || texts(rule, "verbs");
+        let mut names: Vec<Option<&str>> = texts(rule, "resourceNames").map(Some).collect();
+        if names.is_empty() {
+            names.push(None);
+        }
+        let mut all = Vec::new();
+        for group in texts(rule, "apiGroups") {
+            for resource in texts(rule, "resources") {
+                for verb in verbs() {
+                    let target = |name: &Option<&'a str>| Target::Resource { group, resource, name: *name };
+                    all.extend(names.iter().map(|name| Self { verb, target: target(name) }));
+                }
+            }
+        }
+        for url in texts(rule, "nonResourceURLs") {
+            all.extend(verbs().map(|verb| Self { verb, target: Target::Url(url) }));
+        }
+        all
+    }
+
+    /// Whether a rule allows it.
+    pub fn is_granted_by(&self, rule: &Value) -> bool {
+        let has = |field: &str, wanted: &str| texts(rule, field).any(|text| text == wanted);
+        let has_or_all = |field: &str, wanted: &str| has(field, wanted) || has(field, "*");
+        let any_name = texts(rule, "resourceNames").next().is_none();
+        let target_fits = match self.target {
+            Target::Resource { group, resource, name } => {
+                has_or_all("apiGroups", group)
+                    && (has_or_all("resources", resource) || has("resources", &any_with_part(resource)))
+                    && (any_name || name.is_some_and(|name| has("resourceNames", name)))
+            }
+            Target::Url(url) => any_name && texts(rule, "nonResourceURLs").any(|known| url_fits(known, url)),
+        };
+        target_fits && has_or_all("verbs", self.verb)
+    }
+
+    /// The rule that allows this and nothing else.
+    pub fn rule(&self) -> Value {
+        match self.target {
+            Target::Resource { group, resource, name: None } => {
+                json!({"verbs": [self.verb], "apiGroups": [group], "resources": [resource]})
+            }
+            Target::Resource { group, resource, name: Some(name) } => json!({
+                "verbs": [self.verb],
+                "apiGroups": [group],
+                "resources": [resource],
+                "resourceNames": [name],
+            }),
+            Target::Url(url) => json!({"verbs": [self.verb], "nonResourceURLs": [url]}),
+        }
+    }
+}
+
+/// What the rules `wanted` allow and none of `held` does, each as a rule of its own.
+pub fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
+    let wanted = wanted.iter().flat_map(Permission::all_of);
+    wanted
+        .filter(|permission| !held.iter().any(|rule| permission.is_granted_by(rule)))
+        .map(|permission| permission.rule())
+        .collect()
+}
+
+fn texts<'a>(rule: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
+    view::items(rule, &[field]).iter().filter_map(Value::as_str)
+}
+
+/// The part of a resource, of any resource; of one that is no part, something nobody has.
+fn any_with_part(resource: &str) -> String {
+    resource.split_once('/').map(|(_, part)| format!("*/{part}")).unwrap_or_default()
+}
+
+fn url_fits(known: &str, wanted: &str) -> bool {
+    known == wanted || known.ends_with('*') && wanted.starts_with(known.trim_end_matches('*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Value {
+        json!({"verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names})
+    }
+
+    fn url(verb: &str, path: &str) -> Value {
+        json!({"verbs": [verb], "nonResourceURLs": [path]})
+    }
+
+    #[test]
+    fn what_is_missing_is_told_one_by_one() {
+        let held = [rule(&["get"], &[""], &["pods"], &[])];
+        let wanted = [rule(&["get", "list"], &["", "apps"], &["pods"], &[])];
+        let told = missing(&held, &wanted);
+        let verbs: Vec<_> = told.iter().map(|rule| (&rule["verbs"][0], &rule["apiGroups"][0])).collect();
+        assert_eq!(
+            verbs,
+            [(&json!("list"), &json!("")), (&json!("get"), &json!("apps")), (&json!("list"), &json!("apps"))]
+        );
+        assert_eq!(told[0].get("resourceNames"), None);
+    }
+
+    #[test]
+    fn a_rule_grants_what_it_says() {
+        let pods = rule(&["get"], &[""], &["pods"], &[]);
+        let one_pod = rule(&["get"], &[""], &["pods"], &["a"]);
+        let all = rule(&["*"], &["*"], &["*"], &[]);
+        let logs = rule(&["get"], &[""], &["pods/log"], &[]);
+        let any_log = rule(&["get"], &[""], &["*/log"], &[]);
+        for (held, wanted, granted) in [
+            (&pods, &pods, true),
+            (&pods, &one_pod, true),
+            (&one_pod, &pods, false),
+            (&all, &pods, true),
+            (&pods, &all, false),
+            (&all, &logs, true),
+            (&pods, &logs, false),
+            (&any_log, &logs, true),
+            (&any_log, &pods, false),
+            (&all, &url("get", "/a"), false),
+            (&url("get", "/a/*"), &url("get", "/a/b"), true),
+            (&url("get", "/a/*"), &url("get", "/a"), false),
+            (&url("*", "*"), &url("get", "/a"), true),
+            (&url("get", "/a"), &url("get", "/a/*"), false),
+        ] {
+            let told = missing(std::slice::from_ref(held), std::slice::from_ref(wanted));
+            assert_eq!(told.is_empty(), granted, "{held} for {wanted}");
+        }
+    }
+}

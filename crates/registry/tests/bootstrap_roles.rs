@@ -1,0 +1,163 @@
+//! The roles every cluster begins with: what people change of them, and what a start adds.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use coracle_registry::kinds::rbac::cluster_role::ClusterRole;
+use coracle_registry::kinds::rbac::cluster_role_binding::ClusterRoleBinding;
+use coracle_registry::kinds::rbac::permission::missing;
+use coracle_registry::kinds::rbac::role::Role;
+use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
+use coracle_registry::{Cluster, Error, Identity, Kind, Registry, Site};
+use serde_json::{Value, json};
+
+const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+async fn cluster() -> Cluster {
+    let registry = Registry::in_memory();
+    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.cluster("one").unwrap()
+}
+
+fn write(kind: &'static dyn Kind) -> Write<'static> {
+    Write {
+        kind,
+        api_version: "rbac.authorization.k8s.io/v1",
+        served_version: "v1",
+        namespace: "",
+        subresource: "",
+        manager: "test",
+        requester: const { &Identity::server() },
+        dry_run: false,
+    }
+}
+
+async fn get(cluster: &Cluster, kind: &dyn Kind, name: &str) -> Result<Value, Error> {
+    let object = cluster.get(kind, "", name, None).await?;
+    Ok(serde_json::from_slice(&object.json).unwrap())
+}
+
+async fn change(cluster: &Cluster, kind: &'static dyn Kind, name: &str, change: fn(&mut Value)) -> Value {
+    let patch = |mut object: Value| {
+        change(&mut object);
+        Ok(object)
+    };
+    let updated = cluster.update(&write(kind), name, &Change::Patch(&patch)).await.unwrap();
+    serde_json::from_slice(&updated.object.json).unwrap()
+}
+
+async fn delete(cluster: &Cluster, kind: &'static dyn Kind, name: &str) {
+    assert!(cluster.delete(&write(kind), name, &DeleteOptions::default()).await.unwrap().gone);
+}
+
+fn managers(object: &Value) -> Vec<(&str, &str)> {
+    let managed = object["metadata"]["managedFields"].as_array().unwrap();
+    managed
+        .iter()
+        .map(|fields| (fields["manager"].as_str().unwrap(), fields["operation"].as_str().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn roles_made_of_others_have_their_rules_from_the_beginning() {
+    let cluster = cluster().await;
+    let [admin, edit, view] = ["admin", "edit", "view"];
+    let mut rules = Vec::new();
+    for name in [admin, edit, view] {
+        let role = get(&cluster, &ClusterRole, name).await.unwrap();
+        let applied = ("clusterrole-aggregation-controller", "Apply");
+        assert_eq!(managers(&role), [applied, ("kube-apiserver", "Update")]);
+        rules.push(role["rules"].as_array().unwrap().clone());
+    }
+    assert_eq!(rules.iter().map(Vec::len).collect::<Vec<_>>(), [29, 27, 12]);
+    assert_eq!(missing(&rules[0], &rules[1]), [Value::Null; 0]);
+    assert_eq!(missing(&rules[1], &rules[2]), [Value::Null; 0]);
+    let secrets = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]});
+    assert_eq!(missing(&rules[2], std::slice::from_ref(&secrets)).len(), 1, "viewers see no secrets");
+    assert_eq!(missing(&rules[1], &[secrets]), [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn a_deleted_role_is_gone_until_the_next_start() {
+    let cluster = cluster().await;
+    let before = get(&cluster, &ClusterRole, "view").await.unwrap();
+    delete(&cluster, &ClusterRole, "view").await;
+    assert!(matches!(get(&cluster, &ClusterRole, "view").await, Err(Error::NotFound(_))));
+    cluster.mend().await.unwrap();
+    assert_eq!(get(&cluster, &ClusterRole, "view").await.unwrap()["rules"], before["rules"]);
+}
+
+#[tokio::test]
+async fn a_start_adds_what_was_taken_and_keeps_what_was_added() {
+    let cluster = cluster().await;
+    let name = "system:basic-user";
+    let changed = change(&cluster, &ClusterRole, name, |role| {
+        role["metadata"]["labels"] = json!({"mine": "yes"});
+        role["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    })
+    .await;
+    cluster.mend().await.unwrap();
+    let mended = get(&cluster, &ClusterRole, name).await.unwrap();
+    let labels = json!({"mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults"});
+    assert_eq!(mended["metadata"]["labels"], labels);
+    assert_eq!(mended["rules"][0], changed["rules"][0]);
+    assert_eq!(mended["rules"].as_array().unwrap().len(), 4, "{mended}");
+    assert_eq!(mended["metadata"]["uid"], changed["metadata"]["uid"]);
+    cluster.mend().await.unwrap();
+    assert_eq!(get(&cluster, &ClusterRole, name).await.unwrap(), mended, "it is enough");
+
+    change(&cluster, &ClusterRoleBinding, name, |binding| {
+        binding["subjects"] = json!([{"kind": "User", "name": "jane"}]);
+    })
+    .await;
+    cluster.mend().await.unwrap();
+    let binding = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
+    let names: Vec<_> =
+        binding["subjects"].as_array().unwrap().iter().map(|subject| &subject["name"]).collect();
+    assert_eq!(names, ["jane", "system:authenticated"]);
+}
+
+#[tokio::test]
+async fn who_opts_out_is_left_alone() {
+    let cluster = cluster().await;
+    let own = change(&cluster, &ClusterRole, "system:discovery", |role| {
+        role["metadata"]["annotations"][AUTOUPDATE] = "false".into();
+        role["rules"] = json!([]);
+    })
+    .await;
+    cluster.mend().await.unwrap();
+    assert_eq!(get(&cluster, &ClusterRole, "system:discovery").await.unwrap(), own);
+}
+
+#[tokio::test]
+async fn a_binding_to_another_role_is_made_again() {
+    let cluster = cluster().await;
+    let name = "cluster-admin";
+    let before = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
+    delete(&cluster, &ClusterRoleBinding, name).await;
+    let other = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"},
+    });
+    cluster.create(&write(&ClusterRoleBinding), other).await.unwrap();
+    cluster.mend().await.unwrap();
+    let after = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
+    assert_eq!((&after["roleRef"], &after["subjects"]), (&before["roleRef"], &before["subjects"]));
+}
+
+#[tokio::test]
+async fn roles_in_namespaces_are_mended_too() {
+    let cluster = cluster().await;
+    let (namespace, name) = ("kube-system", "extension-apiserver-authentication-reader");
+    let write = Write { namespace, ..write(&Role) };
+    let nothing = |mut role: Value| {
+        role["rules"] = json!([]);
+        Ok(role)
+    };
+    cluster.update(&write, name, &Change::Patch(&nothing)).await.unwrap();
+    cluster.mend().await.unwrap();
+    let role = cluster.get(&Role, namespace, name, None).await.unwrap();
+    let role: Value = serde_json::from_slice(&role.json).unwrap();
+    assert_eq!(role["rules"].as_array().unwrap().len(), 3);
+}
