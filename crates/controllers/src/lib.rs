@@ -5,6 +5,7 @@
 //! write its module and a line in [`CONTROLLERS`].
 
 mod active_namespaces;
+mod clusterrole_aggregation;
 mod customresourcedefinition;
 mod namespace;
 mod refusal;
@@ -35,6 +36,7 @@ pub struct Registration {
 
 /// Every controller there is.
 pub const CONTROLLERS: &[Registration] = &[
+    clusterrole_aggregation::REGISTRATION,
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
