@@ -10,17 +10,54 @@ use crate::validate::{self, Reading};
 use crate::{Structural, field_path};
 
 impl Structural {
-    /// Checks the defaults of a schema that stands at `path`, against itself.
-    pub fn check_defaults(&self, path: &Path<'_>, read: ReadMetadata<'_>, errors: &mut ErrorList) {
-        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, all: self };
+    /// Checks the defaults of a schema that stands at `path`, against itself. Where `unknown` says so,
+    /// they may have fields that the schema does not have.
+    pub fn check_defaults(
+        &self,
+        unknown: UnknownInDefaults,
+        path: &Path<'_>,
+        read: ReadMetadata<'_>,
+        errors: &mut ErrorList,
+    ) {
+        let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, all: self, unknown };
         let whole = Surroundings { root: self.root(), parent: None };
         check.schema(self.root(), &whole, Place { is_root: true, inside_metadata: false }, path, errors);
+    }
+
+    /// Whether a default has fields that the schema does not have.
+    pub fn has_unknown_in_defaults(&self) -> bool {
+        any_default_with_unknown(self.root(), true)
     }
 
     /// Whether a path that a rule names leads to a field of the schema, which is that of the rule.
     pub fn has_field_path(&self, path: &str) -> bool {
         field_path::resolve(path, self.root()).is_some()
     }
+}
+
+/// What becomes of defaults with fields that their schema does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownInDefaults {
+    /// They are faults.
+    Refused,
+    /// They stay, as something that was accepted once.
+    Kept,
+}
+
+fn any_default_with_unknown(schema: Schema<'_>, is_root: bool) -> bool {
+    let is_whole = is_root || schema.is_embedded_resource();
+    if schema.default().is_some_and(|default| has_unknown(schema, default, is_whole)) {
+        return true;
+    }
+    let children = schema.properties().map(|(_, property)| property);
+    let others = [schema.items(), schema.additional().schema()].into_iter().flatten();
+    schema.has_defaults_below() && children.chain(others).any(|child| any_default_with_unknown(child, false))
+}
+
+fn has_unknown(schema: Schema<'_>, default: &Value, is_whole: bool) -> bool {
+    let mut pruned = default.clone();
+    Structural::prune_at(schema, &mut pruned, is_whole);
+    pruned != *default
 }
 
 #[derive(Clone, Copy)]
@@ -68,6 +105,7 @@ struct DefaultsCheck<'a> {
     reader: Reader<'a>,
     /// The whole schema.
     all: &'a Structural,
+    unknown: UnknownInDefaults,
 }
 
 impl DefaultsCheck<'_> {
@@ -117,9 +155,7 @@ impl DefaultsCheck<'_> {
         path: &Path<'_>,
         errors: &mut ErrorList,
     ) {
-        let mut pruned = default.clone();
-        Structural::prune_at(schema, &mut pruned, is_whole);
-        if pruned != *default {
+        if self.unknown == UnknownInDefaults::Refused && has_unknown(schema, default, is_whole) {
             errors.push(FieldError::invalid(path, default, "must not have unknown fields"));
         }
         let mut default = default.clone();

@@ -19,6 +19,9 @@ mod structural;
 mod to_schema;
 mod validate;
 
+pub use definition::UnknownInDefaults;
+pub use format::is_known_for as is_known_format;
 pub use metadata::{ConformError, Metadata, ReadMetadata};
 pub use publish::{CustomKind, OpenApi, definition_name};
+pub use rules::ExpressionCosts;
 pub use structural::{ParseError, Structural};

@@ -48,6 +48,16 @@ pub(crate) fn is_known(name: &str) -> bool {
     !name.is_empty() && find(name).is_some()
 }
 
+/// Whether a format means anything for values of a type, which may be empty.
+pub fn is_known_for(schema_type: &str, format: &str) -> bool {
+    match schema_type {
+        "" | "string" => is_known(format),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
+}
+
 /// Whether a text has a format. It has every format that means nothing.
 pub(crate) fn matches(name: &str, text: &str) -> bool {
     find(name).is_none_or(|(_, matches)| matches(text))

@@ -13,16 +13,31 @@ use crate::structural::{ListType, Rule, Schema};
 impl Structural {
     /// Checks the rules of a schema that stands at `path`. Where something else is wrong with the schema
     /// already, which `found` says, its rules are not looked at: what they mean is not clear.
-    pub fn check_rules(&self, path: &Path<'_>, found: &ErrorList, errors: &mut ErrorList) {
+    pub fn check_rules(
+        &self,
+        costs: ExpressionCosts,
+        path: &Path<'_>,
+        found: &ErrorList,
+        errors: &mut ErrorList,
+    ) {
         if !self.root().has_rules_within() {
             return;
         }
-        let mut check =
-            RulesCheck { found, declarations: Declarations::default(), total: Total::default(), errors };
+        let declarations = Declarations::default();
+        let mut check = RulesCheck { costs, found, declarations, total: Total::default(), errors };
         check.schema(self.root(), Place { is_root: true, cardinality: Some(1), uncorrelated: None }, path);
         let RulesCheck { total, errors, .. } = check;
         total.check(path, errors);
     }
+}
+
+/// Whether one expression may cost more than its share. All of a schema never may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpressionCosts {
+    /// It may not.
+    Limited,
+    /// It may: the schema was accepted once, by a server with another estimate.
+    Tolerated,
 }
 
 #[derive(Clone, Copy)]
@@ -34,6 +49,7 @@ struct Place<'a> {
 }
 
 struct RulesCheck<'e> {
+    costs: ExpressionCosts,
     found: &'e ErrorList,
     declarations: Declarations,
     total: Total,
@@ -115,7 +131,7 @@ impl RulesCheck<'_> {
     }
 
     fn cost(&mut self, name: &str, cost: u64, path: &Path<'_>) {
-        if cost > EXPRESSION_LIMIT {
+        if self.costs == ExpressionCosts::Limited && cost > EXPRESSION_LIMIT {
             self.errors.push(FieldError::forbidden(path, cost::excess(name, cost, EXPRESSION_LIMIT)));
         }
         self.total.add(path, cost);

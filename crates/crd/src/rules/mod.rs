@@ -19,6 +19,7 @@ use coracle_cel::{Decl, Program};
 use crate::structural::{NodeIndex, Schema};
 use compile::Environments;
 use declare::Declarations;
+pub use definition::ExpressionCosts;
 pub(crate) use evaluate::{Evaluation, Ratchet};
 
 /// The rules of a schema, compiled.

@@ -162,7 +162,14 @@ pub trait Kind: Send + Sync {
         let _ = (object, errors);
     }
 
-    /// Whether an object may become what it is to become; [`Kind::validate`] is asked too.
+    /// Whether an object may be as it is after an update, asked instead of [`Kind::validate`]: a kind
+    /// may tolerate what it accepted once and what the update does not bring in.
+    fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let _ = old;
+        self.validate(new, errors);
+    }
+
+    /// Whether an object may become what it is to become; [`Kind::revalidate`] is asked too.
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let _ = (new, old, errors);
     }

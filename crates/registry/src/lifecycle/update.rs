@@ -240,7 +240,7 @@ impl Cluster {
         }
         match write.subresource {
             "" => {
-                write.kind.validate(&new, &mut errors);
+                write.kind.revalidate(&new, old, &mut errors);
                 write.kind.validate_update(&new, old, &mut errors);
             }
             "status" => write.kind.validate_status_update(&new, old, &mut errors),

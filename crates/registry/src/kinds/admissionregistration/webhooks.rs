@@ -102,11 +102,16 @@ fn check_review_versions(webhook: &Value, path: &Path<'_>, errors: &mut ErrorLis
         errors.push(FieldError::required(path, detail));
         return;
     }
-    check_versions(versions, &REVIEW_VERSIONS, path, errors);
+    check_versions(versions, Some(&REVIEW_VERSIONS), path, errors);
 }
 
-/// Versions of a review, of which the server must know one.
-pub(crate) fn check_versions(versions: &[Value], known: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
+/// Versions of a review, of which the server must know one, if it is said which it knows.
+pub(crate) fn check_versions(
+    versions: &[Value],
+    known: Option<&[&str]>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     let mut seen = BTreeSet::new();
     for (index, version) in versions.iter().filter_map(Value::as_str).enumerate() {
         if seen.insert(version) {
@@ -115,7 +120,7 @@ pub(crate) fn check_versions(versions: &[Value], known: &[&str], path: &Path<'_>
             errors.push(FieldError::invalid(&path.index(index), version, "duplicate version"));
         }
     }
-    if !known.iter().any(|known| seen.contains(known)) {
+    if let Some(known) = known.filter(|known| !known.iter().any(|known| seen.contains(known))) {
         let detail = format!("must include at least one of {}", known.join(", "));
         errors.push(FieldError::invalid(path, BadValue::json(&Value::Array(versions.to_vec())), detail));
     }

@@ -9,21 +9,49 @@ const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 const DISCUSSION: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// Such a definition says where it was approved, or that it was not.
-pub(super) fn check(object: &Value, errors: &mut ErrorList) {
-    if !is_protected(view::text(object, &["spec", "group"])) {
+/// What a definition says of its approval.
+#[derive(PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    /// There is a place where it was approved.
+    Approved,
+    /// It says that it was not.
+    Bypassed,
+}
+
+impl Approval {
+    fn of(definition: &Value) -> Self {
+        match view::text(definition, &["metadata", "annotations", ANNOTATION]) {
+            "" => Self::Missing,
+            text if text.starts_with("unapproved") => Self::Bypassed,
+            text if is_url(text) => Self::Approved,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+/// Such a definition says where it was approved, or that it was not. One that did not say so before
+/// need not.
+pub(super) fn check(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let approval = Approval::of(new);
+    if !is_protected(view::text(new, &["spec", "group"]))
+        || old.is_some_and(|old| Approval::of(old) == approval)
+    {
         return;
     }
-    let approval = view::text(object, &["metadata", "annotations", ANNOTATION]);
     let path = Path::root("metadata.annotations");
     let path = path.key(ANNOTATION);
     let must = format!("protected groups must have approval annotation \"{ANNOTATION}\"");
-    if approval.is_empty() {
-        errors.push(FieldError::required(&path, format!("{must}, {DISCUSSION}")));
-    } else if !approval.starts_with("unapproved") && !is_url(approval) {
-        let detail =
-            format!("{must} with either a URL or a reason starting with \"unapproved\", {DISCUSSION}");
-        errors.push(FieldError::invalid(&path, approval, detail));
+    match approval {
+        Approval::Missing => errors.push(FieldError::required(&path, format!("{must}, {DISCUSSION}"))),
+        Approval::Invalid => {
+            let found = view::text(new, &["metadata", "annotations", ANNOTATION]);
+            let detail =
+                format!("{must} with either a URL or a reason starting with \"unapproved\", {DISCUSSION}");
+            errors.push(FieldError::invalid(&path, found, detail));
+        }
+        Approval::Approved | Approval::Bypassed => {}
     }
 }
 

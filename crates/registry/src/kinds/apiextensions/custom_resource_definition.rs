@@ -8,14 +8,13 @@ use coracle_meta::object::{Meta, MetaMut};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{approval, names, versions};
+use super::options::{REVIEW_VERSIONS, ValidationOptions};
+use super::versions::Versions;
+use super::{approval, ca_bundle, names, warnings};
 use crate::kind::{Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::admissionregistration::check_review_versions;
 use crate::kinds::{rules, webhook_client};
 use crate::view;
-
-/// Forms of the conversion review that the server can send.
-const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Who holds a definition that is deleted until its objects are gone.
 const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -68,15 +67,11 @@ impl Kind for CustomResourceDefinition {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         check_name(object, errors);
-        check_spec(object, &Path::root("spec"), errors);
-        check_accepted_names(object, errors);
-        check_stored_versions(object, errors);
-        approval::check(object, errors);
-        if view::is_true(object, &["spec", "preserveUnknownFields"]) {
-            let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
-                          spec.versions[*].schema instead";
-            errors.push(FieldError::invalid(&Path::root("spec.preserveUnknownFields"), true, detail));
-        }
+        check(object, None, ValidationOptions::new(), errors);
+    }
+
+    fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check(new, Some(old), ValidationOptions::after(old, is_established(old)), errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -112,6 +107,10 @@ impl Kind for CustomResourceDefinition {
             meta.set_generation(generation - 1);
         }
         set_terminating(object, begun);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings::of(new, old)
     }
 
     fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
@@ -189,20 +188,41 @@ fn check_name(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn check_spec(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check(new: &Value, old: Option<&Value>, options: ValidationOptions<'_>, errors: &mut ErrorList) {
+    check_spec(new, &options.of(new), &Path::root("spec"), errors);
+    check_accepted_names(new, errors);
+    check_stored_versions(new, errors);
+    approval::check(new, old, errors);
+    let preserving = |object: &Value| view::is_true(object, &["spec", "preserveUnknownFields"]);
+    if preserving(new) && !old.is_some_and(preserving) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        errors.push(FieldError::invalid(&Path::root("spec.preserveUnknownFields"), true, detail));
+    }
+}
+
+fn check_spec(object: &Value, options: &ValidationOptions<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     check_group(view::text(object, &["spec", "group"]), &path.child("group"), errors);
     let (scope, scope_path) = (view::text(object, &["spec", "scope"]), path.child("scope"));
     if rules::required(&scope_path, scope, errors) {
         rules::one_of(&scope_path, scope, &["Cluster", "Namespaced"], errors);
     }
-    versions::check(object, path, errors);
+    let versions = Versions::of(object, options);
+    versions.check(path, errors);
     let none = json!({});
     let kind_names = view::at(object, &["spec", "names"]).unwrap_or(&none);
     names::check_required(kind_names, &path.child("names"), errors);
     names::check(kind_names, &path.child("names"), errors);
-    versions::check_parts(object, path, errors);
+    versions.check_shared(path, errors);
     if let Some(conversion) = view::at(object, &["spec", "conversion"]) {
-        check_conversion(conversion, &path.child("conversion"), errors);
+        let path = path.child("conversion");
+        let strategy = view::text(conversion, &["strategy"]);
+        if strategy != "None" && view::is_true(object, &["spec", "preserveUnknownFields"]) {
+            let detail = "must be None if spec.preserveUnknownFields is true";
+            let found = BadValue::json(&strategy.into());
+            errors.push(FieldError::invalid(&path.child("strategy"), found, detail));
+        }
+        check_conversion(conversion, options, &path, errors);
     }
 }
 
@@ -220,7 +240,12 @@ fn check_group(group: &str, path: &Path<'_>, errors: &mut ErrorList) {
 
 /// How objects get from one version to another. Paths are those of an older version of the
 /// API, as upstream has them.
-fn check_conversion(conversion: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_conversion(
+    conversion: &Value,
+    options: &ValidationOptions<'_>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     let strategy = view::text(conversion, &["strategy"]);
     let strategy_path = path.child("strategy");
     if rules::required(&strategy_path, strategy, errors) {
@@ -241,7 +266,12 @@ fn check_conversion(conversion: &Value, path: &Path<'_>, errors: &mut ErrorList)
         return;
     }
     match config {
-        Some(config) => webhook_client::check(config, &config_path, errors),
+        Some(config) => {
+            webhook_client::check(config, &config_path, errors);
+            if options.requires_ca_bundle {
+                ca_bundle::check(config, &config_path, errors);
+            }
+        }
         None => {
             let detail = "required when strategy is set to Webhook";
             errors.push(FieldError::required(&config_path, detail));
@@ -250,7 +280,8 @@ fn check_conversion(conversion: &Value, path: &Path<'_>, errors: &mut ErrorList)
     if reviews.is_empty() {
         errors.push(FieldError::required(&reviews_path, ""));
     } else {
-        check_review_versions(reviews, &REVIEW_VERSIONS, &reviews_path, errors);
+        let known = options.requires_known_review.then_some(&REVIEW_VERSIONS[..]);
+        check_review_versions(reviews, known, &reviews_path, errors);
     }
 }
 
@@ -272,7 +303,9 @@ fn check_stored_versions(object: &Value, errors: &mut ErrorList) {
     let versions = view::items(object, &["spec", "versions"]);
     for version in versions.iter().filter(|version| view::is_true(version, &["storage"])) {
         let name = view::text(version, &["name"]);
-        if !stored.iter().any(|stored| stored == name) {
+        // Of two versions with one name only the first can be stored.
+        let is_first = versions.iter().find(|first| view::text(first, &["name"]) == name) == Some(version);
+        if !is_first || !stored.iter().any(|stored| stored == name) {
             let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(&path, found(), detail));
         }

@@ -4,6 +4,7 @@ use coracle_crd::Structural;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
 
+use super::options::SchemaOptions;
 use super::{metadata, structural};
 use crate::kinds::rules;
 use crate::view;
@@ -24,35 +25,42 @@ struct Context<'a> {
     in_resource_meta: bool,
     /// Why there must be no defaults.
     no_defaults: Option<&'a str>,
+    options: SchemaOptions,
 }
 
-/// The schema of a version.
-pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+/// The schema of a version. `errors` are those that were found in it already.
+pub(super) fn check(schema: &Value, options: SchemaOptions, path: &Path<'_>, errors: &mut ErrorList) {
     if view::is_true(schema, &["nullable"]) {
         errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
     }
     let mut found = ErrorList::new();
-    let parsed = Structural::parse(schema);
-    if let Ok(parsed) = &parsed {
+    let parsed = options.requires_structural.then(|| Structural::parse(schema));
+    if let Some(Ok(parsed)) = &parsed {
         structural::check(schema, path, &mut found);
         if found.is_empty() {
-            parsed.check_defaults(path, &metadata::read, &mut found);
+            parsed.check_defaults(options.unknown_in_defaults, path, &metadata::read, &mut found);
         }
     }
     // Rules are only looked at where everything else is sound.
-    let with_rules = parsed.as_ref().ok().filter(|_| found.is_empty());
-    let context = Context { is_root: true, in_resource_meta: false, no_defaults: None };
+    let with_rules = parsed.as_ref().and_then(|parsed| parsed.as_ref().ok()).filter(|_| found.is_empty());
+    let context = Context { is_root: true, in_resource_meta: false, no_defaults: None, options };
     check_schema(schema, path, context, &mut found);
     let mut in_rules = ErrorList::new();
     if let Some(parsed) = with_rules {
-        parsed.check_rules(path, &found, &mut in_rules);
+        parsed.check_rules(options.expression_costs, path, &found, &mut in_rules);
     }
     found.extend(in_rules);
-    if let (Err(error), true) = (&parsed, found.is_empty() && errors.is_empty()) {
+    if let (Some(Err(error)), true) = (&parsed, found.is_empty() && errors.is_empty()) {
         // Nearly always something was told already that says it better.
         found.push(FieldError::invalid(path, "", error.to_string()));
     }
     errors.extend(found);
+}
+
+/// Whether the type of a schema is one of OpenAPI, if it says one.
+pub(super) fn has_known_type(schema: &Value) -> bool {
+    let schema_type = view::text(schema, &["type"]);
+    schema_type.is_empty() || TYPES.contains(&schema_type)
 }
 
 fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {
@@ -73,8 +81,13 @@ fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &
         check_schema(items, &path.child("items"), inner, errors);
     }
     check_extensions(schema, path, errors);
+    if context.options.requires_atomic_sets {
+        check_set_items(schema, path, errors);
+    }
     check_list_map(schema, path, errors);
-    check_list_items(schema, path, errors);
+    if context.options.requires_item_keys {
+        check_list_items(schema, path, errors);
+    }
     let rules_path = path.child("x-kubernetes-validations");
     for (index, rule) in view::items(schema, &["x-kubernetes-validations"]).iter().enumerate() {
         check_rule(rule, schema, &rules_path.index(index), errors);
@@ -84,7 +97,7 @@ fn check_schema(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &
 fn check_standard(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {
     let schema_type = view::text(schema, &["type"]);
     if !schema_type.is_empty() {
-        if !TYPES.contains(&schema_type) {
+        if context.options.requires_known_types && !has_known_type(schema) {
             errors.push(FieldError::not_supported(&path.child("type"), schema_type, &TYPES));
         }
         if schema_type == "null" {
@@ -138,6 +151,7 @@ fn check_properties(schema: &Value, path: &Path<'_>, context: Context<'_>, error
             is_root: false,
             in_resource_meta: context.in_resource_meta || meta,
             no_defaults: if meta && context.is_root { Some(&reason) } else { context.no_defaults },
+            options: context.options,
         };
         check_schema(property, &path.key(key), inner, errors);
     }
@@ -229,13 +243,10 @@ fn check_map_keys(items: &Value, keys: &[Value], path: &Path<'_>, errors: &mut E
 }
 
 /// Items that are told apart must not be null, nor lack what tells them apart.
-fn check_list_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+pub(super) fn check_list_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let list_type = view::text(schema, &["x-kubernetes-list-type"]);
     let Some(items) = schema.get("items").filter(|_| matches!(list_type, "set" | "map")) else { return };
     let items_path = path.child("items");
-    if list_type == "set" {
-        check_set_items(items, &items_path, errors);
-    }
     if view::is_true(items, &["nullable"]) {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
         errors.push(FieldError::forbidden(&items_path.child("nullable"), detail));
@@ -258,7 +269,12 @@ fn check_list_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_set_items(items: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+/// Items of a set are the same or not, and have no parts of their own.
+pub(super) fn check_set_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let is_set =
+        view::text(schema, &["x-kubernetes-list-type"]) == "set" && view::text(schema, &["type"]) == "array";
+    let Some(items) = schema.get("items").filter(|_| is_set) else { return };
+    let path = path.child("items");
     let (extension, otherwise) = match view::text(items, &["type"]) {
         "array" => ("x-kubernetes-list-type", "atomic"),
         "object" => ("x-kubernetes-map-type", "granular"),

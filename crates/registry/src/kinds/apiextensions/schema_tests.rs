@@ -3,12 +3,13 @@
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
 
+use super::options::SchemaOptions;
 use super::schema;
 
 fn faults(text: &str) -> Vec<String> {
     let document: Value = serde_json::from_str(text).expect("schemas are JSON");
     let mut errors = ErrorList::new();
-    schema::check(&document, &Path::root("spec.validation.openAPIV3Schema"), &mut errors);
+    schema::check(&document, SchemaOptions::NEW, &Path::root("spec.validation.openAPIV3Schema"), &mut errors);
     let line = |error: &coracle_meta::field::FieldError| {
         format!("error {} {}", error.kind.reason(), error.to_string().replace('\n', "\\n"))
     };

@@ -2,5 +2,5 @@
 
 pub mod certificate_signing_request;
 mod conditions;
-mod pem;
+pub(crate) mod pem;
 mod signer_name;

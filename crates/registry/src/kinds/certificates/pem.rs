@@ -5,18 +5,18 @@
 
 /// A block between its `BEGIN` and its `END`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Such as `CERTIFICATE`.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// Whether lines with a colon stand before the content.
-    pub(super) has_headers: bool,
+    pub(crate) has_headers: bool,
     /// What is inside.
-    pub(super) content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
 }
 
 impl Block {
     /// Whether the content is exactly one ASN.1 sequence.
-    pub(super) fn is_sequence(&self) -> bool {
+    pub(crate) fn is_sequence(&self) -> bool {
         let [0x30, length, rest @ ..] = self.content.as_slice() else { return false };
         if *length < 0x80 {
             return rest.len() == usize::from(*length);
@@ -31,7 +31,7 @@ impl Block {
 }
 
 /// All blocks in bytes given as base64; other text between them does not matter.
-pub(super) fn blocks(base64: &str) -> Vec<Block> {
+pub(crate) fn blocks(base64: &str) -> Vec<Block> {
     let bytes = decode_base64(base64).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut blocks = Vec::new();

@@ -1,0 +1,150 @@
+//! The parts of a version that may be the same in all versions: schema, subresources, columns and
+//! fields to select by.
+
+use std::collections::BTreeSet;
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+use super::options::ValidationOptions;
+use super::{root, schema};
+use crate::kinds::rules;
+use crate::view;
+
+/// The most fields that can be selected by, as upstream has it.
+const MAX_SELECTABLE_FIELDS: usize = 8;
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+
+const COLUMN_FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+
+/// The schema of a version, of which the status may be written by itself.
+pub(super) fn check_schema(
+    version: &Value,
+    has_status: bool,
+    options: &ValidationOptions<'_>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let Some(found) = view::at(version, &["schema", "openAPIV3Schema"]) else { return };
+    let path = path.child("openAPIV3Schema");
+    let mut at_root = ErrorList::new();
+    if has_status {
+        root::check(found, &path, &mut at_root);
+    }
+    schema::check(found, options.of_version(version), &path, &mut at_root);
+    errors.extend(at_root);
+}
+
+/// Where the replicas of an object stand.
+pub(super) fn check_subresources(version: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let Some(scale) = view::at(version, &["subresources", "scale"]) else { return };
+    let scale_path = path.child("scale");
+    for (field, root) in [("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")] {
+        let (found, path) = (view::text(scale, &[field]), scale_path.child(field));
+        if rules::required(&path, found, errors) && check_json_path(found, &path, errors) {
+            let detail = format!("should be a json path under {root}");
+            if !found.starts_with(&format!("{root}.")) {
+                errors.push(FieldError::invalid(&path, found, detail));
+            }
+        }
+    }
+    let (found, path) = (view::text(scale, &["labelSelectorPath"]), scale_path.child("labelSelectorPath"));
+    if !found.is_empty()
+        && check_json_path(found, &path, errors)
+        && !found.starts_with(".spec.")
+        && !found.starts_with(".status.")
+    {
+        let detail = "should be a json path under either .spec or .status";
+        errors.push(FieldError::invalid(&path, found, detail));
+    }
+}
+
+/// Whether a path begins at the object.
+fn check_json_path(json_path: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+    let simple = json_path.starts_with('.');
+    if !simple {
+        errors.push(FieldError::invalid(path, json_path, "must be a simple json path starting with ."));
+    }
+    simple
+}
+
+/// What is shown of objects in a table.
+pub(super) fn check_columns(version: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    for (index, column) in view::items(version, &["additionalPrinterColumns"]).iter().enumerate() {
+        let path = path.index(index);
+        rules::required(&path.child("name"), view::text(column, &["name"]), errors);
+        let column_type = view::text(column, &["type"]);
+        let must = format!("must be one of {}", COLUMN_TYPES.join(","));
+        if column_type.is_empty() {
+            errors.push(FieldError::required(&path.child("type"), must));
+        } else if !COLUMN_TYPES.contains(&column_type) {
+            errors.push(FieldError::invalid(&path.child("type"), column_type, must));
+        }
+        let format = view::text(column, &["format"]);
+        if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+            let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
+            errors.push(FieldError::invalid(&path.child("format"), format, detail));
+        }
+        let (json_path, path) = (view::text(column, &["jsonPath"]), path.child("JSONPath"));
+        if rules::required(&path, json_path, errors) {
+            check_json_path(json_path, &path, errors);
+        }
+    }
+}
+
+/// Fields to select by. Upstream says that there is no schema in other words where the fields are the
+/// same in all versions, which `shared` says.
+pub(super) fn check_selectable_fields(
+    version: &Value,
+    schema_beside: bool,
+    shared: bool,
+    options: &ValidationOptions<'_>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let mut seen = BTreeSet::new();
+    let has_any = !view::items(version, &["selectableFields"]).is_empty();
+    if has_any && !(schema_beside && view::at(version, &["schema", "openAPIV3Schema"]).is_some()) {
+        let detail = match shared {
+            true => "may only be set when validations.schema is included",
+            false => "may only be set when `version.schema.openAPIV3Schema` is not included",
+        };
+        errors.push(FieldError::invalid(path, "", detail));
+        return;
+    }
+    for (index, field) in view::items(version, &["selectableFields"]).iter().enumerate() {
+        let path = path.index(index);
+        let (json_path, path) = (view::text(field, &["jsonPath"]), path.child("jsonPath"));
+        if !rules::required(&path, json_path, errors) {
+            continue;
+        }
+        let Some(found) = schema_at(version, json_path) else {
+            let detail = "is an invalid path: does not refer to a valid field";
+            errors.push(FieldError::invalid(&path, json_path, detail));
+            continue;
+        };
+        if json_path.starts_with(".metadata") {
+            errors.push(FieldError::invalid(&path, json_path, "must not point to fields in metadata"));
+        }
+        if !matches!(view::text(found, &["type"]), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and \
+                          strings with formats are allowed.";
+            errors.push(FieldError::invalid(&path, json_path, detail));
+        }
+        if !seen.insert(json_path) {
+            errors.push(FieldError::duplicate(&path, json_path));
+        }
+    }
+    if seen.len() > MAX_SELECTABLE_FIELDS && !options.had_selectable_fields(version) {
+        errors.push(FieldError::too_many(path, seen.len(), MAX_SELECTABLE_FIELDS));
+    }
+}
+
+/// The schema of the field that a path in dot notation names.
+fn schema_at<'a>(version: &'a Value, json_path: &str) -> Option<&'a Value> {
+    let root = view::at(version, &["schema", "openAPIV3Schema"])?;
+    let mut steps = json_path.strip_prefix('.')?.split('.');
+    steps.try_fold(root, |schema, step| view::at(schema, &["properties", step]))
+}

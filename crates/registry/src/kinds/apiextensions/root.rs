@@ -1,0 +1,75 @@
+//! What may stand at the root of a schema whose status is written by itself: only what says nothing of
+//! the status, which is checked against its own part of the schema then.
+
+use coracle_meta::field::{ErrorList, FieldError, Path};
+use serde_json::Value;
+
+use super::shown;
+use crate::view;
+
+/// In Go's names and in upstream's order, which the message shows.
+const ALLOWED: [&str; 22] = [
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
+
+/// Tells the first field that may not be there.
+pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    for field in shown::fields_set(schema) {
+        if field == "Type" {
+            let found = view::text(schema, &["type"]);
+            if found != "object" {
+                let detail = "only \"object\" is allowed as the type at the root of the schema if the status \
+                              subresource is enabled";
+                return errors.push(FieldError::invalid(&path.child("type"), found, detail));
+            }
+        } else if !ALLOWED.contains(&field) {
+            let detail = format!(
+                "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+                ALLOWED.join(" ")
+            );
+            return errors.push(FieldError::invalid(path, shown::schema(schema), detail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(schema: Value) -> Vec<String> {
+        let mut errors = ErrorList::new();
+        check(&schema, &Path::root("s"), &mut errors);
+        errors.iter().map(|error| error.field.to_string()).collect()
+    }
+
+    #[test]
+    fn the_first_field_that_says_something_of_the_status_is_told() {
+        let allowed = json!({"type": "object", "required": ["spec"], "nullable": false, "properties": {}});
+        assert!(fields(allowed).is_empty());
+        assert_eq!(fields(json!({"type": "array", "minProperties": 1})), ["s.type"]);
+        assert_eq!(fields(json!({"type": "object", "minProperties": 1, "anyOf": []})), ["s"]);
+    }
+}
