@@ -36,6 +36,16 @@ pub fn authenticated(mut identity: Identity) -> Identity {
     identity
 }
 
+/// What the names of nodes as users begin with, and the group they are in, as in upstream.
+pub(crate) const NODE_USER_PREFIX: &str = "system:node:";
+const NODES: &str = "system:nodes";
+
+/// The node that somebody is; empty if it is one that does not say which.
+pub fn node_name(identity: &Identity) -> Option<&str> {
+    let name = identity.name.strip_prefix(NODE_USER_PREFIX)?;
+    identity.groups.iter().any(|group| group == NODES).then_some(name)
+}
+
 /// Reads who it is from a client certificate in DER: the common name is the user, organizations
 /// are groups. None if it names no user, or more than one UID.
 pub fn from_certificate(der: &[u8]) -> Option<Identity> {
@@ -108,6 +118,20 @@ mod tests {
         let user = read(&[(DnType::CommonName, "me"), (uid_attribute(), "1234")]).unwrap();
         assert_eq!((user.uid.as_str(), user.groups.len()), ("1234", 0));
         assert_eq!(read(&[(DnType::CommonName, "me"), (uid_attribute(), "")]), None);
+    }
+
+    #[test]
+    fn a_node_has_both_the_name_and_the_group_of_one() {
+        let check = |name: &str, groups: &[&str], expected: Option<&str>| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
+            assert_eq!(node_name(&identity), expected, "{name}");
+        };
+        check("system:node:a", &["other", "system:nodes"], Some("a"));
+        check("system:node:", &["system:nodes"], Some(""));
+        check("system:node:a", &["system:masters"], None);
+        check("a", &["system:nodes"], None);
+        check("system:nodes:a", &["system:nodes"], None);
     }
 
     #[test]

@@ -81,7 +81,11 @@ impl Cluster {
         Ok(warnings)
     }
 
-    pub(crate) async fn mutate(
+    /// Lets those who have a say change what is to be written, or refuse it.
+    ///
+    /// # Errors
+    /// If somebody refuses.
+    pub async fn mutate(
         &self,
         write: &Write<'_>,
         operation: Operation,
@@ -95,7 +99,11 @@ impl Cluster {
         admission.mutate(&attributes, object, warnings).await
     }
 
-    pub(crate) async fn validate(
+    /// Lets those who have a say refuse what is to be written, once nothing changes any more.
+    ///
+    /// # Errors
+    /// If somebody refuses.
+    pub async fn validate(
         &self,
         write: &Write<'_>,
         operation: Operation,

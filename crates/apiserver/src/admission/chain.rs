@@ -16,6 +16,7 @@ use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_declared_feature_validator::NodeDeclaredFeatureValidator;
+use super::node_restriction::NodeRestriction;
 use super::pass::Pass;
 use super::persistent_volume_claim_resize::PersistentVolumeClaimResize;
 use super::plugin::{Plugin, Rule, nothing_to_say};
@@ -32,7 +33,8 @@ use super::taint_nodes_by_condition::TaintNodesByCondition;
 use crate::authorization::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
-/// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`).
+/// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`), and `NodeRestriction`, without which
+/// nodes could write for each other.
 ///
 /// Webhooks are still missing. The others that are on by default there and have no line here have nothing
 /// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
@@ -43,6 +45,7 @@ fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
         Arc::new(NamespaceLifecycle),
         Arc::new(LimitRanger),
         Arc::new(ServiceAccount::default()),
+        Arc::new(NodeRestriction::new(authorizer.clone())),
         Arc::new(TaintNodesByCondition),
         Arc::new(PodSecurity),
         Arc::new(Priority),
@@ -227,6 +230,7 @@ mod tests {
                 "NamespaceLifecycle",
                 "LimitRanger",
                 "ServiceAccount",
+                "NodeRestriction",
                 "TaintNodesByCondition",
                 "PodSecurity",
                 "Priority",

@@ -15,6 +15,7 @@ mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
+mod node_restriction;
 mod pass;
 mod persistent_volume_claim_resize;
 mod plugin;

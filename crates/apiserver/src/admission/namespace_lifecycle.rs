@@ -97,7 +97,7 @@ mod tests {
         let message = "configmaps \"a\" is forbidden: unable to create new content in namespace default \
                        because it is being terminated";
         assert_eq!(refused.unwrap_err(), message);
-        let bare = Bench { cluster: Registry::in_memory().cluster("test").unwrap() };
+        let bare = Bench { cluster: Registry::in_memory().cluster("test").unwrap(), ..Bench::new().await };
         let refused = bare.admit_new(NamespaceLifecycle, &ConfigMap, config_map()).await;
         assert_eq!(refused.unwrap_err(), "namespaces \"default\" not found");
         assert!(bare.admit_new(NamespaceLifecycle, &Node, config_map()).await.is_ok());

@@ -22,6 +22,10 @@ pub(super) const NAMESPACE: &str = "default";
 /// A cluster in memory with the namespaces that every cluster has.
 pub(super) struct Bench {
     pub(super) cluster: Cluster,
+    /// Who asks to write.
+    pub(super) requester: Identity,
+    /// Where things are written that are admitted.
+    pub(super) namespace: &'static str,
 }
 
 /// A plugin alone.
@@ -34,7 +38,7 @@ impl Bench {
         let registry = Registry::in_memory();
         registry.bootstrap(&Site::default()).await.unwrap();
         let cluster = registry.cluster("test").unwrap();
-        Self { cluster }
+        Self { cluster, requester: Identity::server(), namespace: NAMESPACE }
     }
 
     /// Stores an object without asking anybody.
@@ -141,7 +145,8 @@ impl Bench {
         }
     }
 
-    async fn ask(
+    /// The same for anything.
+    pub(super) async fn ask(
         &self,
         chain: &Chain,
         kind: &dyn Kind,
@@ -151,7 +156,8 @@ impl Bench {
         mut object: Value,
     ) -> Result<Value, String> {
         let api_version = kind.declaration().storage_api_version();
-        let write = write(kind, &api_version, part);
+        let namespace = if kind.declaration().scope == Scope::Namespaced { self.namespace } else { "" };
+        let write = Write { requester: &self.requester, namespace, ..write(kind, &api_version, part) };
         let name = view::name(&object).to_owned();
         let attributes = Attributes { cluster: &self.cluster, write: &write, operation, name: &name, old };
         let mut warnings = Vec::new();

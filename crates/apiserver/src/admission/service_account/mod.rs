@@ -13,6 +13,7 @@ use coracle_meta::object::Meta;
 use coracle_meta::selector::fields;
 use coracle_meta::status::{Reason, Status};
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
+use coracle_registry::kinds::core::pod::references;
 use coracle_registry::kinds::core::service_account::ServiceAccount as Kind;
 use coracle_registry::lifecycle::{ListOptions, ObjectEvent, Selection, WatchOptions};
 use coracle_registry::{Cluster, Error, Result, view};
@@ -22,7 +23,6 @@ use super::plugin::{Plugin, Rule, forbidden};
 use super::{PODS, read};
 
 const DEFAULT_ACCOUNT: &str = "default";
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const ENFORCE_ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// For how long a pod waits for the account that somebody is about to make for a new namespace.
@@ -63,7 +63,7 @@ impl Plugin for ServiceAccount {
         _warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            if is_mirror(pod) {
+            if references::is_mirror(pod) {
                 return Ok(());
             }
             if view::text(pod, &["spec", "serviceAccountName"]).is_empty() {
@@ -88,7 +88,7 @@ impl Plugin for ServiceAccount {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let is_update = attributes.operation == Operation::Update;
-            let fault = if !is_update && is_mirror(pod) {
+            let fault = if !is_update && references::is_mirror(pod) {
                 mirror_fault(pod)
             } else {
                 let account = self.account_of(attributes, pod).await?;
@@ -151,10 +151,6 @@ async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_mirror(pod: &Value) -> bool {
-    Meta::of(pod).annotation(MIRROR_ANNOTATION).is_some()
-}
-
 /// The pod decides, then its account.
 fn wants_token(pod: &Value, account: &Value) -> bool {
     let field = "automountServiceAccountToken";
@@ -188,7 +184,7 @@ fn mirror_fault(pod: &Value) -> Option<String> {
     };
     let fault = if !view::text(pod, &["spec", "serviceAccountName"]).is_empty() {
         "a mirror pod may not reference service accounts"
-    } else if secrets::are_used(pod) {
+    } else if references::secret_names(pod).next().is_some() {
         "a mirror pod may not reference secrets"
     } else if uses_tokens() {
         "a mirror pod may not use ServiceAccountToken volume projections"
@@ -292,8 +288,7 @@ mod tests {
     async fn mirror_pods_are_left_alone_and_use_nothing() {
         let bench = Bench::new().await;
         let check = async |spec: Value, refused: Option<&str>| {
-            let pod =
-                json!({"metadata": {"name": "p", "annotations": {MIRROR_ANNOTATION: ""}}, "spec": spec});
+            let pod = json!({"metadata": {"name": "p", "annotations": {"kubernetes.io/config.mirror": ""}}, "spec": spec});
             let mut same = pod.clone();
             coracle_registry::Kind::set_defaults(&Pod, &mut same);
             let outcome = bench.admit_new(plugin(), &Pod, pod).await;

@@ -1,4 +1,4 @@
-//! Which secrets a pod uses, and which of them its account does not name.
+//! Which of the secrets that a pod uses its account does not name.
 
 use coracle_registry::view;
 use serde_json::Value;
@@ -74,58 +74,11 @@ fn names(account: &Value, list: &str, secret: &str) -> bool {
     view::items(account, &[list]).iter().any(|named| view::text(named, &["name"]) == secret)
 }
 
-/// Whether a pod uses any secret, in any way.
-pub(super) fn are_used(pod: &Value) -> bool {
-    let by_container = |container: &Value| {
-        let by_variable = |variable: &Value| view::at(variable, &["valueFrom", "secretKeyRef"]).is_some();
-        view::items(container, &["env"]).iter().any(by_variable)
-            || view::items(container, &["envFrom"]).iter().any(|source| source.get("secretRef").is_some())
-    };
-    !view::items(pod, &["spec", "imagePullSecrets"]).is_empty()
-        || CONTAINERS
-            .iter()
-            .chain(EPHEMERAL)
-            .flat_map(|(list, _)| view::items(pod, &["spec", list]))
-            .any(by_container)
-        || view::items(pod, &["spec", "volumes"]).iter().any(by_volume)
-}
-
-fn by_volume(volume: &Value) -> bool {
-    let by_source = |(_, source): (&String, &Value)| {
-        let is_named = |field: &str| view::at(source, &[field]).is_some();
-        is_named("secretRef") || is_named("nodePublishSecretRef") || is_named("secretName")
-    };
-    view::fields(volume, &[]).any(by_source)
-        || view::items(volume, &["projected", "sources"])
-            .iter()
-            .any(|source| view::at(source, &["secret"]).is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn secrets_are_found_wherever_they_hide() {
-        let uses = |spec: Value| are_used(&json!({"spec": spec}));
-        assert!(!uses(
-            json!({"containers": [{"env": [{"name": "a", "value": "b"}]}], "volumes": [{"name": "v", "emptyDir": {}}]})
-        ));
-        assert!(uses(json!({"imagePullSecrets": [{"name": "s"}]})));
-        assert!(uses(json!({"ephemeralContainers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]})));
-        assert!(uses(json!({"initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}]}]})));
-        for source in [
-            json!({"secret": {"secretName": "s"}}),
-            json!({"azureFile": {"secretName": "s"}}),
-            json!({"cephfs": {"secretRef": {"name": "s"}}}),
-            json!({"csi": {"nodePublishSecretRef": {"name": "s"}}}),
-            json!({"projected": {"sources": [{"secret": {"name": "s"}}]}}),
-        ] {
-            assert!(uses(json!({"volumes": [source]})), "{source}");
-        }
-    }
 
     #[test]
     fn every_use_has_its_words() {

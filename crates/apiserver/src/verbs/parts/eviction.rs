@@ -6,6 +6,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::gvk::{GroupKind, GroupResource};
 use coracle_meta::object::Meta;
 use coracle_meta::status::{Cause, Reason, Status};
+use coracle_registry::admission::Operation;
 use coracle_registry::kinds::core::pod::eviction;
 use coracle_registry::kinds::policy::disruption::{self, DisruptionError};
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write, tree};
@@ -42,7 +43,7 @@ enum Verdict {
 
 impl ResourceRequest {
     pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (eviction, warnings) = self.posted().or_else(|refusal| {
+        let (mut eviction, mut warnings) = self.posted().or_else(|refusal| {
             // The older version is taken, too, and has the same fields.
             let older = Decoding { version: "v1beta1", form: None, ..self.decoding()? };
             negotiate::decode(&self.headers, &self.body, &older).map_err(|_| refusal)
@@ -50,6 +51,10 @@ impl ResourceRequest {
         if Meta::of(&eviction).name() != self.path.name {
             return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
         }
+        let api_version = self.kind.declaration().storage_api_version();
+        let write = self.write(&api_version)?;
+        let name = &self.path.name;
+        warnings.extend(self.cluster.admit(&write, Operation::Create, name, &mut eviction).await?);
         let body = eviction.get("deleteOptions").unwrap_or(&Value::Null);
         let (options, dry_run) = self.eviction_options(body)?;
         let outcome = self.evict_within_budgets(&options, dry_run).await?;

@@ -6,6 +6,7 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
 use coracle_meta::time::Time;
+use coracle_registry::admission::Operation;
 use coracle_registry::{Error, view};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -32,10 +33,14 @@ const EXTENDED_S: i64 = 365 * 24 * 3600;
 
 impl ResourceRequest {
     pub(super) async fn issue_token(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (mut request, warnings) = self.token_request()?;
+        let (mut request, mut warnings) = self.token_request()?;
+        let api_version = self.kind.declaration().storage_api_version();
+        let (write, name) = (self.write(&api_version)?, &self.path.name);
+        self.cluster.mutate(&write, Operation::Create, name, &mut request, None, &mut warnings).await?;
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?;
         let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account, signer)?;
+        self.cluster.validate(&write, Operation::Create, name, &request, None, &mut warnings).await?;
         let bound = self.bound_to(&request, &account).await?;
         let claims = self.claims(&request, bound, signer);
         let token = issue(signer, &claims).map_err(Status::internal_error)?;

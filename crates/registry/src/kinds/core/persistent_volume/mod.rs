@@ -1,5 +1,6 @@
 //! PersistentVolume: storage that outlives the pods that use it.
 
+mod secrets;
 mod source;
 
 use std::sync::LazyLock;
@@ -8,6 +9,8 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
+
+pub use secrets::node_secrets;
 
 use super::pod_spec::validate_node_selector;
 use super::{resource_list, rules, volume_access};

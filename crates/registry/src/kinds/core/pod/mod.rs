@@ -14,6 +14,7 @@ mod profile;
 mod qos;
 #[cfg(test)]
 mod random;
+pub mod references;
 mod resize;
 mod sameness;
 #[cfg(any(test, feature = "samples"))]

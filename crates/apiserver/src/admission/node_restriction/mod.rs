@@ -1,0 +1,199 @@
+//! NodeRestriction: a node writes what is its own, and what its own pods need.
+//!
+//! The node authorizer decides by names alone. What depends on the content of what is written is
+//! decided here, as upstream's plugin of the same name does.
+
+mod audience;
+mod mirror;
+mod node;
+mod others;
+mod pod;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use coracle_meta::gvk::GroupResource;
+use coracle_registry::admission::{Attributes, BoxFuture, Operation};
+use coracle_registry::{Error, Kind, Result, Subject};
+use serde_json::Value;
+
+use super::plugin::{Plugin, Rule, forbidden, nothing_to_say};
+use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, PERSISTENT_VOLUME_CLAIMS, PODS};
+use crate::authorize::Authorizer;
+use crate::identity::{NODE_USER_PREFIX, node_name};
+
+const NODES: &str = "nodes";
+const SERVICE_ACCOUNTS: &str = "serviceaccounts";
+const LEASES: &str = "leases";
+const CSI_NODES: &str = "csinodes";
+const RESOURCE_SLICES: &str = "resourceslices";
+
+/// What nodes write with restrictions: groups, resources, and whether their parts are meant, too.
+///
+/// `podcertificaterequests` is missing because the kind is served only with a feature that is off by default.
+const RESTRICTED: &[(&str, &str)] = &[
+    ("", PODS),
+    ("", NODES),
+    ("", PERSISTENT_VOLUME_CLAIMS),
+    ("", SERVICE_ACCOUNTS),
+    ("coordination.k8s.io", LEASES),
+    ("storage.k8s.io", CSI_NODES),
+    ("resource.k8s.io", RESOURCE_SLICES),
+    (CERTIFICATES, CERTIFICATE_SIGNING_REQUESTS),
+];
+
+/// The plugin.
+pub(super) struct NodeRestriction {
+    authorizer: Arc<dyn Authorizer>,
+}
+
+impl NodeRestriction {
+    /// Audiences that no volume of a pod names are left to this authorizer.
+    pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { authorizer }
+    }
+
+    fn ask<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a Value) -> BoxFuture<'a, Result<()>> {
+        // Whoever is no node is none of our business, and that is almost everybody.
+        match node_name(attributes.write.requester) {
+            None => nothing_to_say(),
+            Some(node) => Box::pin(async move { self.judge(&Request { node, attributes, object }).await }),
+        }
+    }
+
+    async fn judge(&self, request: &Request<'_>) -> Result<()> {
+        if request.node.is_empty() {
+            let user = &request.attributes.write.requester.name;
+            return request.refuse(format!("could not determine node from user {user:?}"));
+        }
+        match (&*request.attributes.write.kind.declaration().plural, request.part()) {
+            (PODS, "") => pod::judge(request).await,
+            (PODS, "status") => pod::judge_status(request),
+            (PODS, "eviction") => pod::judge_eviction(request).await,
+            (PODS, part) => request.refuse(format!(
+                "unexpected pod subresource {part:?}, only 'status' and 'eviction' are allowed"
+            )),
+            (NODES, _) => node::judge(request),
+            (PERSISTENT_VOLUME_CLAIMS, "status") => others::judge_claim_status(request),
+            (PERSISTENT_VOLUME_CLAIMS, _) => request.refuse("may only update PVC status"),
+            (SERVICE_ACCOUNTS, "token") => token::judge(request, &*self.authorizer).await,
+            (LEASES, _) => others::judge_lease(request),
+            (CSI_NODES, _) => others::judge_csi_node(request),
+            (RESOURCE_SLICES, _) => others::judge_resource_slice(request),
+            (CERTIFICATE_SIGNING_REQUESTS, _) => others::judge_certificate_request(request),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Plugin for NodeRestriction {
+    fn name(&self) -> &str {
+        "NodeRestriction"
+    }
+
+    fn mutates(&self) -> Vec<Rule> {
+        rules(&[Operation::Create, Operation::Update])
+    }
+
+    /// Nobody is asked to change what is deleted.
+    fn validates(&self) -> Vec<Rule> {
+        rules(&[Operation::Delete])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        _warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.ask(attributes, object)
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a Value,
+        _warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.ask(attributes, object)
+    }
+}
+
+fn rules(operations: &[Operation]) -> Vec<Rule> {
+    let rule = |&(group, resource): &(_, _)| Rule::new(group, resource, operations).of_subresource("*");
+    RESTRICTED.iter().map(rule).collect()
+}
+
+/// What a node wants to write.
+struct Request<'a> {
+    node: &'a str,
+    attributes: &'a Attributes<'a>,
+    object: &'a Value,
+}
+
+impl Request<'_> {
+    fn part(&self) -> &str {
+        self.attributes.write.subresource
+    }
+
+    fn operation(&self) -> Operation {
+        self.attributes.operation
+    }
+
+    /// What is there now.
+    fn old(&self) -> &Value {
+        self.attributes.old.unwrap_or(&Value::Null)
+    }
+
+    /// The name of what is written.
+    fn name(&self) -> &str {
+        match self.attributes.name {
+            "" => coracle_registry::view::name(self.object),
+            name => name,
+        }
+    }
+
+    fn forbidden(&self, message: impl Into<String>) -> Error {
+        forbidden(self.attributes, self.object, message)
+    }
+
+    fn refuse(&self, message: impl Into<String>) -> Result<()> {
+        Err(self.forbidden(message))
+    }
+
+    fn unexpected_operation(&self) -> Result<()> {
+        self.refuse(format!("unexpected operation {:?}", spelled(self.operation())))
+    }
+
+    /// Another object of the request's namespace, or of none.
+    async fn find(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Arc<Value>> {
+        let found = self.attributes.cluster.find(kind, namespace, name).await?;
+        found.ok_or_else(|| not_found(kind, name))
+    }
+}
+
+/// Upstream's lists of objects call what they miss by its singular.
+fn not_found(kind: &dyn Kind, name: &str) -> Error {
+    let declaration = kind.declaration();
+    let (group, resource) = (declaration.group.clone(), declaration.singular.clone());
+    let resource = GroupResource { group, resource };
+    Error::NotFound(Box::new(Subject { resource, ..Subject::of(declaration, name) }))
+}
+
+/// As upstream writes it.
+fn spelled(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+}
+
+/// Under which name a node's certificates are issued.
+fn user_of(node: &str) -> String {
+    format!("{NODE_USER_PREFIX}{node}")
+}

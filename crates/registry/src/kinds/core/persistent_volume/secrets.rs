@@ -1,0 +1,72 @@
+//! Which secrets a node needs to mount a volume.
+
+use serde_json::Value;
+
+use crate::view;
+
+/// Where sources name a secret that the node reads, with or without a namespace.
+const SECRETS: &[[&str; 2]] = &[
+    ["cephfs", "secretRef"],
+    ["cinder", "secretRef"],
+    ["flexVolume", "secretRef"],
+    ["rbd", "secretRef"],
+    ["scaleIO", "secretRef"],
+    ["iscsi", "secretRef"],
+    ["storageos", "secretRef"],
+    ["csi", "nodePublishSecretRef"],
+    ["csi", "nodeStageSecretRef"],
+    ["csi", "nodeExpandSecretRef"],
+];
+
+/// Sources that always say in which namespace the secret is. Of the others those that say nothing mean
+/// that of the claim.
+const ALWAYS_QUALIFIED: [&str; 3] = ["cinder", "storageos", "csi"];
+
+/// The namespaces and names of the secrets that the node of a volume reads.
+pub fn node_secrets(volume: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let spec = volume.get("spec").unwrap_or(&Value::Null);
+    let claim_namespace = view::text(spec, &["claimRef", "namespace"]);
+    let azure = view::at(spec, &["azureFile"]).map(move |source| {
+        let said = view::text(source, &["secretNamespace"]);
+        let namespace = if said.is_empty() { claim_namespace } else { said };
+        (namespace, view::text(source, &["secretName"]))
+    });
+    let others = SECRETS.iter().filter_map(move |path| {
+        let secret = view::at(spec, path)?;
+        let said = view::text(secret, &["namespace"]);
+        let means_claim = said.is_empty() && !ALWAYS_QUALIFIED.contains(&path[0]);
+        Some((if means_claim { claim_namespace } else { said }, view::text(secret, &["name"])))
+    });
+    azure.into_iter().chain(others).filter(|(_, name)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_node_are_found_and_others_not() {
+        let check = |source: Value, expected: &[(&str, &str)]| {
+            let mut volume = json!({"spec": source});
+            volume["spec"]["claimRef"] = json!({"namespace": "claimed", "name": "c"});
+            assert_eq!(node_secrets(&volume).collect::<Vec<_>>(), expected);
+        };
+        check(json!({"azureFile": {"secretName": "s"}}), &[("claimed", "s")]);
+        check(json!({"azureFile": {"secretName": "s", "secretNamespace": "n"}}), &[("n", "s")]);
+        check(json!({"rbd": {"secretRef": {"name": "s"}}}), &[("claimed", "s")]);
+        check(json!({"iscsi": {"secretRef": {"name": "s", "namespace": "n"}}}), &[("n", "s")]);
+        check(json!({"cinder": {"secretRef": {"name": "s"}}}), &[("", "s")]);
+        check(json!({"nfs": {"server": "s"}}), &[]);
+        let secret = |name: &str| json!({"name": name, "namespace": "n"});
+        check(
+            json!({"csi": {
+                "controllerPublishSecretRef": secret("no"), "controllerExpandSecretRef": secret("no"),
+                "nodePublishSecretRef": secret("a"), "nodeStageSecretRef": secret("b"),
+                "nodeExpandSecretRef": secret("c"),
+            }}),
+            &[("n", "a"), ("n", "b"), ("n", "c")],
+        );
+    }
+}
