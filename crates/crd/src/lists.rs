@@ -48,7 +48,19 @@ fn validate(value: &Value, schema: Schema<'_>, path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Lists up to this length are compared item by item, which is cheaper than anything clever.
+const SHORT_LIST: usize = 16;
+
+/// Whether it can be seen at once that no two items are alike. What is printed alike is equal.
+fn all_differ(items: &[Value], are_alike: impl Fn(&Value, &Value) -> bool) -> bool {
+    let differs = |at: usize| !items[..at].iter().any(|other| are_alike(other, &items[at]));
+    items.len() <= SHORT_LIST && (1..items.len()).all(differs)
+}
+
 fn validate_set(items: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
+    if all_differ(items, |one, other| one == other) {
+        return;
+    }
     let texts = items.iter().map(Value::to_string);
     for index in repeated(texts) {
         errors.push(FieldError::duplicate(&path.index(index), &items[index]));
@@ -60,6 +72,9 @@ fn validate_map(items: &[Value], keys: &[Box<str>], path: &Path<'_>, errors: &mu
     if let Some((index, item)) = other {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(&path.index(index), item, detail));
+        return;
+    }
+    if all_differ(items, |one, other| keys.iter().all(|key| one.get(&**key) == other.get(&**key))) {
         return;
     }
     let keyed = |item: &Value| {

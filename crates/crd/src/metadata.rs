@@ -64,8 +64,10 @@ impl Structural {
         let metadata = fields.get("metadata").map(|found| reader.read(found)).transpose();
         let metadata = metadata.map_err(ConformError::Metadata)?;
         let mut unknown: Vec<_> = prefixed(metadata.as_ref(), "metadata").collect();
-        unknown.extend(self.prune(object));
-        self.drop_nulls(object);
+        if !self.is_plain(object) {
+            unknown.extend(self.prune(object));
+            self.drop_nulls(object);
+        }
         let mut embedded = Vec::new();
         reader.coerce(object, self.root(), false, &Path::NIL, &mut embedded)?;
         embedded.sort_unstable();

@@ -15,11 +15,44 @@ impl Structural {
         Self::prune_at(self.root(), object, true)
     }
 
+    /// Whether it can be seen at once that there is nothing to prune and no null: so it is with most
+    /// objects, and looking is cheaper than changing.
+    pub(crate) fn is_plain(&self, object: &Value) -> bool {
+        is_plain(object, self.root(), true)
+    }
+
     pub(crate) fn prune_at(schema: Schema<'_>, value: &mut Value, is_whole_object: bool) -> Vec<String> {
         let mut pruning = Pruning::default();
         pruning.value(value, Some(schema), is_whole_object);
         pruning.unknown.sort_unstable();
         pruning.unknown
+    }
+}
+
+fn is_plain(value: &Value, schema: Schema<'_>, is_root: bool) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Object(fields) => {
+            let is_whole = is_root || schema.is_embedded_resource();
+            fields.iter().all(|(name, field)| match schema.field(name) {
+                _ if is_whole && is_object_field(name) => has_no_nulls(field),
+                Some(schema) => is_plain(field, schema, false),
+                None => false,
+            })
+        }
+        Value::Array(items) => {
+            schema.items().is_some_and(|schema| items.iter().all(|item| is_plain(item, schema, false)))
+        }
+        _ => true,
+    }
+}
+
+fn has_no_nulls(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Object(fields) => fields.values().all(has_no_nulls),
+        Value::Array(items) => items.iter().all(has_no_nulls),
+        _ => true,
     }
 }
 

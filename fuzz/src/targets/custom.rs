@@ -2,7 +2,7 @@
 
 use coracle_api::codec::{Decoded, Problem, Target as DecodeTarget, json};
 use coracle_api::schema::{TypeId, graph, types};
-use coracle_crd::{CustomKind, Metadata, OpenApi, Structural};
+use coracle_crd::{CustomKind, ExpressionCosts, Metadata, OpenApi, Structural, UnknownInDefaults};
 use coracle_meta::apply::typed::{Strictness, Type};
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
@@ -85,8 +85,8 @@ fn check(schema: &Structural, object: &Value, old: &Value) -> String {
 /// What is asked of the schema itself.
 fn define(schema: &Structural) {
     let (path, mut found, mut in_rules) = (Path::root("schema"), ErrorList::new(), ErrorList::new());
-    schema.check_defaults(&path, &read_metadata, &mut found);
-    schema.check_rules(&path, &found, &mut in_rules);
+    schema.check_defaults(UnknownInDefaults::Refused, &path, &read_metadata, &mut found);
+    schema.check_rules(ExpressionCosts::Limited, &path, &found, &mut in_rules);
 }
 
 fn publish(schema: &Value) {

@@ -1,5 +1,7 @@
 //! Checking objects by their rules.
 
+use std::borrow::Cow;
+
 use coracle_cel::{Bindings, Budget, EvalError, PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Value};
 use coracle_meta::field::{BadValue, ErrorKind, ErrorList, FieldError, Path, quoted};
 use serde_json::Value as Json;
@@ -92,7 +94,10 @@ impl Rules {
         if subject.value.is_null() || !subject.schema.has_rules_within() || evaluation.is_over {
             return;
         }
-        if let Some(rules) = self.by_node.get(&subject.schema.index()) {
+        // Most nodes have none, and need not be looked for.
+        if !subject.schema.rules().is_empty()
+            && let Some(rules) = self.by_node.get(&subject.schema.index())
+        {
             rules.evaluate(subject, path, evaluation);
         }
         match subject.value {
@@ -148,7 +153,7 @@ impl NodeRules {
         if evaluation.budget.remaining() == 0 {
             return evaluation.stop(FieldError::invalid(path, ty, OUT_OF_BUDGET));
         }
-        let this = Value::from_json(subject.value, decl);
+        let this = Value::from_json(subject.value, decl).map(|this| Bindings::new().with(SELF, this));
         let old = subject.old.map(|old| Value::from_json(old, decl));
         for (compiled, rule) in self.rules.iter().zip(subject.schema.rules()) {
             let call = Call { compiled, rule, subject, path, ty, this: &this, old: old.as_ref() };
@@ -167,7 +172,8 @@ struct Call<'c, 'a> {
     subject: Subject<'a, 'a>,
     path: &'c Path<'c>,
     ty: &'static str,
-    this: &'c Result<Value<'a>, EvalError>,
+    /// The value itself, bound already.
+    this: &'c Result<Bindings<'a>, EvalError>,
     old: Option<&'c Result<Value<'a>, EvalError>>,
 }
 
@@ -185,7 +191,7 @@ impl<'a> Call<'_, 'a> {
         }
         let result = self
             .bindings(is_optional)
-            .and_then(|bindings| program.evaluate(&bindings, &mut evaluation.budget));
+            .and_then(|bindings| program.evaluate(&*bindings, &mut evaluation.budget));
         if evaluation.budget.is_exhausted() {
             return evaluation.stop(FieldError::invalid(self.path, self.ty, OUT_OF_BUDGET));
         }
@@ -196,15 +202,19 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    fn bindings(&self, is_optional: bool) -> Result<Bindings<'a>, EvalError> {
-        let mut bindings = Bindings::new().with(SELF, self.this.clone()?);
+    fn bindings(&self, is_optional: bool) -> Result<Cow<'_, Bindings<'a>>, EvalError> {
+        let bindings = self.this.as_ref().map_err(Clone::clone)?;
         let old = self.old.filter(|_| self.compiled.uses_old_self).cloned().transpose()?;
+        if old.is_none() && !is_optional {
+            return Ok(Cow::Borrowed(bindings));
+        }
+        let mut bindings = bindings.clone();
         match (old, is_optional) {
             (Some(old), false) => bindings.bind(OLD_SELF, old),
             (old, true) => bindings.bind(OLD_SELF, Value::Optional(old.map(Box::new).map(Into::into))),
             (None, false) => {}
         }
-        Ok(bindings)
+        Ok(Cow::Owned(bindings))
     }
 
     /// The expression has no value.

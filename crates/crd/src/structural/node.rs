@@ -91,9 +91,24 @@ pub(super) struct Node {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property {
+    /// How its name begins, which mostly tells it from others.
+    pub(super) prefix: Prefix,
     pub(super) name_offset: u32,
     pub(super) name_length: u32,
     pub(super) node: NodeIndex,
+}
+
+/// The first bytes of a name; ordered as names are, but for what comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Prefix(u32);
+
+impl Prefix {
+    pub(super) fn of(name: &str) -> Self {
+        let mut bytes = [0; 4];
+        let length = name.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self(u32::from_be_bytes(bytes))
+    }
 }
 
 /// What is said of keys that are not among the properties.
@@ -166,8 +181,11 @@ impl<'s> Schema<'s> {
     }
 
     pub(crate) fn property(self, name: &str) -> Option<Self> {
-        let properties = self.own_properties();
-        let at = properties.binary_search_by(|property| self.all.name(*property).cmp(name)).ok()?;
+        let (properties, prefix) = (self.own_properties(), Prefix::of(name));
+        let order = |property: &Property| {
+            property.prefix.cmp(&prefix).then_with(|| self.all.name(*property).cmp(name))
+        };
+        let at = properties.binary_search_by(order).ok()?;
         self.at(properties[at].node)
     }
 
@@ -188,7 +206,7 @@ impl<'s> Schema<'s> {
         &self.all.facets[first..first + usize::from(node.facet_count)]
     }
 
-    pub(crate) fn nested(self, nodes: &'s [NodeIndex]) -> impl ExactSizeIterator<Item = Self> {
+    pub(crate) fn nested(self, nodes: &'s [NodeIndex]) -> impl ExactSizeIterator<Item = Self> + Clone {
         let all = self.all;
         nodes.iter().map(move |index| Self::new(all, *index))
     }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
+use super::node::{Flags, NONE, Node, NodeIndex, Prefix, Property, Type};
 use super::{Facet, Rule, Structural};
 
 /// How deep a schema may be. Documents are read to this depth only, and each level of a schema
@@ -141,7 +141,8 @@ impl Parser {
         for (name, child) in children {
             let node = self.child(child, depth)?;
             let name_offset = self.intern(name)?;
-            properties.push(Property { name_offset, name_length: number(name.len())?, node });
+            let (prefix, name_length) = (Prefix::of(name), number(name.len())?);
+            properties.push(Property { prefix, name_offset, name_length, node });
         }
         Ok(properties)
     }

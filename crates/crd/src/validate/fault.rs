@@ -72,6 +72,9 @@ impl From<Fault> for Outcome {
 
 impl Fault {
     pub(super) fn required(place: &Place<'_>) -> Self {
+        if place.is_quiet() {
+            return Self::unread();
+        }
         let message = format!("{place} in body is required");
         Self { place: Some(place.to_string()), kind: FaultKind::Required, message }
     }
@@ -92,6 +95,9 @@ impl Fault {
 
     /// Not of the type or format it should be.
     pub(super) fn type_invalid(place: &Place<'_>, expected: &str, found: &str) -> Self {
+        if place.is_quiet() {
+            return Self::unread();
+        }
         let message = format!("{place} in body must be of type {expected}: {}", quoted(found));
         Self { place: Some(place.to_string()), kind: FaultKind::TypeInvalid(found.into()), message }
     }
@@ -102,6 +108,11 @@ impl Fault {
 
     pub(super) fn junctor(place: &Place<'_>, message: &str) -> Self {
         Self::whole(format!("{} {message}", quoted(&place.to_string())))
+    }
+
+    /// A fault of which nobody reads more than that it is one.
+    fn unread() -> Self {
+        Self::whole(String::new())
     }
 
     /// A fault without a place.

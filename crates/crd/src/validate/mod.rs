@@ -217,7 +217,7 @@ impl Validator {
         }
         for facet in schema.facets() {
             if let Facet::Not(node) = facet {
-                let is_valid = |nested| self.value(nested, value, place, None).is_valid();
+                let is_valid = |nested| self.value(nested, value, &place.quietly(), None).is_valid();
                 if schema.nested(std::slice::from_ref(node)).all(is_valid) {
                     outcome.add(Fault::junctor(place, "must not validate the schema (not)"));
                 }
@@ -229,48 +229,35 @@ impl Validator {
 
     fn any_of<'s>(
         self,
-        alternatives: impl Iterator<Item = Schema<'s>>,
+        alternatives: impl Iterator<Item = Schema<'s>> + Clone,
         value: &Value,
         place: &Place<'_>,
         outcome: &mut Outcome,
     ) {
-        let mut best: Option<Outcome> = None;
-        for alternative in alternatives {
-            let found = self.value(alternative, value, place, None);
-            if found.is_valid() {
-                return outcome.merge(found);
-            }
-            if best.as_ref().is_none_or(|best| found.matches > best.matches) {
-                best = Some(found);
-            }
+        // Mostly one of them fits, and nobody is told what is wrong with the others.
+        let quiet = place.quietly();
+        let mut tried = alternatives.clone().map(|one| self.value(one, value, &quiet, None));
+        if let Some(found) = tried.find(Outcome::is_valid) {
+            return outcome.merge(found);
         }
         outcome.add(Fault::junctor(place, "must validate at least one schema (anyOf)"));
-        if let Some(best) = best {
-            outcome.merge(best);
-        }
+        self.best_of(alternatives, value, place).into_iter().for_each(|best| outcome.merge(best));
     }
 
     fn one_of<'s>(
         self,
-        alternatives: impl Iterator<Item = Schema<'s>>,
+        alternatives: impl Iterator<Item = Schema<'s>> + Clone,
         value: &Value,
         place: &Place<'_>,
         outcome: &mut Outcome,
     ) {
-        let (mut best, mut first_valid, mut valid): (Option<Outcome>, Option<Outcome>, usize) =
-            (None, None, 0);
-        for alternative in alternatives {
-            let found = self.value(alternative, value, place, None);
-            if found.is_valid() {
-                valid += 1;
-                best = None;
-                first_valid.get_or_insert(found);
-            } else if valid == 0 && best.as_ref().is_none_or(|best| found.matches > best.matches) {
-                best = Some(found);
-            }
-        }
-        if valid == 1 {
-            return first_valid.into_iter().for_each(|found| outcome.merge(found));
+        let quiet = place.quietly();
+        let tried = alternatives.clone().map(|one| self.value(one, value, &quiet, None));
+        let mut fitting = tried.filter(Outcome::is_valid);
+        let (first, further) = (fitting.next(), fitting.count());
+        let valid = usize::from(first.is_some()) + further;
+        if let (Some(found), 0) = (first, further) {
+            return outcome.merge(found);
         }
         let found = match valid {
             0 => "Found none valid".to_owned(),
@@ -278,7 +265,26 @@ impl Validator {
         };
         let message = format!("must validate one and only one schema (oneOf). {found}");
         outcome.add(Fault::junctor(place, &message));
-        best.into_iter().for_each(|best| outcome.merge(best));
+        if valid == 0 {
+            self.best_of(alternatives, value, place).into_iter().for_each(|best| outcome.merge(best));
+        }
+    }
+
+    /// The complaints of the alternative that fitted best, if somebody reads them.
+    fn best_of<'s>(
+        self,
+        alternatives: impl Iterator<Item = Schema<'s>>,
+        value: &Value,
+        place: &Place<'_>,
+    ) -> Option<Outcome> {
+        let mut best: Option<Outcome> = None;
+        for alternative in alternatives.take_while(|_| !place.is_quiet()) {
+            let found = self.value(alternative, value, place, None);
+            if best.as_ref().is_none_or(|best| found.matches > best.matches) {
+                best = Some(found);
+            }
+        }
+        best
     }
 
     fn all_of<'s>(

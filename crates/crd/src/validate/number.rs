@@ -11,6 +11,9 @@ use super::fault::{Fault, Outcome};
 use super::place::Place;
 use crate::structural::{Facet, Schema, Type};
 
+/// The largest whole number up to which every whole number is a float.
+const MAX_JSON_INTEGER: f64 = 9_007_199_254_740_991.0;
+
 #[derive(Clone, Copy)]
 enum Found {
     Whole(i64),
@@ -58,6 +61,9 @@ impl Range<'_> {
 fn whole(number: Found) -> Option<i64> {
     match number {
         Found::Whole(number) => Some(number),
+        Found::Float(number) if number.fract() == 0.0 && number.abs() <= MAX_JSON_INTEGER => {
+            Some(cut(number))
+        }
         // Upstream writes the number down and reads it as a whole one.
         Found::Float(number) => format!("{number}").parse().ok(),
     }
@@ -134,33 +140,28 @@ impl Check<'_> {
     }
 
     fn maximum(&self, max: f64, exclusive: bool, as_whole: Option<i64>) -> Option<Fault> {
-        let (exceeds, limit, found) = match as_whole {
-            Some(number) => {
-                let max = cut(max);
-                (number > max || (exclusive && number == max), max.to_string(), number.into())
-            }
-            None => {
-                let number = self.number.float();
-                (number > max || (exclusive && number == max), go_float(max), number.into())
-            }
+        let exceeds = match as_whole {
+            Some(number) => number > cut(max) || (exclusive && number == cut(max)),
+            None => self.number.float() > max || (exclusive && self.number.float() == max),
         };
         let less = if exclusive { "less than" } else { "less than or equal to" };
-        exceeds.then(|| self.fault(found, format!("should be {less} {limit}")))
+        exceeds.then(|| self.beyond(&format!("should be {less}"), max, as_whole))
     }
 
     fn minimum(&self, min: f64, exclusive: bool, as_whole: Option<i64>) -> Option<Fault> {
-        let (falls_short, limit, found) = match as_whole {
-            Some(number) => {
-                let min = cut(min);
-                (number < min || (exclusive && number == min), min.to_string(), number.into())
-            }
-            None => {
-                let number = self.number.float();
-                (number < min || (exclusive && number == min), go_float(min), number.into())
-            }
+        let falls_short = match as_whole {
+            Some(number) => number < cut(min) || (exclusive && number == cut(min)),
+            None => self.number.float() < min || (exclusive && self.number.float() == min),
         };
         let greater = if exclusive { "greater than" } else { "greater than or equal to" };
-        falls_short.then(|| self.fault(found, format!("should be {greater} {limit}")))
+        falls_short.then(|| self.beyond(&format!("should be {greater}"), min, as_whole))
+    }
+
+    fn beyond(&self, what: &str, limit: f64, as_whole: Option<i64>) -> Fault {
+        match as_whole {
+            Some(number) => self.fault(number.into(), format!("{what} {}", cut(limit))),
+            None => self.fault(self.number.float().into(), format!("{what} {}", go_float(limit))),
+        }
     }
 
     fn multiple_of(&self, factor: f64, as_whole: Option<i64>) -> Option<Fault> {
@@ -202,10 +203,9 @@ fn go_float(number: f64) -> String {
 /// Whether a number is a whole one that JSON can carry, give or take what computing it costs. Upstream
 /// gives nothing below zero.
 pub(super) fn is_json_integer(number: f64) -> bool {
-    const MAX: f64 = 9_007_199_254_740_991.0;
     const EPSILON: f64 = 1e-9;
     let whole = number.trunc();
-    if !number.is_finite() || number.abs() > MAX {
+    if !number.is_finite() || number.abs() > MAX_JSON_INTEGER {
         return false;
     }
     number == whole || (whole > 0.0 && (number - whole) / (number + whole) < EPSILON)

@@ -18,7 +18,14 @@ impl Validator {
         let mut outcome = Outcome::default();
         check_count(fields, schema, place, &mut outcome);
         let additional = schema.additional();
-        for (name, field) in fields.iter().filter(|(name, _)| schema.property(name).is_none()) {
+        // What is known is told after what is not, each ascending by name.
+        let mut known = Outcome::default();
+        for (name, field) in fields {
+            if let Some(property) = schema.property(name) {
+                let correlated = child(correlated, name, place);
+                known.merge(self.correlated(property, field, &place.property(name), correlated));
+                continue;
+            }
             match additional {
                 Additional::Forbidden => {
                     let message = format!("{place}.{name} in body is a forbidden property");
@@ -31,12 +38,7 @@ impl Validator {
                 Additional::Unsaid | Additional::Allowed => {}
             }
         }
-        for (name, property) in schema.properties() {
-            if let Some(field) = fields.get(name) {
-                let correlated = child(correlated, name, place);
-                outcome.merge(self.correlated(property, field, &place.property(name), correlated));
-            }
-        }
+        outcome.merge(known);
         for facet in schema.facets() {
             let Facet::Required(names) = facet else { continue };
             for name in names.iter().filter(|name| !fields.contains_key(&***name)) {

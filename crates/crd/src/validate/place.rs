@@ -8,6 +8,8 @@ use std::fmt;
 pub(super) struct Place<'a> {
     parent: Option<&'a Place<'a>>,
     step: Step<'a>,
+    /// Whether nobody will read what is wrong here.
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,18 +23,31 @@ enum Step<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub(super) const ROOT: Place<'static> = Place { parent: None, step: Step::Root };
+    pub(super) const ROOT: Place<'static> = Place { parent: None, step: Step::Root, quiet: false };
 
     pub(super) fn property(&'a self, name: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Property(name) }
+        self.step(Step::Property(name))
     }
 
     pub(super) fn key(&'a self, name: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Key(name) }
+        self.step(Step::Key(name))
     }
 
     pub(super) fn index(&'a self, index: usize) -> Self {
-        Self { parent: Some(self), step: Step::Index(index) }
+        self.step(Step::Index(index))
+    }
+
+    fn step(&'a self, step: Step<'a>) -> Self {
+        Self { parent: Some(self), step, quiet: self.quiet }
+    }
+
+    /// The same place, where it only matters whether something is wrong.
+    pub(super) fn quietly(&self) -> Self {
+        Self { quiet: true, ..*self }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     pub(super) fn is_root(&self) -> bool {

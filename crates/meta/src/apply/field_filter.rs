@@ -109,9 +109,22 @@ impl ResetFields {
         self
     }
 
+    /// What does not count with all that lies below, if anything; none if more is said.
+    pub(super) fn excepted(&self, api_version: &str) -> Option<Option<&FieldSet>> {
+        match self.of(api_version) {
+            None => Some(None),
+            Some(FieldFilter::Except(trees)) => Some(Some(trees)),
+            Some(FieldFilter::Only(_)) => None,
+        }
+    }
+
+    fn of(&self, api_version: &str) -> Option<&FieldFilter> {
+        self.by_version.iter().find(|(version, _)| **version == *api_version).map(|(_, filter)| filter)
+    }
+
     pub(super) fn filter(&self, api_version: &str, set: FieldSet) -> FieldSet {
-        match self.by_version.iter().find(|(version, _)| **version == *api_version) {
-            Some((_, filter)) => filter.apply(set),
+        match self.of(api_version) {
+            Some(filter) => filter.apply(set),
             None => set,
         }
     }

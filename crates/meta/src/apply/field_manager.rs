@@ -7,6 +7,7 @@ use super::equality::unchanged_but_for_times;
 use super::field_filter::ResetFields;
 use super::field_set::FieldSet;
 use super::last_applied;
+use super::lazy_fields::LazyFields;
 use super::managed_fields::{
     ManagedFields, ManagedFieldsEntry, ManagedFieldsError, ManagerId, Operation, is_reset,
 };
@@ -174,8 +175,25 @@ impl FieldManager<'_> {
         if managed.entries.is_empty() && !is_create {
             return Ok(managed);
         }
-        let start = if live.is_none() { self.start() } else { Value::Null };
-        self.track_update(live.unwrap_or(&start), new, managed, writer)
+        if let Some(live) = live {
+            return self.track_update(live, new, managed, writer);
+        }
+        let start = self.start();
+        let is_first = managed.entries.is_empty();
+        match is_first.then(|| self.updater().ok()?.created(&start, new)).flatten() {
+            Some(fields) => Ok(self.first_entry(fields, writer)),
+            None => self.track_update(&start, new, managed, writer),
+        }
+    }
+
+    fn first_entry(&self, fields: Map<String, Value>, writer: &Writer<'_>) -> ManagedFields {
+        let entry = (!fields.is_empty()).then(|| ManagedFieldsEntry {
+            id: self.id(writer, Operation::Update),
+            api_version: self.api_version.to_owned(),
+            time: Some(writer.now.to_owned()),
+            fields: LazyFields::Encoded(Value::Object(fields)),
+        });
+        ManagedFields { entries: entry.into_iter().collect() }
     }
 
     /// Entries that a client sends count, so that it can change them; one that knows nothing

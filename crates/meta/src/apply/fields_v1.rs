@@ -40,6 +40,9 @@ pub enum FieldsV1Error {
     Json(String),
 }
 
+/// The key that says that the place itself is in the set, besides what lies below it.
+pub(super) const MEMBER: &str = ".";
+
 impl FieldSet {
     /// Reads a set from its JSON form.
     ///
@@ -75,7 +78,7 @@ impl FieldSet {
 pub(super) fn is_canonical(fields: &Value) -> bool {
     let Value::Object(fields) = fields else { return false };
     let mut check = CanonicalCheck { left: MAX_FIELDS, text: String::new() };
-    !fields.contains_key(".") && check.is_canonical(fields, MAX_DEPTH)
+    !fields.contains_key(MEMBER) && check.is_canonical(fields, MAX_DEPTH)
 }
 
 struct CanonicalCheck {
@@ -85,14 +88,14 @@ struct CanonicalCheck {
 
 impl CanonicalCheck {
     fn is_canonical(&mut self, fields: &Map<String, Value>, depth: usize) -> bool {
-        if depth == 0 || self.left < fields.len() || (fields.len() == 1 && fields.contains_key(".")) {
+        if depth == 0 || self.left < fields.len() || (fields.len() == 1 && fields.contains_key(MEMBER)) {
             return false;
         }
         self.left -= fields.len();
         fields.iter().all(|(key, value)| {
             let Value::Object(below) = value else { return false };
             match key.as_str() {
-                "." => below.is_empty(),
+                MEMBER => below.is_empty(),
                 _ => self.is_canonical_key(key) && self.is_canonical(below, depth - 1),
             }
         })
@@ -126,7 +129,7 @@ impl Reader {
         let mut is_member = false;
         let mut nodes = Vec::with_capacity(map.len());
         for (key, value) in map {
-            if key == "." {
+            if key == MEMBER {
                 is_member = true;
             } else if let Some(element) = PathElement::parse(key)? {
                 let (member, children) = self.read(value, below)?;
@@ -156,7 +159,7 @@ fn merge_equal(mut nodes: Vec<FieldNode>) -> Vec<FieldNode> {
 }
 
 fn contents(set: &FieldSet, is_member: bool) -> Map<String, Value> {
-    let own = (is_member && !set.is_empty()).then(|| (".".to_owned(), Value::Object(Map::new())));
+    let own = (is_member && !set.is_empty()).then(|| (MEMBER.to_owned(), Value::Object(Map::new())));
     let below = set.nodes().iter().map(|node| {
         let mut key = String::new();
         node.element.write_to(&mut key);

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::conflict::Conflicts;
 use super::field_filter::ResetFields;
@@ -16,7 +16,7 @@ use super::field_set::FieldSet;
 use super::lazy_fields::LazyFields;
 use super::managed_fields::{ManagedFields, ManagedFieldsEntry, ManagerId};
 use super::prune::Pruner;
-use super::typed::{Comparison, Type};
+use super::typed::{Comparison, Type, Uncounted};
 use super::value_order;
 use super::versions::{ConversionError, Versioned, Versions};
 
@@ -75,6 +75,13 @@ impl Updater<'_> {
         self.give(managed, id, changed, &server_side);
         managed.entries.retain(|entry| !entry.fields.is_empty());
         Ok(has_changed)
+    }
+
+    /// What the writer owns of an object that nobody has written before, as it is stored; none if only
+    /// [`Self::update`] can tell.
+    pub(super) fn created(&self, start: &Value, new: &Value) -> Option<Map<String, Value>> {
+        let trees = self.reset_fields.excepted(self.api_version)?;
+        self.object_type.created(start, new, Uncounted { fields: Some(&NEVER_OWNED), trees })
     }
 
     /// Makes the writer the owner of what it changed.

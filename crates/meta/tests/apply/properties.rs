@@ -1,11 +1,12 @@
 //! What holds whatever is written: random objects, random writers, random garbage.
 
 use coracle_meta::apply::{
-    FieldSet, ManagedFields, ManagedFieldsEntry, ManagerId, Operation, Path, PathElement,
+    FieldFilter, FieldManager, FieldSet, ManagedFields, ManagedFieldsEntry, ManagerId, Operation, Path,
+    PathElement, ResetFields, Writer,
 };
 use serde_json::{Map, Value, json};
 
-use crate::fixture::{Story, VERSION, deployment};
+use crate::fixture::{Kind, Story, VERSION, deployment};
 
 /// Random choices from a seed.
 struct Random(u64);
@@ -358,5 +359,39 @@ fn garbage_never_panics() {
         let _ = story.try_put(garbage.clone());
         let _ = story.apply_config("m", &garbage, random.chance(50));
         let _ = story.apply_config("kubectl", &deployment(json!({"spec": random.spec()})), random.chance(50));
+    });
+}
+
+#[test]
+fn a_creation_is_noted_as_a_change_of_nothing_would_be() {
+    let kind = Kind::new();
+    let versions = kind.versions();
+    let status =
+        ResetFields::default().with(VERSION, FieldFilter::Except(FieldSet::of_fields(&[&["status"]])));
+    let initial = json!({"metadata": {}, "spec": {"template": {"containers": null}}, "status": {}});
+    let writer = Writer { manager: "x", now: "2026-01-01T00:00:00Z" };
+    for_seeds(400, |random| {
+        let mut new =
+            if random.chance(20) { random.garbage(6) } else { deployment(json!({"spec": random.spec()})) };
+        if random.chance(30) && new.is_object() {
+            new["status"] = json!({"readyReplicas": 1, "conditions": [{"type": "a"}, {"type": "a"}]});
+            new["metadata"] = json!({"name": "n", "labels": {}, "uid": "1", "annotations": {"a": "b"}});
+        }
+        let reset_fields = if random.chance(50) { &status } else { ResetFields::NONE };
+        let initial = random.chance(50).then_some(&initial);
+        let manager = FieldManager {
+            versions: &versions,
+            api_version: VERSION,
+            kind: "Deployment",
+            subresource: "",
+            reset_fields,
+            initial,
+        };
+        // What it is before anything is written, handed in, is compared with field by field.
+        let mut start = initial.cloned().unwrap_or_else(|| json!({}));
+        start["apiVersion"] = VERSION.into();
+        start["kind"] = "Deployment".into();
+        let created = manager.update_no_errors(None, new.clone(), &writer);
+        assert_eq!(created, manager.update_no_errors(Some(&start), new, &writer));
     });
 }

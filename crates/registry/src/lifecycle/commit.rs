@@ -133,11 +133,13 @@ impl Attempts<'_> {
 
     fn try_again(&mut self) -> Result<()> {
         self.left -= 1;
-        if self.left == 0 {
-            let key = self.key.clone().into_bytes();
-            return Err(Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS }));
-        }
-        Ok(())
+        if self.left == 0 { Err(self.contention()) } else { Ok(()) }
+    }
+
+    /// Others were faster, again and again.
+    pub(super) fn contention(&self) -> Error {
+        let key = self.key.clone().into_bytes();
+        Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS - self.left })
     }
 }
 

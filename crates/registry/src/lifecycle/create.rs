@@ -36,13 +36,13 @@ impl Cluster {
         let meta = Meta::of(&object);
         if !meta.name().is_empty() || meta.generate_name().is_empty() {
             let shown = meta.name().to_owned();
-            return self.create_named(write, &object, &shown).await;
+            return self.create_named(write, object, &shown).await;
         }
         let prefix = meta.generate_name().to_owned();
         for _ in 0..NAME_ATTEMPTS {
             let name = generate_name(&prefix, self.name_digits());
             meta_mut(&mut object)?.set_name(&name);
-            match self.create_named(write, &object, &prefix).await {
+            match self.create_named(write, object.clone(), &prefix).await {
                 Err(Error::AlreadyExists(_) | Error::BeingDeleted(_)) => {}
                 outcome => return outcome,
             }
@@ -50,15 +50,19 @@ impl Cluster {
         Err(Error::NoFreeName(write.subject(&prefix)))
     }
 
-    async fn create_named(&self, write: &Write<'_>, object: &Value, shown: &str) -> Result<Updated> {
-        let name = Meta::of(object).name();
-        let key = keys::key(write.declaration(), write.namespace, name);
+    async fn create_named(&self, write: &Write<'_>, object: Value, shown: &str) -> Result<Updated> {
+        let name = Meta::of(&object).name().to_owned();
+        let key = keys::key(write.declaration(), write.namespace, &name);
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let mut attempts = self.attempts(write.declaration(), key, known).await?;
         attempts.learn_ranges(write.kind).await?;
+        // Only a choice that turned out to be taken is made again; whoever else was faster has made
+        // the object.
+        let again = write.kind.ranges_from().map(|_| object.clone());
+        let mut object = Some(object);
         loop {
             if let Some(entry) = attempts.found() {
-                let subject = write.subject(name);
+                let subject = write.subject(&name);
                 let is_deleting = Meta::of(&write.read(entry)?).is_deleting();
                 return Err(if is_deleting {
                     Error::BeingDeleted(subject)
@@ -66,7 +70,10 @@ impl Cluster {
                     Error::AlreadyExists(subject)
                 });
             }
-            let candidate = Candidate { object: object.clone(), shown, tracking: Tracking::Update };
+            let Some(new) = object.take().or_else(|| again.clone()) else {
+                return Err(attempts.contention());
+            };
+            let candidate = Candidate { object: new, shown, tracking: Tracking::Update };
             let (object, warnings) = self.prepare_new(write, candidate, attempts.taken()).await?;
             let encoded = write.encoded(&object);
             let claims = write.kind.claims(&object);

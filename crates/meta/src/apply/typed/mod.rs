@@ -5,6 +5,7 @@
 //! of (an untyped part of a custom object) is taken the same way.
 
 mod compare;
+mod creation;
 mod initial;
 mod item;
 mod merge;
@@ -19,6 +20,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 pub use compare::Comparison;
+pub(super) use creation::Uncounted;
 pub use validate::Strictness;
 
 use crate::schema::{ListMerge, ListNode, Node, NodeId, ObjectNode, Rest, Scalar, Schema};
