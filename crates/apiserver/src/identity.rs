@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use coracle_base::Timestamp;
 pub use coracle_registry::Identity;
 use x509_parser::der_parser::oid;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
@@ -25,12 +26,44 @@ const OID_KUBERNETES_UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerIdentity(pub Option<Arc<Identity>>);
 
+/// What the certificate is worth that the other side showed in its handshake. Requests carry this in
+/// their extensions beside the [`PeerIdentity`], if one was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerCertificate {
+    pub(crate) vouched_for: bool,
+    pub(crate) front_proxy: Option<Arc<str>>,
+    pub(crate) not_after: Timestamp,
+}
+
+impl PeerCertificate {
+    /// Whether an authority of clients vouches for it. If not, it is a bad credential.
+    pub(crate) fn is_vouched_for(&self) -> bool {
+        self.vouched_for
+    }
+
+    /// The common name, if an authority of front proxies vouches for it.
+    pub(crate) fn front_proxy(&self) -> Option<&str> {
+        self.front_proxy.as_deref()
+    }
+
+    /// Whether it is not valid any more.
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        now > self.not_after
+    }
+}
+
 /// The group of everybody whose identity is known, as in upstream.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody whose identity has been proven, and who is in the group of all those.
+/// Whoever shows nothing, and the group of all those.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// Somebody whose identity has been proven, and who is in the group of all those; unless what was
+/// proven is that it is nobody.
 pub fn authenticated(mut identity: Identity) -> Identity {
-    if !identity.groups.iter().any(|group| group == AUTHENTICATED) {
+    let is_told = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+    if identity.name != ANONYMOUS && !identity.groups.iter().any(is_told) {
         identity.groups.push(AUTHENTICATED.to_owned());
     }
     identity
@@ -56,6 +89,15 @@ pub fn from_certificate(der: &[u8]) -> Option<Identity> {
     let groups = texts(subject, &OID_X509_ORGANIZATION_NAME);
     let extra = BTreeMap::from([(CREDENTIAL_ID_KEY.to_owned(), vec![fingerprint(der)])]);
     Some(Identity { name, uid: uid(subject)?, groups, extra })
+}
+
+/// The common name in a certificate in DER, which may be empty, and when the certificate ends.
+pub(crate) fn name_and_end(der: &[u8]) -> Option<(String, Timestamp)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let name = texts(certificate.subject(), &OID_X509_COMMON_NAME).pop().unwrap_or_default();
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    // A certificate is valid to the end of its last second.
+    Some((name, Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(999))))
 }
 
 /// Empty if there is none; none if what there is cannot be one.

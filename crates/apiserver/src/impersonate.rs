@@ -10,7 +10,7 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
-use crate::identity::authenticated;
+use crate::identity::{ANONYMOUS, UNAUTHENTICATED, authenticated};
 use crate::status::Refusal;
 
 const USER: &str = "impersonate-user";
@@ -18,8 +18,6 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-const ANONYMOUS: &str = "system:anonymous";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 

@@ -5,6 +5,7 @@
 //! encoded and told.
 
 pub mod admission;
+mod authentication;
 pub mod authorization;
 mod body;
 mod catalogue;
@@ -16,6 +17,7 @@ pub mod listen;
 mod metrics;
 mod negotiate;
 mod openapi;
+mod openid;
 mod options;
 mod route;
 mod service;
@@ -23,13 +25,14 @@ mod status;
 mod token;
 mod verbs;
 
+pub use authentication::{Anonymous, AuthenticationConfig, FrontProxy, StaticTokens, TokenFileError};
 pub use authorization::{Authorizer, MastersOnly, Permissions};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
 pub use health::HealthChecks;
-pub use identity::{Identity, PeerIdentity};
+pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use service::{ApiServer, BootstrapError};
-pub use token::{EcdsaSigner, SignerError, TokenSigner};
+pub use token::{EcdsaSigner, PublicKey, SignerError, TokenPolicy, TokenSigner};
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;

@@ -26,6 +26,10 @@ pub(crate) enum Route {
     OpenApiIndex,
     /// One of them, by its path, such as `api/v1`.
     OpenApi(String),
+    /// `/.well-known/openid-configuration`: who issues tokens.
+    OpenIdConfiguration,
+    /// `/openid/v1/jwks`: the keys of the tokens.
+    KeySet,
     /// A collection, an object, or a part of one.
     Resource(ResourcePath),
 }
@@ -69,6 +73,8 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let route = match segments.as_slice() {
         ["version"] => Route::Version,
+        [".well-known", "openid-configuration"] => Route::OpenIdConfiguration,
+        ["openid", "v1", "jwks"] => Route::KeySet,
         ["openapi", "v3"] => Route::OpenApiIndex,
         ["openapi", "v3", path @ ..] => Route::OpenApi(path.join("/")),
         ["openapi", "v2"] => Route::OpenApiV2,

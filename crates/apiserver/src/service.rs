@@ -15,20 +15,21 @@ use serde_json::{Value, json};
 use tower::Service;
 
 use crate::admission::{Chain, Plugin};
+use crate::authentication::{Authentication, AuthenticationConfig};
 use crate::authorization::{Authorizer, MastersOnly, RequestInfo, forbidden};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
-use crate::identity::PeerIdentity;
 use crate::impersonate::{self, impersonated};
 use crate::metrics::{self, Metrics};
 use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
 use crate::openapi::{self, tagged};
+use crate::openid;
 use crate::options::Query;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
-use crate::token::TokenSigner;
+use crate::token::{TokenPolicy, TokenSigner};
 use crate::verbs::ResourceRequest;
 
 /// What questions may be asked with; they change nothing.
@@ -66,7 +67,9 @@ pub(crate) struct Shared {
 pub(crate) struct Components {
     pub(crate) health: HealthChecks,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) authentication: Arc<Authentication>,
     pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
+    pub(crate) token_policy: TokenPolicy,
 }
 
 impl ApiServer {
@@ -74,7 +77,9 @@ impl ApiServer {
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
         let authorizer: Arc<dyn Authorizer> = Arc::new(MastersOnly);
         let registry = registry.with_admission(Arc::new(Chain::built_in(&authorizer)));
-        let components = Components { health, authorizer, tokens: None };
+        let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
+        let token_policy = TokenPolicy::default();
+        let components = Components { health, authorizer, authentication, tokens: None, token_policy };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 
@@ -87,10 +92,25 @@ impl ApiServer {
         self
     }
 
-    /// With tokens for service accounts, signed by this.
+    /// With tokens for service accounts, signed by this, and nothing else by which users are known.
     #[must_use]
-    pub fn with_token_signer(mut self, signer: Arc<dyn TokenSigner>) -> Self {
-        Arc::make_mut(&mut self.components).tokens = Some(signer);
+    pub fn with_token_signer(self, signer: Arc<dyn TokenSigner>) -> Self {
+        self.with_authentication(&AuthenticationConfig::default(), signer, TokenPolicy::default())
+    }
+
+    /// With these ways to find out who is asking, and tokens for service accounts that are signed by this
+    /// and given out as the policy says.
+    #[must_use]
+    pub fn with_authentication(
+        mut self,
+        config: &AuthenticationConfig,
+        signer: Arc<dyn TokenSigner>,
+        policy: TokenPolicy,
+    ) -> Self {
+        let components = Arc::make_mut(&mut self.components);
+        components.authentication = Arc::new(Authentication::new(config, Some(&signer)));
+        components.tokens = Some(signer);
+        components.token_policy = policy;
         self
     }
 
@@ -113,6 +133,10 @@ impl ApiServer {
             return Err(Refusal::too_large());
         }
         let (mut parts, body) = request.into_parts();
+        let found = route::parse(parts.uri.path());
+        let id = found.as_ref().map_or(route::DEFAULT_CLUSTER, |(cluster, _)| cluster);
+        let cluster = self.registry.cluster(id);
+        let sender = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
             check_reads(&parts)?;
             return match check {
@@ -120,10 +144,7 @@ impl ApiServer {
                 None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default()).await),
             };
         }
-        let found = route::parse(parts.uri.path());
-        let id = found.as_ref().map_or(route::DEFAULT_CLUSTER, |(cluster, _)| cluster);
-        let cluster = self.registry.cluster(id)?;
-        let sender = Self::authenticate(&parts)?;
+        let cluster = cluster?;
         let identity = self.impersonate(&cluster, sender, &mut parts).await?;
         let info = RequestInfo::of(&parts.method, &parts.uri);
         self.authorize(&cluster, &identity, &info).await?;
@@ -140,6 +161,10 @@ impl ApiServer {
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
                 openapi::answer(&route, &parts, Catalogue::of(&cluster).await?).await
+            }
+            Route::OpenIdConfiguration | Route::KeySet => {
+                check_reads(&parts)?;
+                self.tell_issuer(&route).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
             other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
         }
@@ -171,10 +196,34 @@ impl ApiServer {
         request.answer().await
     }
 
-    /// Who is asking.
-    fn authenticate(parts: &Parts) -> Result<Arc<Identity>, Refusal> {
-        let peer = parts.extensions.get::<PeerIdentity>().and_then(|peer| peer.0.clone());
-        peer.ok_or_else(Refusal::unauthorized)
+    /// Who is asking. Objects of the cluster that is asked decide whose a token is; if there can be no such
+    /// cluster, which is told later, those of plain paths do.
+    async fn authenticate(
+        &self,
+        parts: &mut Parts,
+        cluster: Option<&Cluster>,
+    ) -> Result<Arc<Identity>, Refusal> {
+        let (authentication, now) = (&self.components.authentication, self.clock.now());
+        match cluster {
+            Some(cluster) => authentication.authenticate(parts, cluster, now).await,
+            None => {
+                let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
+                authentication.authenticate(parts, &cluster, now).await
+            }
+        }
+    }
+
+    /// What others need to verify tokens, if they can.
+    fn tell_issuer(&self, route: &Route) -> Option<Response<ResponseBody>> {
+        let signer = self.components.tokens.as_deref()?;
+        let jwks_uri = self.components.token_policy.jwks_uri.as_deref()?;
+        if !openid::is_discoverable(signer.issuer()) {
+            return None;
+        }
+        Some(match route {
+            Route::KeySet => openid::key_set(signer),
+            _ => openid::configuration(signer, jwks_uri),
+        })
     }
 
     /// Who is to be asking, if the sender may say so. Nobody after this sees that it was another.
@@ -257,9 +306,12 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
         Route::Groups => plain(Some(discovery::group_list(catalogue))),
         Route::Group(group) => plain(discovery::group(catalogue, group)),
         Route::Resources { group, version } => plain(discovery::resource_list(catalogue, group, version)),
-        Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) | Route::Resource(_) => {
-            Err(Refusal::not_found())
-        }
+        Route::OpenApiV2
+        | Route::OpenApiIndex
+        | Route::OpenApi(_)
+        | Route::OpenIdConfiguration
+        | Route::KeySet
+        | Route::Resource(_) => Err(Refusal::not_found()),
     }
 }
 

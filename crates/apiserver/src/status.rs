@@ -88,6 +88,11 @@ impl Refusal {
         Status::internal_error("the request could not be authorized; the server's log says why").into()
     }
 
+    /// Something of ours failed, of which the client learns no more than that.
+    pub(crate) fn internal(error: &dyn Display) -> Self {
+        internal(error).into()
+    }
+
     /// Whether the state of an object stands in the way, which may be another by now.
     pub(crate) fn is_conflict(&self) -> bool {
         self.status.reason == Reason::Conflict

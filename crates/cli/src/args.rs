@@ -10,6 +10,7 @@ use coracle::config::{
 };
 use coracle::{Config, ConfigError, StoreConfig};
 
+use crate::authentication::AuthenticationArgs;
 use crate::cmd::store::StoreCommand;
 use crate::data_dir;
 
@@ -72,6 +73,8 @@ pub(crate) struct ServerArgs {
     /// Give services node ports of this range.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = ServiceNetwork::default().node_ports())]
     service_node_port_range: PortRange,
+    #[command(flatten)]
+    authentication: AuthenticationArgs,
 }
 
 fn ranges() -> Vec<AddressRange> {
@@ -86,6 +89,7 @@ impl ServerArgs {
             tls_sans: self.tls_san.clone(),
             service_network: ServiceNetwork::new(self.service_cidr.clone(), self.service_node_port_range)
                 .map_err(ConfigError::from)?,
+            authentication: self.authentication.settings()?,
             ..self.location.config()?
         })
     }

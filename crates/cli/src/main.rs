@@ -2,6 +2,7 @@
 //! library; what is global to a process (allocator, logger, signals) is set up here.
 
 mod args;
+mod authentication;
 mod cmd;
 mod data_dir;
 mod failure;

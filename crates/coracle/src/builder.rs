@@ -15,6 +15,7 @@ use coracle_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::authentication::{self, Loaded};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::handle::{Controllers, Handle};
@@ -22,9 +23,6 @@ use crate::in_process;
 use crate::pki;
 use crate::storage;
 use crate::supervise::Components;
-
-/// Who vouches for the tokens of service accounts, as kubeadm has it.
-const TOKEN_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The key the health check reads. No object lies there, for all keys of objects have a slash.
 const HEALTH_KEY: &str = "health";
@@ -98,7 +96,11 @@ impl Coracle {
         let registry =
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
         let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
-            .with_token_signer(secured.token_signer.clone())
+            .with_authentication(
+                &secured.authentication.config,
+                secured.token_signer.clone(),
+                secured.authentication.policy_at(secured.urls.first().map(String::as_str)),
+            )
             .with_plugins(extensions.admission);
         if let Err(error) = service.bootstrap(&secured.site).await {
             store.close().await;
@@ -140,6 +142,7 @@ fn start_controllers(server: &ApiServer, settings: Settings) -> Controllers {
 /// Listeners that encrypt, what clients need to know of them, and what service accounts are known
 /// by.
 struct Secured {
+    authentication: Loaded,
     token_signer: Arc<EcdsaSigner>,
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
@@ -158,9 +161,13 @@ impl Secured {
         addresses: &[SocketAddr],
         clock: &Clock,
     ) -> Result<Self, StartError> {
+        let settings = config.authentication.clone();
+        let reading = move || authentication::load(&settings);
+        let authentication = Task::spawn_blocking("authentication", reading).await??;
         if listeners.is_empty() {
-            let token_signer = token_signer(&pki::passing_account_key()?)?;
+            let token_signer = authentication.signer(&pki::passing_account_key()?)?;
             return Ok(Self {
+                authentication,
                 token_signer,
                 listeners: Vec::new(),
                 urls: Vec::new(),
@@ -173,13 +180,17 @@ impl Secured {
         let (addresses, now) = (addresses.to_vec(), clock.now());
         let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
         let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
-        let tls = Tls::new(prepared.ca.as_bytes(), ServerCertificate::from_pem(chain, key)?)?;
+        let proxy_ca = authentication.proxy_ca.as_ref().map(String::as_bytes);
+        let shown = ServerCertificate::from_pem(chain, key)?;
+        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), proxy_ca, shown)?;
         let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
-        let token_signer = token_signer(&prepared.account_key)?;
+        let token_signer = authentication.signer(&prepared.account_key)?;
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
         let root_ca = Some(prepared.ca.clone());
-        let site = Site { endpoint, client_ca: Some(prepared.ca) };
+        let front_proxy = authentication.front_proxy_data();
+        let site = Site { endpoint, client_ca: Some(prepared.ca), front_proxy };
         Ok(Self {
+            authentication,
             token_signer,
             listeners,
             urls: prepared.urls,
@@ -188,10 +199,6 @@ impl Secured {
             site,
         })
     }
-}
-
-fn token_signer(key: &pki::PrivateKey) -> Result<Arc<EcdsaSigner>, StartError> {
-    Ok(Arc::new(EcdsaSigner::from_pem(TOKEN_ISSUER, key.expose().as_bytes())?))
 }
 
 async fn bind(addresses: &[SocketAddr]) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
 
+use crate::authentication::Authentication;
 use crate::error::ConfigError;
 pub use crate::subject_name::SubjectName;
 
@@ -29,6 +30,8 @@ pub struct Config {
     /// From where services get their addresses and node ports. Those that they have are kept
     /// when it changes.
     pub service_network: ServiceNetwork,
+    /// By what users are recognized, beside their certificates.
+    pub authentication: Authentication,
 }
 
 impl Config {
@@ -41,6 +44,7 @@ impl Config {
             tls_sans: Vec::new(),
             store: StoreConfig::Disk,
             service_network: ServiceNetwork::default(),
+            authentication: Authentication::default(),
         }
     }
 }

@@ -34,6 +34,21 @@ pub enum ConfigError {
     /// Ranges that services cannot have.
     #[error("invalid --service-cidr: {0}")]
     ServiceNetwork(#[from] NetworkError),
+    /// Nobody to vouch for tokens.
+    #[error("invalid --service-account-issuer: it cannot be empty")]
+    Issuer,
+    /// A server without a name.
+    #[error("invalid --api-audiences: none of them can be empty")]
+    Audience,
+    /// A place for keys that cannot be one.
+    #[error("invalid --service-account-jwks-uri {text:?}: expected an https URL")]
+    KeySetUri {
+        /// What was given.
+        text: String,
+    },
+    /// Tokens that would end too early or never.
+    #[error("invalid --service-account-max-token-expiration: expected 1 hour to 2^32 seconds")]
+    MaxTokenExpiration,
     /// Credentials for etcd, and no etcd.
     #[error("{option} needs --store etcd=URL")]
     NeedsEtcd {
@@ -70,9 +85,45 @@ pub enum StartError {
     /// What every cluster has could not be made.
     #[error(transparent)]
     Bootstrap(#[from] coracle_apiserver::BootstrapError),
+    /// A file by which users are recognized is of no use.
+    #[error(transparent)]
+    Authentication(#[from] AuthenticationError),
     /// The thread that looks for certificates panicked.
     #[error("cannot look for certificates")]
     Crashed(#[from] coracle_base::TaskError),
+}
+
+/// Why a file by which users are recognized is of no use. Never says what stands in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthenticationError {
+    /// It cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no file of tokens.
+    #[error("{} is no token file", .path.display())]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        #[source]
+        source: coracle_apiserver::TokenFileError,
+    },
+    /// It is no key.
+    #[error("cannot verify tokens with the key in {}", .path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: coracle_apiserver::SignerError,
+    },
 }
 
 /// Why a store did not open.

@@ -26,6 +26,7 @@
 //! ```
 
 mod advertise;
+pub mod authentication;
 mod builder;
 pub mod config;
 mod error;
@@ -41,7 +42,7 @@ pub use config::{Config, EtcdConfig, StoreConfig};
 /// What [`Extensions::admission`] is made of.
 pub use coracle_apiserver::admission;
 pub use coracle_runtime::IdleReport;
-pub use error::{ConfigError, PkiError, StartError, StorageError};
+pub use error::{AuthenticationError, ConfigError, PkiError, StartError, StorageError};
 pub use handle::Handle;
 /// The crate of [`Handle::client`], in the version that fits.
 pub use kube;

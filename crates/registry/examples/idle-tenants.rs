@@ -18,7 +18,7 @@ async fn main() {
     let clock = Clock::system();
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy());
-    let site = Site { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), client_ca: None };
+    let site = Site { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), ..Site::default() };
     let began = clock.now();
     registry.bootstrap(&site).await.unwrap();
     println!("objects of all clusters made in {:?}", clock.now().since(began));

@@ -83,7 +83,8 @@ impl Registry {
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
         let (admission, trees) = (self.admission.clone(), self.trees.clone());
         let definitions = self.definitions.clone();
-        Ok(Cluster { store, clock, rng, network, base, admission, trees, definitions })
+        let id = id.into();
+        Ok(Cluster { id, store, clock, rng, network, base, admission, trees, definitions })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -115,6 +116,7 @@ impl Registry {
 /// The objects of one cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
+    id: Arc<str>,
     pub(crate) store: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
@@ -126,6 +128,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// What it is called among all clusters of the store.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// From where services get their addresses and ports.
     pub fn service_network(&self) -> &ServiceNetwork {
         &self.network

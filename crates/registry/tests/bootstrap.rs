@@ -36,7 +36,7 @@ const COUNTS: [(&str, usize); 15] = [
 
 fn site() -> Site {
     let endpoint = Endpoint::new("192.0.2.1:6443".parse().unwrap());
-    Site { endpoint, client_ca: Some("a certificate".into()) }
+    Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() }
 }
 
 async fn started(store: &Store, site: &Site) -> Registry {

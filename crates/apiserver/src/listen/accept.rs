@@ -8,12 +8,21 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::identity::PeerIdentity;
+use crate::identity::{PeerCertificate, PeerIdentity};
 
 /// A connection, encrypted or not.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
+
+/// Who is at the other end, as far as a handshake tells.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Who it has proved to be.
+    pub identity: PeerIdentity,
+    /// What the certificate is worth that it showed, if any.
+    pub certificate: Option<PeerCertificate>,
+}
 
 /// A source of connections.
 pub trait Accept: Send {
@@ -31,15 +40,15 @@ pub trait Handshake: Send + 'static {
 
     /// Agrees, and says who the other side has proved to be. Runs in the connection's own task,
     /// under [`super::Limits::handshake_timeout`].
-    fn handshake(self) -> impl Future<Output = io::Result<(Self::Stream, PeerIdentity)>> + Send;
+    fn handshake(self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
 }
 
 /// On a plain stream there is nothing to agree on, and nobody has proved to be anyone.
 impl<S: Stream> Handshake for S {
     type Stream = S;
 
-    async fn handshake(self) -> io::Result<(S, PeerIdentity)> {
-        Ok((self, PeerIdentity(None)))
+    async fn handshake(self) -> io::Result<(S, Peer)> {
+        Ok((self, Peer::default()))
     }
 }
 

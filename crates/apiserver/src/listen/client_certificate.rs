@@ -13,25 +13,47 @@ use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifie
 use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
-/// Who signs the certificates of clients.
+/// Who signs the certificates of clients, and of front proxies.
 #[derive(Debug)]
-pub(super) struct ClientAuthority(Arc<dyn ClientCertVerifier>);
+pub(super) struct ClientAuthority {
+    clients: Arc<dyn ClientCertVerifier>,
+    proxies: Option<Arc<dyn ClientCertVerifier>>,
+    /// The names of all of them: some clients show only what one of these has signed.
+    hints: Vec<DistinguishedName>,
+}
 
 impl ClientAuthority {
     pub(super) fn new(
-        roots: Arc<RootCertStore>,
-        provider: Arc<CryptoProvider>,
+        clients: Arc<RootCertStore>,
+        proxies: Option<Arc<RootCertStore>>,
+        provider: &Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-        Ok(Self(verifier.allow_unauthenticated().build()?))
+        let verifier = |roots| {
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+            verifier.allow_unauthenticated().build()
+        };
+        let clients = verifier(clients)?;
+        let proxies = proxies.map(verifier).transpose()?;
+        let both = [Some(&clients), proxies.as_ref()].into_iter().flatten();
+        let hints = both.flat_map(|verifier| verifier.root_hint_subjects()).cloned().collect();
+        Ok(Self { clients, proxies, hints })
     }
 
     /// Whether a chain, the client's own certificate first, was signed by one of ours for clients, and is
     /// valid now.
     pub(super) fn vouches_for(&self, chain: &[CertificateDer<'_>]) -> bool {
-        let Some((own, intermediates)) = chain.split_first() else { return false };
-        self.0.verify_client_cert(own, intermediates, UnixTime::now()).is_ok()
+        is_verified(&*self.clients, chain)
     }
+
+    /// The same for front proxies.
+    pub(super) fn vouches_for_proxy(&self, chain: &[CertificateDer<'_>]) -> bool {
+        self.proxies.as_deref().is_some_and(|proxies| is_verified(proxies, chain))
+    }
+}
+
+fn is_verified(verifier: &dyn ClientCertVerifier, chain: &[CertificateDer<'_>]) -> bool {
+    let Some((own, intermediates)) = chain.split_first() else { return false };
+    verifier.verify_client_cert(own, intermediates, UnixTime::now()).is_ok()
 }
 
 impl ClientCertVerifier for ClientAuthority {
@@ -40,7 +62,7 @@ impl ClientCertVerifier for ClientAuthority {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        &self.hints
     }
 
     /// Says nothing about the client: that is asked after the handshake.
@@ -59,7 +81,7 @@ impl ClientCertVerifier for ClientAuthority {
         own: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, own, signature)
+        self.clients.verify_tls12_signature(message, own, signature)
     }
 
     fn verify_tls13_signature(
@@ -68,10 +90,10 @@ impl ClientCertVerifier for ClientAuthority {
         own: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, own, signature)
+        self.clients.verify_tls13_signature(message, own, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.clients.supported_verify_schemes()
     }
 }

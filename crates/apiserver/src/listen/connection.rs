@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body_util::Limited;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -18,9 +18,8 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use super::ConnectionRequest;
-use super::accept::{Handshake, Stream};
+use super::accept::{Handshake, Peer, Stream};
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
-use crate::identity::PeerIdentity;
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -63,7 +62,7 @@ impl Connection {
         }
     }
 
-    async fn serve_requests<S>(self, stream: impl Stream, peer: PeerIdentity, service: S)
+    async fn serve_requests<S>(self, stream: impl Stream, peer: Peer, service: S)
     where
         S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
         S: Clone + Send + 'static,
@@ -134,7 +133,7 @@ async fn silence(first_request: &CancellationToken, limit: Duration) {
 #[derive(Clone)]
 struct Entrance<S> {
     service: S,
-    peer: PeerIdentity,
+    peer: Peer,
     first_request: CancellationToken,
 }
 
@@ -149,7 +148,15 @@ impl<S: Service<ConnectionRequest>> Service<Request<Incoming>> for Entrance<S> {
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.first_request.cancel();
-        request.extensions_mut().insert(self.peer.clone());
+        let Peer { identity, certificate } = self.peer.clone();
+        request.extensions_mut().insert(identity);
+        if let Some(certificate) = certificate {
+            request.extensions_mut().insert(certificate);
+        }
+        if let Some(value) = request.headers_mut().get_mut(header::AUTHORIZATION) {
+            // Whoever prints the request prints no credential.
+            value.set_sensitive(true);
+        }
         self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)))
     }
 }

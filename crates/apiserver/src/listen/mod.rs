@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-pub use accept::{Accept, Handshake, Stream};
+pub use accept::{Accept, Handshake, Peer, Stream};
 use connection::Connection;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 

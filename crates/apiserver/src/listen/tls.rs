@@ -18,10 +18,10 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, RootCertStore};
 use tokio_rustls::server::TlsStream;
 
-use super::accept::{Accept, Handshake};
+use super::accept::{Accept, Handshake, Peer};
 use super::client_certificate::ClientAuthority;
 use super::plain_http;
-use crate::identity::{self, PeerIdentity};
+use crate::identity::{self, PeerCertificate, PeerIdentity};
 
 /// What may be agreed on, the better one first.
 const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -82,8 +82,22 @@ impl Tls {
     /// # Errors
     /// If nothing can be verified with `client_ca`.
     pub fn new(client_ca: &[u8], certificate: ServerCertificate) -> Result<Self, TlsError> {
+        Self::with_front_proxy(client_ca, None, certificate)
+    }
+
+    /// The same, and knows the front proxies whose certificates one of the authorities in `proxy_ca` (PEM)
+    /// has signed.
+    ///
+    /// # Errors
+    /// If nothing can be verified with `client_ca` or `proxy_ca`.
+    pub fn with_front_proxy(
+        client_ca: &[u8],
+        proxy_ca: Option<&[u8]>,
+        certificate: ServerCertificate,
+    ) -> Result<Self, TlsError> {
         let provider = provider();
-        let clients = ClientAuthority::new(roots(client_ca)?, provider.clone())
+        let proxies = proxy_ca.map(roots).transpose()?;
+        let clients = ClientAuthority::new(roots(client_ca)?, proxies, &provider)
             .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
         let clients = Arc::new(clients);
         let certificate = Arc::new(Current(ArcSwap::new(certificate.0)));
@@ -162,19 +176,36 @@ impl fmt::Debug for TlsConnection {
 impl Handshake for TlsConnection {
     type Stream = TlsStream<TcpStream>;
 
-    async fn handshake(self) -> io::Result<(Self::Stream, PeerIdentity)> {
+    async fn handshake(self) -> io::Result<(Self::Stream, Peer)> {
         if plain_http::is_spoken_on(&self.stream).await? {
             return Err(plain_http::refuse(self.stream).await);
         }
         let stream = self.acceptor.accept(self.stream).await?;
         // Also of a session that goes on: the certificate may have expired since it began.
-        let proven = stream.get_ref().1.peer_certificates().filter(|chain| self.clients.vouches_for(chain));
-        let identity = proven
-            .and_then(<[_]>::first)
-            .and_then(|certificate| identity::from_certificate(certificate))
-            .map(identity::authenticated);
-        Ok((stream, PeerIdentity(identity.map(Arc::new))))
+        let peer = match stream.get_ref().1.peer_certificates() {
+            Some(chain) if !chain.is_empty() => peer(&self.clients, chain),
+            _ => Peer::default(),
+        };
+        Ok((stream, peer))
     }
+}
+
+/// Who shows a chain of certificates, its own first.
+fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
+    let vouched_for = clients.vouches_for(chain);
+    let read = chain.first().filter(|_| vouched_for).and_then(|own| identity::from_certificate(own));
+    let ends = chain.iter().map(|certificate| identity::name_and_end(certificate));
+    let ends: Vec<_> = ends.map(Option::unwrap_or_default).collect();
+    let proxy =
+        ends.first().filter(|_| clients.vouches_for_proxy(chain)).map(|(name, _)| name.as_str().into());
+    let certificate = PeerCertificate {
+        vouched_for,
+        front_proxy: proxy,
+        // A chain ends with the first of its certificates.
+        not_after: ends.iter().map(|(_, end)| *end).min().unwrap_or_default(),
+    };
+    let identity = read.map(identity::authenticated).map(Arc::new);
+    Peer { identity: PeerIdentity(identity), certificate: Some(certificate) }
 }
 
 /// Named wherever it is needed: a process may hold others, and a default of its own.

@@ -1,15 +1,14 @@
-//! What a token says, how it is written and how it is read.
+//! What a token says, and how it is written.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use coracle_meta::field::quoted;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::signer::{SignerError, TokenSigner};
 
 /// Clocks of two machines may differ so much.
-const LEEWAY_S: i64 = 60;
+pub(crate) const LEEWAY_S: i64 = 60;
 
 /// What a token says, in the order in which it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +34,10 @@ pub(crate) struct Claims {
 /// Whose token it is, and with what it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BoundTo {
+    /// Of which cluster; none for the one that plain paths lead to. Clusters share a key, and a
+    /// token of one says nothing to another.
+    #[serde(rename = "coracle.cluster", skip_serializing_if = "Option::is_none", default)]
+    pub(crate) cluster: Option<String>,
     #[serde(default)]
     pub(crate) namespace: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -59,37 +62,30 @@ pub(crate) struct ObjectRef {
     pub(crate) uid: String,
 }
 
-/// A token that was signed here and is valid now.
-#[derive(Clone, Debug)]
-pub(crate) struct Verified {
-    pub(crate) claims: Claims,
-    /// Those of its audiences that were asked about.
-    pub(crate) audiences: Vec<String>,
+/// Why a token is not good now, in upstream's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TimeError {
+    #[error("service account token is not valid yet")]
+    NotYet,
+    #[error("service account token has expired")]
+    Expired,
+    #[error("service account token is issued in the future")]
+    FromTheFuture,
 }
 
-/// Why a token is of no use.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TokenError {
-    /// It is no token of ours.
-    #[error("invalid bearer token")]
-    Foreign,
-    /// It says that it is ours.
-    #[error("[invalid bearer token, {0}]")]
-    Invalid(String),
-}
-
-impl TokenError {
-    pub(crate) fn invalid(why: impl Into<String>) -> Self {
-        Self::Invalid(why.into())
+impl Claims {
+    /// Whether the token is good at a time.
+    pub(crate) fn check_times(&self, now_s: i64) -> Result<(), TimeError> {
+        if now_s.saturating_add(LEEWAY_S) < self.nbf {
+            Err(TimeError::NotYet)
+        } else if now_s.saturating_sub(LEEWAY_S) > self.exp {
+            Err(TimeError::Expired)
+        } else if now_s.saturating_add(LEEWAY_S) < self.iat {
+            Err(TimeError::FromTheFuture)
+        } else {
+            Ok(())
+        }
     }
-}
-
-#[derive(Deserialize)]
-struct Header {
-    #[serde(default)]
-    alg: String,
-    #[serde(default)]
-    kid: String,
 }
 
 /// Writes a token.
@@ -102,119 +98,76 @@ pub(crate) fn issue(signer: &dyn TokenSigner, claims: &Claims) -> Result<String,
     Ok(format!("{message}.{}", encode(&signature)))
 }
 
-/// Reads a token: who signed it, for whom, and until when. What it is bound to is not looked at.
-pub(crate) fn verify(
-    signer: &dyn TokenSigner,
-    token: &str,
-    wanted: &[String],
-    now_s: i64,
-) -> Result<Verified, TokenError> {
-    let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
-    let (header, payload) = message.split_once('.').ok_or(TokenError::Foreign)?;
-    let header: Header = decode(header)?;
-    let claims: Claims = decode(payload)?;
-    if claims.iss != signer.issuer() || header.kid != signer.key_id() || header.alg != signer.algorithm() {
-        return Err(TokenError::Foreign);
-    }
-    let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
-    if !signer.verify(message.as_bytes(), &signature) {
-        return Err(TokenError::invalid("go-jose/go-jose: error in cryptographic primitive"));
-    }
-    let audiences: Vec<String> = claims.aud.iter().filter(|name| wanted.contains(name)).cloned().collect();
-    if audiences.is_empty() {
-        return Err(TokenError::Invalid(format!(
-            "token audiences {} is invalid for the target audiences {}",
-            list(&claims.aud),
-            list(wanted)
-        )));
-    }
-    check_times(&claims, now_s)?;
-    Ok(Verified { claims, audiences })
-}
-
-fn check_times(claims: &Claims, now_s: i64) -> Result<(), TokenError> {
-    let problem = if now_s + LEEWAY_S < claims.nbf {
-        "service account token is not valid yet"
-    } else if now_s - LEEWAY_S > claims.exp {
-        "service account token has expired"
-    } else if now_s + LEEWAY_S < claims.iat {
-        "service account token is issued in the future"
-    } else {
-        return Ok(());
-    };
-    Err(TokenError::invalid(problem))
-}
-
-fn decode<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, TokenError> {
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Foreign)?;
-    serde_json::from_slice(&bytes).map_err(|_| TokenError::Foreign)
-}
-
-/// As Go prints it.
-fn list(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| quoted(name).to_string()).collect();
-    format!("[{}]", names.join(" "))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::EcdsaSigner;
+    use super::super::jwt::{Jwt, SignatureError};
+    use super::super::{EcdsaSigner, PublicKey};
     use super::*;
 
-    const ISSUER: &str = "https://issuer.example";
+    fn pem() -> String {
+        rcgen::KeyPair::generate().unwrap().serialize_pem()
+    }
 
-    fn signer() -> EcdsaSigner {
-        let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
-        EcdsaSigner::from_pem(ISSUER, pem.as_bytes()).unwrap()
+    fn signer(pem: &str) -> EcdsaSigner {
+        EcdsaSigner::from_pem("https://issuer.example", pem.as_bytes()).unwrap()
     }
 
     fn claims() -> Claims {
-        Claims {
-            aud: vec!["a".into(), "b".into()],
-            exp: 1000,
-            iat: 10,
-            nbf: 10,
-            iss: ISSUER.into(),
-            ..Claims::default()
-        }
+        let aud = vec!["a".into(), "b".into()];
+        Claims { aud, exp: 1000, iat: 10, nbf: 10, iss: "https://issuer.example".into(), ..Claims::default() }
     }
 
-    fn reason(outcome: Result<Verified, TokenError>) -> String {
-        outcome.unwrap_err().to_string()
+    fn verified(token: &str, keys: &[PublicKey]) -> Result<Claims, SignatureError> {
+        let jwt = Jwt::parse(token).unwrap();
+        jwt.verify(keys).map(|_| jwt.claims().unwrap())
     }
 
     #[test]
-    fn a_token_is_known_again_for_those_it_is_for() {
-        let signer = signer();
+    fn a_token_is_known_again() {
+        let signer = signer(&pem());
         let token = issue(&signer, &claims()).unwrap();
-        let verified = verify(&signer, &token, &["b".into(), "c".into()], 500).unwrap();
-        assert_eq!((verified.claims, verified.audiences), (claims(), vec!["b".to_owned()]));
-        let other = reason(verify(&signer, &token, &["c".into()], 500));
-        assert!(other.contains("token audiences [\"a\" \"b\"] is invalid"), "{other}");
+        assert_eq!(verified(&token, signer.public_keys()), Ok(claims()));
     }
 
     #[test]
-    fn tokens_end() {
-        let signer = signer();
-        let token = issue(&signer, &claims()).unwrap();
-        let at = |now_s| verify(&signer, &token, &["a".into()], now_s);
-        assert!(at(1060).is_ok() && at(-50).is_ok());
-        assert!(reason(at(1061)).contains("has expired"));
-        assert!(reason(at(-51)).contains("not valid yet"));
+    fn tokens_begin_and_end() {
+        let at = |now_s| claims().check_times(now_s);
+        assert_eq!((at(1060), at(-50)), (Ok(()), Ok(())));
+        assert_eq!((at(1061), at(-51)), (Err(TimeError::Expired), Err(TimeError::NotYet)));
+        let early = Claims { nbf: 0, iat: 500, ..claims() };
+        assert_eq!(early.check_times(100), Err(TimeError::FromTheFuture));
+        assert_eq!(Claims { exp: i64::MIN, ..claims() }.check_times(i64::MAX), Err(TimeError::Expired));
     }
 
     #[test]
     fn what_somebody_else_signed_is_not_ours() {
-        let (ours, theirs) = (signer(), signer());
-        let audiences = ["a".to_owned()];
+        let (ours, theirs) = (signer(&pem()), signer(&pem()));
         let foreign = issue(&theirs, &claims()).unwrap();
-        assert_eq!(verify(&ours, &foreign, &audiences, 500).unwrap_err(), TokenError::Foreign);
+        assert_eq!(verified(&foreign, ours.public_keys()), Err(SignatureError::UnknownKey));
         let mut forged = issue(&ours, &claims()).unwrap();
         let dot = forged.rfind('.').unwrap();
         forged.replace_range(dot.., foreign.get(foreign.rfind('.').unwrap()..).unwrap());
-        assert!(reason(verify(&ours, &forged, &audiences, 500)).contains("cryptographic"));
-        for nonsense in ["", ".", "..", "a.b.c", "e30.e30.", "\u{0}"] {
-            assert_eq!(verify(&ours, nonsense, &audiences, 500).unwrap_err(), TokenError::Foreign);
+        assert_eq!(verified(&forged, ours.public_keys()), Err(SignatureError::Wrong));
+        for nonsense in ["", ".", "..", "a.b.c", "e30.e30", "\u{0}", "e30.e30.e30.e30"] {
+            assert!(Jwt::parse(nonsense).is_none(), "{nonsense}");
         }
+    }
+
+    #[test]
+    fn tokens_of_a_retired_key_stay_good() {
+        let (old, new) = (pem(), pem());
+        let token = issue(&signer(&old), &claims()).unwrap();
+        let rotated = signer(&new).with_retired_key(PublicKey::from_pem(old.as_bytes()).unwrap());
+        assert_eq!(verified(&token, rotated.public_keys()), Ok(claims()));
+        assert_eq!(verified(&token, signer(&new).public_keys()), Err(SignatureError::UnknownKey));
+        assert_eq!(rotated.key_id(), signer(&new).key_id());
+    }
+
+    #[test]
+    fn keys_are_read_from_either_half() {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let public = PublicKey::from_pem(pair.public_key_pem().as_bytes()).unwrap();
+        assert_eq!(public, PublicKey::from_pem(pair.serialize_pem().as_bytes()).unwrap());
+        assert!(PublicKey::from_pem(b"no key").is_err());
     }
 }

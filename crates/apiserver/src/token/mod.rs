@@ -1,7 +1,12 @@
 //! Tokens of service accounts: signed claims, as RFC 7519 has them.
 
 mod claims;
+mod jwt;
+mod policy;
 mod signer;
 
-pub(crate) use claims::{BoundTo, Claims, ObjectRef, TokenError, Verified, issue, verify};
-pub use signer::{EcdsaSigner, SignerError, TokenSigner};
+pub(crate) use claims::{BoundTo, Claims, LEEWAY_S, ObjectRef, issue};
+pub(crate) use jwt::Jwt;
+pub use policy::TokenPolicy;
+pub(crate) use signer::JsonWebKey;
+pub use signer::{EcdsaSigner, PublicKey, SignerError, TokenSigner};

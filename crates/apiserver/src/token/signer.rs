@@ -1,4 +1,6 @@
-//! The key that tokens are signed with.
+//! The keys of tokens: the one they are signed with, and those they are known by.
+
+use std::fmt;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -6,8 +8,9 @@ use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
 };
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use serde::Serialize;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 
 /// What stands before the point of a P-256 public key in its DER form (RFC 5480).
 const P256_PREFIX: [u8; 26] = [
@@ -15,7 +18,13 @@ const P256_PREFIX: [u8; 26] = [
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// Signs tokens, and knows its signatures again.
+/// A point of P-256: a byte that says that nothing is left out, and two coordinates.
+const POINT_BYTES: usize = 65;
+
+/// The name of the algorithm in tokens and key sets.
+const ES256: &str = "ES256";
+
+/// Signs tokens, and says by which keys they are known.
 pub trait TokenSigner: Send + Sync {
     /// Who vouches for the tokens; also their audience where none is asked for.
     fn issuer(&self) -> &str;
@@ -32,8 +41,9 @@ pub trait TokenSigner: Send + Sync {
     /// If the key cannot be used.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignerError>;
 
-    /// Whether this is a signature of the message by the key.
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
+    /// The keys whose signatures are good: the one that is used now, and those that were used
+    /// before as long as their tokens are to be good.
+    fn public_keys(&self) -> &[PublicKey];
 }
 
 /// Why a key cannot be used.
@@ -46,17 +56,96 @@ pub enum SignerError {
     /// The key is not one for ES256.
     #[error("not a P-256 key in PKCS #8")]
     Key,
+    /// There is no public key for ES256 in PEM.
+    #[error("not a P-256 public key in PEM")]
+    PublicKey,
     /// The signature could not be made.
     #[error("cannot sign")]
     Sign,
 }
 
+/// A key by which tokens are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    id: String,
+    point: Vec<u8>,
+}
+
+impl PublicKey {
+    /// Reads a public key in PEM, or the public half of a private one.
+    ///
+    /// # Errors
+    /// If there is no key for ES256.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, SignerError> {
+        if let Ok(der) = PrivateKeyDer::from_pem_slice(pem) {
+            return Ok(Self::of(&key_pair(&der, &SystemRandom::new())?));
+        }
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| SignerError::PublicKey)?;
+        let point = der.strip_prefix(P256_PREFIX.as_slice()).ok_or(SignerError::PublicKey)?;
+        if point.len() == POINT_BYTES { Ok(Self::of_point(point)) } else { Err(SignerError::PublicKey) }
+    }
+
+    fn of(pair: &EcdsaKeyPair) -> Self {
+        Self::of_point(pair.public_key().as_ref())
+    }
+
+    fn of_point(point: &[u8]) -> Self {
+        let der = [P256_PREFIX.as_slice(), point].concat();
+        let id = BASE64_URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &der));
+        Self { id, point: point.to_vec() }
+    }
+
+    /// What it is called in headers of tokens, which follows from the key.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What its signatures are called.
+    pub(crate) fn algorithm(&self) -> &'static str {
+        ES256
+    }
+
+    /// Whether this is a signature of the message by the key.
+    pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.point).verify(message, signature).is_ok()
+    }
+
+    /// The key as a member of a key set.
+    pub(crate) fn jwk(&self) -> JsonWebKey<'_> {
+        let (x, y) = self.point[1..].split_at(POINT_BYTES / 2);
+        let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        JsonWebKey {
+            usage: "sig",
+            kty: "EC",
+            kid: &self.id,
+            crv: "P-256",
+            alg: ES256,
+            x: encode(x),
+            y: encode(y),
+        }
+    }
+}
+
+/// A public key as RFC 7517 has it, its members in upstream's order.
+#[derive(Debug, Serialize)]
+pub(crate) struct JsonWebKey<'a> {
+    #[serde(rename = "use")]
+    usage: &'static str,
+    kty: &'static str,
+    kid: &'a str,
+    crv: &'static str,
+    alg: &'static str,
+    x: String,
+    y: String,
+}
+
 /// ES256: ECDSA on P-256 with SHA-256.
 pub struct EcdsaSigner {
     issuer: String,
-    key_id: String,
     key: EcdsaKeyPair,
     random: SystemRandom,
+    /// The one of `key` first.
+    public_keys: Vec<PublicKey>,
 }
 
 impl EcdsaSigner {
@@ -67,14 +156,24 @@ impl EcdsaSigner {
     pub fn from_pem(issuer: impl Into<String>, pem: &[u8]) -> Result<Self, SignerError> {
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| SignerError::Pem)?;
         let random = SystemRandom::new();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_der(), &random)
-            .map_err(|_| SignerError::Key)?;
-        let mut public = P256_PREFIX.to_vec();
-        public.extend_from_slice(key.public_key().as_ref());
-        let digest = ring::digest::digest(&ring::digest::SHA256, &public);
-        let key_id = BASE64_URL_SAFE_NO_PAD.encode(digest);
-        Ok(Self { issuer: issuer.into(), key_id, key, random })
+        let key = key_pair(&der, &random)?;
+        let public_keys = vec![PublicKey::of(&key)];
+        Ok(Self { issuer: issuer.into(), key, random, public_keys })
     }
+
+    /// With another key whose signatures are still good, though it signs nothing any more.
+    #[must_use]
+    pub fn with_retired_key(mut self, key: PublicKey) -> Self {
+        if !self.public_keys.contains(&key) {
+            self.public_keys.push(key);
+        }
+        self
+    }
+}
+
+fn key_pair(der: &PrivateKeyDer<'_>, random: &SystemRandom) -> Result<EcdsaKeyPair, SignerError> {
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_der(), random)
+        .map_err(|_| SignerError::Key)
 }
 
 impl TokenSigner for EcdsaSigner {
@@ -83,11 +182,11 @@ impl TokenSigner for EcdsaSigner {
     }
 
     fn algorithm(&self) -> &'static str {
-        "ES256"
+        ES256
     }
 
     fn key_id(&self) -> &str {
-        &self.key_id
+        self.public_keys[0].id()
     }
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignerError> {
@@ -95,8 +194,13 @@ impl TokenSigner for EcdsaSigner {
         Ok(signature.as_ref().to_vec())
     }
 
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref());
-        public.verify(message, signature).is_ok()
+    fn public_keys(&self) -> &[PublicKey] {
+        &self.public_keys
+    }
+}
+
+impl fmt::Debug for EcdsaSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EcdsaSigner").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }

@@ -18,6 +18,7 @@ mod objects;
 mod rbac;
 mod record;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coracle_store::{Expect, Put, Txn};
@@ -39,6 +40,9 @@ pub struct Site {
     pub endpoint: Option<Endpoint>,
     /// The authorities that sign certificates of clients, in PEM.
     pub client_ca: Option<String>,
+    /// By what servers behind this one believe it as a front proxy, as they read it from the ConfigMap
+    /// `extension-apiserver-authentication`.
+    pub front_proxy: BTreeMap<String, String>,
 }
 
 impl Registry {

@@ -99,7 +99,7 @@ pub(super) fn all(workshop: &Cluster, site: &Site) -> Vec<Seed> {
     seeds.extend(flow_control::seeds(workshop.now()));
     seeds.extend(api_services::seeds());
     seeds.extend(rbac::seeds());
-    seeds.extend(authentication::seeds(workshop.now(), site.client_ca.as_deref()));
+    seeds.extend(authentication::seeds(workshop.now(), site));
     seeds
 }
 

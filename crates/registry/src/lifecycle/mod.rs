@@ -6,6 +6,7 @@ mod commit;
 mod create;
 mod delete;
 mod dependency;
+mod existing;
 mod list;
 mod ownership;
 mod prepared;
@@ -17,6 +18,7 @@ mod update;
 mod watch;
 
 pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use existing::Existing;
 pub use list::{ListOptions, Page};
 pub use rewrite::Preconditions;
 pub use select::Selection;

@@ -15,6 +15,7 @@ use super::super::{ResourceRequest, warn};
 use super::{conflict, known};
 use crate::body::ResponseBody;
 use crate::negotiate;
+use crate::route::DEFAULT_CLUSTER;
 use crate::status::Refusal;
 use crate::token::{BoundTo, Claims, ObjectRef, TokenSigner, issue};
 
@@ -39,9 +40,10 @@ impl ResourceRequest {
         self.cluster.mutate(&write, Operation::Create, name, &mut request, None, &mut warnings).await?;
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?;
         let account = self.find(&*self.kind, &self.path.name).await?;
-        self.complete(&mut request, &account, signer)?;
+        self.complete(&mut request, &account)?;
         self.cluster.validate(&write, Operation::Create, name, &request, None, &mut warnings).await?;
         let bound = self.bound_to(&request, &account).await?;
+        warnings.extend(self.shorten(&mut request));
         let claims = self.claims(&request, bound, signer);
         let token = issue(signer, &claims).map_err(Status::internal_error)?;
         let seconds = view::integer(&request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
@@ -76,12 +78,7 @@ impl ResourceRequest {
     }
 
     /// Fills in what the account says, and checks the rest.
-    fn complete(
-        &self,
-        request: &mut Value,
-        account: &Value,
-        signer: &dyn TokenSigner,
-    ) -> Result<(), Refusal> {
+    fn complete(&self, request: &mut Value, account: &Value) -> Result<(), Refusal> {
         let (said, uid) = (Meta::of(request).uid(), Meta::of(account).uid());
         if !said.is_empty() && said != uid {
             let reason = format!(
@@ -96,7 +93,7 @@ impl ResourceRequest {
         metadata["uid"] = uid.into();
         metadata["creationTimestamp"] = Time(self.now).to_string().into();
         if view::items(request, &["spec", "audiences"]).is_empty() {
-            request["spec"]["audiences"] = json!([signer.issuer()]);
+            request["spec"]["audiences"] = json!(self.components.authentication.api_audiences());
         }
         let seconds = view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(0);
         let detail = if seconds < MIN_EXPIRATION_S {
@@ -109,9 +106,23 @@ impl ResourceRequest {
         Err(invalid("", FieldError::invalid(&Path::root("spec.expirationSeconds"), seconds, detail)))
     }
 
+    /// Makes a token end when the administrator says, and says so.
+    fn shorten(&self, request: &mut Value) -> Option<String> {
+        let limit = self.components.token_policy.max_expiration?;
+        let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+        let wanted = view::integer(request, &["spec", "expirationSeconds"])?;
+        if wanted <= limit {
+            return None;
+        }
+        request["spec"]["expirationSeconds"] = limit.into();
+        Some(format!("requested expiration of {wanted} seconds shortened to {limit} seconds"))
+    }
+
     /// Whose token it is to be, and with what it is to end.
     async fn bound_to(&self, request: &Value, account: &Value) -> Result<BoundTo, Refusal> {
+        let cluster = self.cluster.id();
         let mut bound = BoundTo {
+            cluster: (cluster != DEFAULT_CLUSTER).then(|| cluster.to_owned()),
             namespace: self.path.namespace.clone(),
             serviceaccount: reference(account),
             ..BoundTo::default()
@@ -182,7 +193,8 @@ impl ResourceRequest {
         let aud: Vec<String> = audiences.map(str::to_owned).collect();
         let mut seconds =
             view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
-        let ours = aud.iter().all(|audience| audience == signer.issuer());
+        let ours =
+            aud.iter().all(|audience| self.components.authentication.api_audiences().contains(audience));
         if bound.pod.is_some() && seconds == WARN_ONLY_S && ours {
             bound.warnafter = Some(now.saturating_add(seconds));
             seconds = EXTENDED_S;

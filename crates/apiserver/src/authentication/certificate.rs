@@ -1,0 +1,27 @@
+//! Client certificates, and those who need none because they are part of this process.
+//!
+//! The handshake has found out what a certificate proves (`listen`). Here it is only asked whether it
+//! is still valid: a connection may last longer than the certificate it was opened with.
+
+use super::authenticator::{Attempt, Authenticated, AuthenticationError, Authenticator, Outcome, Pending};
+
+pub(super) struct CertificateAuthenticator;
+
+impl Authenticator for CertificateAuthenticator {
+    fn authenticate<'a>(&'a self, attempt: &'a Attempt<'a>) -> Pending<'a> {
+        Box::pin(std::future::ready(judge(attempt)))
+    }
+}
+
+fn judge(attempt: &Attempt<'_>) -> Outcome {
+    if let Some(certificate) = attempt.certificate {
+        if !certificate.is_vouched_for() {
+            return Err(AuthenticationError::refused("the client certificate is of no use"));
+        }
+        if certificate.has_expired(attempt.now) {
+            return Err(AuthenticationError::refused("the client certificate has expired"));
+        }
+    }
+    let identity = attempt.peer.and_then(|peer| peer.0.clone());
+    Ok(identity.map(|identity| Authenticated { identity, audiences: Vec::new() }))
+}

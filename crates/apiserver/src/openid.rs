@@ -1,0 +1,63 @@
+//! What others need to know to verify the tokens of service accounts: who issues them, and the keys
+//! (OpenID Connect Discovery 1.0; `pkg/serviceaccount/openidmetadata.go` of Kubernetes).
+
+use http::{HeaderValue, Response, header};
+use serde::Serialize;
+
+use crate::body::{ResponseBody, full};
+use crate::negotiate::to_json;
+use crate::token::{JsonWebKey, TokenSigner};
+
+/// For how long others may keep the answers. A key is told for so long before it is used.
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const KEY_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
+
+/// Who issues tokens, in upstream's order.
+#[derive(Serialize)]
+struct Metadata<'a> {
+    issuer: &'a str,
+    jwks_uri: &'a str,
+    response_types_supported: [&'static str; 1],
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct KeySet<'a> {
+    keys: Vec<JsonWebKey<'a>>,
+}
+
+/// Whether an issuer is one that others can find.
+pub(crate) fn is_discoverable(issuer: &str) -> bool {
+    issuer.starts_with("https://") && !issuer.contains(['?', '#'])
+}
+
+/// Who issues tokens, and where the keys are.
+pub(crate) fn configuration(signer: &dyn TokenSigner, jwks_uri: &str) -> Response<ResponseBody> {
+    let mut algorithms: Vec<&str> = signer.public_keys().iter().map(|key| key.algorithm()).collect();
+    algorithms.sort_unstable();
+    algorithms.dedup();
+    let metadata = Metadata {
+        issuer: signer.issuer(),
+        jwks_uri,
+        response_types_supported: ["id_token"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: algorithms,
+    };
+    answer(to_json(&metadata), JSON)
+}
+
+/// The keys.
+pub(crate) fn key_set(signer: &dyn TokenSigner) -> Response<ResponseBody> {
+    let keys = signer.public_keys().iter().map(|key| key.jwk()).collect();
+    answer(to_json(&KeySet { keys }), KEY_SET)
+}
+
+fn answer(body: Vec<u8>, media_type: HeaderValue) -> Response<ResponseBody> {
+    let mut response = Response::new(full(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CACHE_CONTROL, CACHE_CONTROL);
+    response
+}

@@ -1,0 +1,196 @@
+//! Flags that say how users are recognized, under upstream's names.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{ArgAction, Args as ClapArgs};
+use coracle::ConfigError;
+use coracle::authentication::{Authentication, DEFAULT_ISSUER, FrontProxyConfig, ServiceAccountTokens};
+use coracle::authentication::{FrontProxy, HeaderName};
+
+/// How users are recognized, beside their certificates.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Authentication")]
+pub(crate) struct AuthenticationArgs {
+    /// Let those who do not say who they are ask for anything, as `system:anonymous`; without it they may
+    /// only ask whether the server is well.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value_t = false, default_missing_value = "true")]
+    anonymous_auth: bool,
+    /// Know users by the tokens of this file: lines of token,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// Let nodes join with the tokens of secrets of type bootstrap.kubernetes.io/token.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value_t = true, default_missing_value = "true")]
+    enable_bootstrap_token_auth: bool,
+    /// By these names tokens may mean this server [default: the names of the issuers].
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    api_audiences: Vec<String>,
+    #[command(flatten)]
+    service_accounts: ServiceAccountArgs,
+    #[command(flatten)]
+    front_proxy: FrontProxyArgs,
+}
+
+/// Tokens of service accounts.
+#[derive(Debug, ClapArgs)]
+struct ServiceAccountArgs {
+    /// Who vouches for tokens of service accounts; may be given more than once, and the first counts for
+    /// new ones.
+    #[arg(long, value_name = "URL", default_value = DEFAULT_ISSUER)]
+    service_account_issuer: Vec<String>,
+    /// A further key whose tokens are good (PEM); may be given more than once.
+    #[arg(long, value_name = "FILE")]
+    service_account_key_file: Vec<PathBuf>,
+    /// Where others find the keys of tokens [default: at this server].
+    #[arg(long, value_name = "URL")]
+    service_account_jwks_uri: Option<String>,
+    /// Make no token that is good for longer, such as 24h.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    service_account_max_token_expiration: Option<Duration>,
+}
+
+/// Proxies that are believed.
+#[derive(Debug, ClapArgs)]
+struct FrontProxyArgs {
+    /// Believe the headers of proxies whose certificates these authorities signed (PEM).
+    #[arg(long, value_name = "FILE")]
+    requestheader_client_ca_file: Option<PathBuf>,
+    /// Believe only proxies of these common names.
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
+    requestheader_allowed_names: Vec<String>,
+    /// Headers that say who it is [default: X-Remote-User].
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
+    requestheader_username_headers: Vec<HeaderName>,
+    /// Headers that say which user of that name it is [default: X-Remote-Uid].
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
+    requestheader_uid_headers: Vec<HeaderName>,
+    /// Headers that say groups [default: X-Remote-Group].
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
+    requestheader_group_headers: Vec<HeaderName>,
+    /// What headers begin with that say anything else [default: X-Remote-Extra-].
+    #[arg(long, value_name = "PREFIX[,PREFIX]", value_delimiter = ',', requires = CA_FILE)]
+    requestheader_extra_headers_prefix: Vec<String>,
+}
+
+const CA_FILE: &str = "requestheader_client_ca_file";
+
+impl AuthenticationArgs {
+    pub(crate) fn settings(&self) -> Result<Authentication, ConfigError> {
+        let accounts = &self.service_accounts;
+        let settings = Authentication {
+            anonymous: self.anonymous_auth,
+            token_file: self.token_auth_file.clone(),
+            bootstrap_tokens: self.enable_bootstrap_token_auth,
+            front_proxy: self.front_proxy.settings(),
+            service_accounts: ServiceAccountTokens {
+                issuers: accounts.service_account_issuer.clone(),
+                key_files: accounts.service_account_key_file.clone(),
+                jwks_uri: accounts.service_account_jwks_uri.clone(),
+                max_expiration: accounts.service_account_max_token_expiration,
+            },
+            api_audiences: self.api_audiences.clone(),
+        };
+        settings.checked()
+    }
+}
+
+impl FrontProxyArgs {
+    fn settings(&self) -> Option<FrontProxyConfig> {
+        let usual = FrontProxy::default();
+        let given = |given: &Vec<HeaderName>, usual| if given.is_empty() { usual } else { given.clone() };
+        let prefixes: Vec<String> =
+            self.requestheader_extra_headers_prefix.iter().map(|prefix| prefix.to_lowercase()).collect();
+        let headers = FrontProxy {
+            allowed_names: self.requestheader_allowed_names.clone(),
+            username_headers: given(&self.requestheader_username_headers, usual.username_headers),
+            uid_headers: given(&self.requestheader_uid_headers, usual.uid_headers),
+            group_headers: given(&self.requestheader_group_headers, usual.group_headers),
+            extra_header_prefixes: if prefixes.is_empty() { usual.extra_header_prefixes } else { prefixes },
+        };
+        Some(FrontProxyConfig { ca_file: self.requestheader_client_ca_file.clone()?, headers })
+    }
+}
+
+/// Hours, minutes and seconds as Go writes them, such as `1h30m`.
+fn duration(text: &str) -> Result<Duration> {
+    let (mut total, mut rest) = (0_u64, text);
+    while let Some((end, unit)) = rest.char_indices().find(|(_, character)| !character.is_ascii_digit()) {
+        let seconds_each = match unit {
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => bail!("expected hours, minutes and seconds, such as 1h30m"),
+        };
+        let count: u64 = rest[..end].parse()?;
+        let seconds = count.checked_mul(seconds_each).and_then(|seconds| total.checked_add(seconds));
+        let Some(seconds) = seconds else { bail!("it is too long") };
+        // All units have one byte.
+        (total, rest) = (seconds, &rest[end + 1..]);
+    }
+    if !rest.is_empty() || text.is_empty() {
+        bail!("expected hours, minutes and seconds, such as 1h30m");
+    }
+    Ok(Duration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AuthenticationArgs,
+    }
+
+    fn settings(line: &str) -> Result<Authentication> {
+        Ok(Line::try_parse_from(line.split_whitespace())?.args.settings()?)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        assert_eq!(settings("x").unwrap(), Authentication::default());
+    }
+
+    #[test]
+    fn flags_are_written_as_for_upstream() {
+        assert!(settings("x --anonymous-auth").unwrap().anonymous);
+        assert!(settings("x --anonymous-auth=true").unwrap().anonymous);
+        assert!(!settings("x --anonymous-auth=false").unwrap().anonymous);
+        assert!(!settings("x --enable-bootstrap-token-auth=false").unwrap().bootstrap_tokens);
+        let line = "x --service-account-issuer https://a --service-account-issuer https://b \
+                    --api-audiences c,d --service-account-max-token-expiration 1h30m --token-auth-file /t";
+        let settings = settings(line).unwrap();
+        assert_eq!(settings.service_accounts.issuers, ["https://a", "https://b"]);
+        assert_eq!(settings.api_audiences, ["c", "d"]);
+        assert_eq!(settings.service_accounts.max_expiration, Some(Duration::from_secs(5400)));
+        assert_eq!(settings.token_file, Some(PathBuf::from("/t")));
+    }
+
+    #[test]
+    fn proxies_need_an_authority() {
+        assert!(settings("x --requestheader-allowed-names a").is_err());
+        let line = "x --requestheader-client-ca-file /ca --requestheader-allowed-names a,b \
+                    --requestheader-username-headers X-User --requestheader-extra-headers-prefix X-More-";
+        let proxy = settings(line).unwrap().front_proxy.unwrap();
+        assert_eq!(proxy.headers.allowed_names, ["a", "b"]);
+        assert_eq!(proxy.headers.username_headers, ["x-user"]);
+        assert_eq!(proxy.headers.group_headers, ["x-remote-group"]);
+        assert_eq!(proxy.headers.extra_header_prefixes, ["x-more-"]);
+    }
+
+    #[test]
+    fn durations_are_read() {
+        assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
+        assert_eq!(duration("1h2m3s").unwrap(), Duration::from_secs(3723));
+        for text in ["", "1", "h", "1d", "1h2", "-1h", "99999999999999999999h", "18446744073709551615h", "1é"]
+        {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

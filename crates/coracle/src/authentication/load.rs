@@ -1,0 +1,108 @@
+//! The files that the settings name, read once, at the start. Errors say which file, and never what stands
+//! in it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use coracle_apiserver::{
+    Anonymous, AuthenticationConfig, EcdsaSigner, FrontProxy, PublicKey, StaticTokens, TokenPolicy,
+};
+
+use super::Authentication;
+use crate::error::AuthenticationError;
+use crate::pki::PrivateKey;
+
+/// Where the keys of tokens are told.
+const KEY_SET_PATH: &str = "/openid/v1/jwks";
+
+/// The settings with the contents of the files they name.
+pub(crate) struct Loaded {
+    pub(crate) config: AuthenticationConfig,
+    /// The authorities of front proxies, in PEM.
+    pub(crate) proxy_ca: Option<String>,
+    pub(crate) policy: TokenPolicy,
+    retired_keys: Vec<PublicKey>,
+    issuer: String,
+}
+
+/// Reads the files. Blocks.
+pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationError> {
+    let static_tokens = settings.token_file.as_deref().map(token_file).transpose()?;
+    let proxy_ca = settings.front_proxy.as_ref().map(|proxy| read(&proxy.ca_file)).transpose()?;
+    let accounts = &settings.service_accounts;
+    let retired_keys = accounts.key_files.iter().map(|file| public_key(file)).collect::<Result<_, _>>()?;
+    let (issuer, further_issuers) = accounts
+        .issuers
+        .split_first()
+        .map(|(first, rest)| (first.clone(), rest.to_vec()))
+        .unwrap_or_default();
+    let config = AuthenticationConfig {
+        anonymous: if settings.anonymous { Anonymous::Everywhere } else { Anonymous::HealthPaths },
+        static_tokens,
+        bootstrap_tokens: settings.bootstrap_tokens,
+        front_proxy: settings.front_proxy.as_ref().map(|proxy| proxy.headers.clone()),
+        further_issuers,
+        api_audiences: settings.api_audiences.clone(),
+    };
+    let policy = TokenPolicy { max_expiration: accounts.max_expiration, jwks_uri: accounts.jwks_uri.clone() };
+    Ok(Loaded { config, proxy_ca, policy, retired_keys, issuer })
+}
+
+impl Loaded {
+    /// Who signs tokens with this key.
+    pub(crate) fn signer(
+        &self,
+        key: &PrivateKey,
+    ) -> Result<Arc<EcdsaSigner>, coracle_apiserver::SignerError> {
+        let signer = EcdsaSigner::from_pem(&*self.issuer, key.expose().as_bytes())?;
+        Ok(Arc::new(self.retired_keys.iter().cloned().fold(signer, EcdsaSigner::with_retired_key)))
+    }
+
+    /// How tokens are given out by a server at this URL, if others can reach it.
+    pub(crate) fn policy_at(&self, url: Option<&str>) -> TokenPolicy {
+        let here = || url.map(|url| format!("{url}{KEY_SET_PATH}"));
+        TokenPolicy { jwks_uri: self.policy.jwks_uri.clone().or_else(here), ..self.policy.clone() }
+    }
+
+    /// What servers behind this one need to believe it, as they find it in the ConfigMap
+    /// `extension-apiserver-authentication`.
+    pub(crate) fn front_proxy_data(&self) -> BTreeMap<String, String> {
+        let (Some(ca), Some(headers)) = (&self.proxy_ca, &self.config.front_proxy) else {
+            return BTreeMap::new();
+        };
+        let FrontProxy { allowed_names, username_headers, uid_headers, group_headers, .. } = headers;
+        let names = |headers: &[http::HeaderName]| list(headers.iter().map(http::HeaderName::as_str));
+        BTreeMap::from([
+            ("requestheader-client-ca-file".to_owned(), ca.clone()),
+            ("requestheader-allowed-names".to_owned(), list(allowed_names.iter().map(String::as_str))),
+            ("requestheader-username-headers".to_owned(), names(username_headers)),
+            ("requestheader-uid-headers".to_owned(), names(uid_headers)),
+            ("requestheader-group-headers".to_owned(), names(group_headers)),
+            (
+                "requestheader-extra-headers-prefix".to_owned(),
+                list(headers.extra_header_prefixes.iter().map(String::as_str)),
+            ),
+        ])
+    }
+}
+
+/// Names as JSON.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    serde_json::Value::from_iter(names).to_string()
+}
+
+fn token_file(file: &Path) -> Result<Arc<StaticTokens>, AuthenticationError> {
+    let malformed = |source| AuthenticationError::TokenFile { path: file.to_owned(), source };
+    StaticTokens::from_csv(&read(file)?).map(Arc::new).map_err(malformed)
+}
+
+fn public_key(file: &Path) -> Result<PublicKey, AuthenticationError> {
+    let unusable = |source| AuthenticationError::Key { path: file.to_owned(), source };
+    PublicKey::from_pem(read(file)?.as_bytes()).map_err(unusable)
+}
+
+fn read(file: &Path) -> Result<String, AuthenticationError> {
+    let unreadable = |source| AuthenticationError::Read { path: file.to_owned(), source };
+    std::fs::read_to_string(file).map_err(unreadable)
+}
