@@ -68,8 +68,14 @@ impl Registry {
     /// Clusters that nothing is kept of, for tests.
     #[cfg(any(test, feature = "samples"))]
     pub fn in_memory() -> Self {
+        Self::in_memory_at(Clock::system())
+    }
+
+    /// The same, at the time of another clock.
+    #[cfg(any(test, feature = "samples"))]
+    pub fn in_memory_at(clock: Clock) -> Self {
         let store = coracle_store::memory::open(coracle_store::memory::Options::default());
-        Self::new(store, Clock::system(), Rng::from_entropy())
+        Self::new(store, clock, Rng::from_entropy())
     }
 
     /// One cluster. It need not exist: what every cluster has is there, and nothing else.

@@ -1,0 +1,111 @@
+//! Client certificates and front proxies, over TLS.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::site::{PROBE, STATIC_TOKEN};
+use crate::wire::{Authority, Running};
+
+const MASTERS: &str = "system:masters";
+const HEALTH: &str = "/healthz";
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+#[tokio::test]
+async fn a_certificate_of_ours_is_somebody() {
+    let running = Running::start().await;
+    let (admin, user) = (running.clients.client("admin", MASTERS), running.clients.client("me", "crew"));
+    assert_eq!(running.get(Some(&admin), PROBE, "").await, 200);
+    assert_eq!(running.get(Some(&user), PROBE, "").await, 403);
+    assert_eq!(running.get(None, PROBE, "").await, 401);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_wins_over_a_token() {
+    let running = Running::start().await;
+    let user = running.clients.client("me", "crew");
+    assert_eq!(running.get(Some(&user), PROBE, &bearer(STATIC_TOKEN)).await, 403);
+    assert_eq!(running.get(Some(&user), PROBE, &bearer("nonsense")).await, 403);
+    assert_eq!(running.get(None, PROBE, &bearer(STATIC_TOKEN)).await, 200);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn certificates_that_prove_nothing_are_refused() {
+    let running = Running::start().await;
+    let strangers = Authority::new("clients");
+    let bad = [
+        ("of another authority", strangers.client("admin", MASTERS)),
+        ("expired", running.clients.expired("admin", MASTERS)),
+        ("of a server", running.clients.server("admin", MASTERS)),
+        ("of a front proxy", running.proxies.client("proxy", MASTERS)),
+    ];
+    for (what, pair) in &bad {
+        for path in [PROBE, "/", HEALTH, "/livez", "/readyz"] {
+            assert_eq!(running.get(Some(pair), path, "").await, 401, "{what} {path}");
+        }
+        // Something better beside it counts.
+        assert_eq!(running.get(Some(pair), PROBE, &bearer(STATIC_TOKEN)).await, 200, "{what}");
+    }
+    assert_eq!(running.get(None, HEALTH, "").await, 200);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_front_proxy_says_who_it_is() {
+    let running = Running::start().await;
+    let proxy = running.proxies.client("proxy", "");
+    let headers = "X-Remote-User: jane\r\nX-Remote-Group: dev\r\n";
+    assert_eq!(running.get(Some(&proxy), PROBE, headers).await, 403);
+    let headers = "x-remote-user: jane\r\nX-REMOTE-GROUP: dev\r\nX-Remote-Group: system:masters\r\n";
+    assert_eq!(running.get(Some(&proxy), PROBE, headers).await, 200);
+    assert_eq!(running.get(Some(&proxy), PROBE, "X-Remote-Group: system:masters\r\n").await, 401);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn headers_of_a_front_proxy_are_refused_from_others() {
+    let running = Running::start().await;
+    let strangers = Authority::new("proxies");
+    let headers = "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n";
+    assert_eq!(running.get(None, PROBE, headers).await, 401);
+    for (what, pair) in [
+        ("another name", running.proxies.client("other", "")),
+        ("no name", running.proxies.client("", "")),
+        ("another authority", strangers.client("proxy", "")),
+        ("expired", running.proxies.expired("proxy", "")),
+        ("of a server", running.proxies.server("proxy", "")),
+    ] {
+        assert_eq!(running.get(Some(&pair), PROBE, headers).await, 401, "{what}");
+    }
+    // Who is somebody stays that, even if called like a proxy.
+    let user = running.clients.client("proxy", "crew");
+    assert_eq!(running.get(Some(&user), PROBE, headers).await, 403);
+    let with_token = format!("{headers}{}", bearer("other-token"));
+    assert_eq!(running.get(None, PROBE, &with_token).await, 403);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn older_tls_is_refused() {
+    let running = Running::start().await;
+    // SSL 3, TLS 1.0 and TLS 1.1, with ciphers that they had.
+    for minor in 0..=2 {
+        let mut hello = vec![3, minor];
+        hello.extend([7; 32]);
+        hello.extend([0, 0, 6, 0x00, 0x2f, 0x00, 0x35, 0xc0, 0x13, 1, 0]);
+        let length = u8::try_from(hello.len()).unwrap();
+        let mut record = vec![22, 3, minor.min(1), 0, length + 4, 1, 0, 0, length];
+        record.extend(hello);
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(&record).await.unwrap();
+        let mut answer = Vec::new();
+        // Nothing but a fatal alert, and then the end.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert_eq!((answer.first(), answer.get(5), answer.len()), (Some(&21), Some(&2), 7), "{answer:?}");
+    }
+    running.stop().await;
+}
