@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden, nothing_to_say};
 use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, PERSISTENT_VOLUME_CLAIMS, PODS};
-use crate::authorize::Authorizer;
+use crate::authorization::Authorizer;
 use crate::identity::{NODE_USER_PREFIX, node_name};
 
 const NODES: &str = "nodes";

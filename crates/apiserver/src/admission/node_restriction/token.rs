@@ -7,7 +7,7 @@ use coracle_registry::{Result, view};
 use serde_json::Value;
 
 use super::{Request, audience, pod};
-use crate::authorize::{Attributes, Authorizer, ResourceTarget, Target};
+use crate::authorization::{Attributes, Authorizer, ResourceTarget, Target};
 
 /// What a node that asks for any audience may have to be allowed.
 const AUDIENCE_VERB: &str = "request-serviceaccounts-token-audience";
@@ -60,7 +60,7 @@ async fn judge_audience(request: &Request<'_>, pod: &Value, authorizer: &dyn Aut
         ..ResourceTarget::default()
     };
     let wanted = Attributes { verb: AUDIENCE_VERB, target: Target::Resource(target) };
-    if authorizer.authorize(write.requester, &wanted).allowed {
+    if authorizer.authorize(request.attributes.cluster, write.requester, &wanted).await?.allowed {
         return Ok(());
     }
     request.refuse(format!(
