@@ -94,6 +94,8 @@ pub struct Field {
     pub required: bool,
     /// Whether `null` is a value, and not the same as absence.
     pub nullable: bool,
+    /// Whether it is written as `null` where it has no value.
+    pub written_empty: bool,
     /// What it is when it is absent.
     pub default: Option<Value>,
     /// What a strategic merge patch does to it.
@@ -108,6 +110,7 @@ impl Field {
             node,
             required: false,
             nullable: false,
+            written_empty: false,
             default: None,
             patch: PatchStrategy::default(),
         }

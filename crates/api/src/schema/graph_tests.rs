@@ -46,6 +46,14 @@ fn lists_merge_by_their_keys() {
 }
 
 #[test]
+fn some_lists_are_written_without_items() {
+    assert!(field("io.k8s.api.rbac.v1.Role/rules").written_empty);
+    assert!(field("io.k8s.api.discovery.v1.EndpointSlice/ports").written_empty);
+    assert!(!field("io.k8s.api.rbac.v1.RoleBinding/subjects").written_empty);
+    assert!(!field("io.k8s.api.rbac.v1.ClusterRole/aggregationRule").written_empty);
+}
+
+#[test]
 fn strategic_patches_have_one_key() {
     assert_eq!(merge_key("io.k8s.api.core.v1.PodSpec/containers"), Some("name"));
     assert_eq!(merge_key("io.k8s.api.core.v1.Container/ports"), Some("containerPort"));

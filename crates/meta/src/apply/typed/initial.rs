@@ -1,7 +1,7 @@
 //! What an object of a type is before anything is written to it.
 //!
-//! Upstream's objects are structs: a field that holds a struct, and a field that is required,
-//! are there from the start. Nobody adds them, so nobody owns them by themselves: that is why
+//! Upstream's objects are structs: a field that holds a struct, one that is required, and one that
+//! is written even if it is empty, are there from the start. Nobody adds them, so nobody owns them by themselves: that is why
 //! a created Deployment has `f:spec` without `"."` in its managedFields and a custom object
 //! has it with.
 
@@ -40,7 +40,7 @@ fn initial_field(schema: &Schema, field: &Field, depth: usize) -> Option<Value> 
             Some(initial(schema, node, depth))
         }
         (Some(default), Node::Scalar(_)) if field.required => Some(default.clone()),
-        (None, _) if field.required => Some(Value::Null),
+        (None, _) if field.required || field.written_empty => Some(Value::Null),
         _ => None,
     }
 }
@@ -64,13 +64,15 @@ mod tests {
             required("items", list, None),
             Field { default: Some(json!("TCP")), ..Field::new("protocol", text) },
             Field::new("pointer", inner),
+            Field { written_empty: true, ..Field::new("rules", list) },
             Field { default: Some(json!({})), ..Field::new("itself", inner) },
         ];
         schema.set(inner, Node::Object(ObjectNode::new(fields)));
         let initial = Type::new(&schema, inner).initial();
         assert_eq!(initial["name"], json!(""));
         assert_eq!(initial.get("items"), Some(&Value::Null));
-        assert_eq!(initial.as_object().unwrap().len(), 3, "{initial}");
+        assert_eq!(initial.get("rules"), Some(&Value::Null));
+        assert_eq!(initial.as_object().unwrap().len(), 4, "{initial}");
         assert_eq!(initial["itself"]["itself"]["name"], json!(""));
     }
 }
