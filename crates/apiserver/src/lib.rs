@@ -36,4 +36,4 @@ pub use token::{EcdsaSigner, PublicKey, SignerError, TokenPolicy, TokenSigner};
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;
-pub use coracle_registry::{Endpoint, Registry, Site};
+pub use coracle_registry::{AuditAnnotations, Endpoint, Registry, Site};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::Clock;
-use coracle_registry::{Cluster, Identity, Registry, Site};
+use coracle_registry::{AuditAnnotations, Cluster, Identity, Registry, Site};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -189,6 +189,7 @@ impl ApiServer {
             path,
             kind,
             identity,
+            audit: parts.extensions.get::<AuditAnnotations>().cloned(),
             components: self.components.clone(),
             now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
             shared: self.shared.clone(),

@@ -43,6 +43,16 @@ pub struct Attributes<'a> {
     pub old: Option<&'a Value>,
 }
 
+impl Attributes<'_> {
+    /// Notes something for the audit log. What takes work to find out is made only where somebody will
+    /// read it.
+    pub fn annotate<V: Into<String>>(&self, key: &str, value: impl FnOnce() -> V) {
+        if let Some(audit) = self.write.audit {
+            audit.add(key, value());
+        }
+    }
+}
+
 /// Has a say in writes.
 pub trait Admission: Send + Sync {
     /// Changes what is to be written, or refuses it.

@@ -5,6 +5,7 @@
 //! tables.
 
 pub mod admission;
+mod audit;
 mod bootstrap;
 pub mod catalog;
 pub mod claim;
@@ -31,6 +32,7 @@ pub mod view;
 pub use coracle_crd::OpenApi;
 pub use coracle_store::{Entry, Revision};
 
+pub use audit::AuditAnnotations;
 pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
 pub use derived::Derived;

@@ -70,6 +70,7 @@ fn write(kind: &'static dyn Kind, namespace: &'static str) -> Write<'static> {
         manager: "test",
         requester: const { &Identity::server() },
         dry_run: false,
+        audit: None,
     }
 }
 

@@ -28,6 +28,7 @@ fn write(kind: &'static dyn Kind) -> Write<'static> {
         manager: "test",
         requester: const { &Identity::server() },
         dry_run: false,
+        audit: None,
     }
 }
 

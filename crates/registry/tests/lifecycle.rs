@@ -22,6 +22,7 @@ const WRITE: Write<'static> = Write {
     manager: "test",
     requester: &Identity::server(),
     dry_run: false,
+    audit: None,
 };
 
 fn cluster() -> (Store, Cluster) {

@@ -22,6 +22,7 @@ const WRITE: Write<'static> = Write {
     manager: "test",
     requester: const { &Identity::server() },
     dry_run: false,
+    audit: None,
 };
 
 /// What the ranges of a test have room for: 14 addresses, and 8 ports.

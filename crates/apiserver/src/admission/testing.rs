@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coracle_meta::gvk::split_api_version;
 use coracle_registry::admission::{Admission, Attributes, Operation};
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{Cluster, Identity, Kind, Registry, Scope, Site, view};
+use coracle_registry::{AuditAnnotations, Cluster, Identity, Kind, Registry, Scope, Site, view};
 use serde_json::Value;
 
 use super::CERTIFICATES;
@@ -145,6 +145,21 @@ impl Bench {
         }
     }
 
+    /// What is noted of a new object for the audit log, whatever becomes of it.
+    pub(super) async fn noted(&self, chain: &Chain, kind: &dyn Kind, mut object: Value) -> Vec<String> {
+        kind.set_defaults(&mut object);
+        let api_version = kind.declaration().storage_api_version();
+        let audit = AuditAnnotations::default();
+        let write = Write { audit: Some(&audit), ..write(kind, &api_version, "") };
+        let name = view::name(&object).to_owned();
+        let operation = Operation::Create;
+        let attributes =
+            Attributes { cluster: &self.cluster, write: &write, operation, name: &name, old: None };
+        // The outcome itself is looked at elsewhere.
+        let _ = chain.validate(&attributes, &object, &mut Vec::new()).await;
+        audit.all().into_iter().map(|(key, value)| format!("{key}: {value}")).collect()
+    }
+
     /// The same for anything.
     pub(super) async fn ask(
         &self,
@@ -228,5 +243,6 @@ fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> 
         manager: "test",
         requester,
         dry_run: false,
+        audit: None,
     }
 }

@@ -19,7 +19,7 @@ use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{Cluster, Error, Identity, KindRef, Scope, Subject, Verbs};
+use coracle_registry::{AuditAnnotations, Cluster, Error, Identity, KindRef, Scope, Subject, Verbs};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
@@ -41,6 +41,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) kind: KindRef,
     /// Who is asking.
     pub(crate) identity: Arc<Identity>,
+    /// Where to note what the audit log should know, if there is one.
+    pub(crate) audit: Option<AuditAnnotations>,
     pub(crate) components: Arc<Components>,
     /// Seconds since the epoch.
     pub(crate) now: i64,
@@ -257,6 +259,7 @@ impl ResourceRequest {
             manager: self.manager(),
             requester: &self.identity,
             dry_run: self.query.dry_run(),
+            audit: self.audit.as_ref(),
         })
     }
 

@@ -59,6 +59,7 @@ impl Cluster {
             manager: SERVER,
             requester: &Identity::server(),
             dry_run: false,
+            audit: None,
         };
         let name = view::name(&expected);
         // A policy of the cluster must not keep it from starting.

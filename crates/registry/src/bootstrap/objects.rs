@@ -80,6 +80,7 @@ impl Seed {
             manager: self.manager,
             requester: &Identity::server(),
             dry_run: false,
+            audit: None,
         };
         let mut object = workshop.prepared(&write, self.object.clone())?;
         if let Some(Applied { manager, subresource, fields }) = &self.applied {

@@ -33,6 +33,7 @@ use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
 use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
+use crate::audit::AuditAnnotations;
 use crate::encode::Encoded;
 use crate::error::{Error, Result, Subject};
 use crate::form::ObjectForm;
@@ -76,6 +77,8 @@ pub struct Write<'a> {
     pub requester: &'a Identity,
     /// Everything but the write itself.
     pub dry_run: bool,
+    /// Where to note what the audit log should know, if there is one.
+    pub audit: Option<&'a AuditAnnotations>,
 }
 
 impl<'a> Write<'a> {

@@ -2,8 +2,8 @@
 //!
 //! What is enforced is refused for pods; workloads are only warned of what their pods would violate. The
 //! labels themselves are checked when a namespace is written, and who makes them stricter is told which
-//! pods violate them already. Nobody is exempt, which is upstream's default. What would be noted for an
-//! audit has no place to go yet.
+//! pods violate them already. Nobody is exempt, which is upstream's default. What
+//! the labels ask to be noted goes to the audit log, where there is one.
 
 mod checks;
 mod evaluate;
@@ -13,6 +13,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
+use coracle_meta::field::ErrorList;
 use coracle_meta::status::Status;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::namespace::Namespace;
@@ -23,7 +24,7 @@ use super::PODS;
 use super::plugin::{Plugin, Rule, forbidden, name_of};
 use evaluate::{Violation, details, violations};
 use pod::Pod;
-use policy::{Policy, Standard};
+use policy::{PREFIX, Policy, Standard};
 
 const NAMESPACES: &str = "namespaces";
 
@@ -107,16 +108,19 @@ async fn check_pod(attributes: &Attributes<'_>, pod: &Value, warnings: &mut Vec<
     if IGNORED_PARTS.contains(&attributes.write.subresource) {
         return Ok(());
     }
-    let Some(policy) = policy_of(attributes).await? else {
+    let Some((policy, mistakes)) = policy_of(attributes).await? else {
         let message = format!("failed to lookup namespace {:?}", attributes.write.namespace);
         return Err(Error::Refused(Box::new(Status::internal_error(message))));
     };
     let fully_privileged =
         [policy.enforce, policy.audit, policy.warn].iter().all(|mode| mode.is_privileged());
-    if fully_privileged || attributes.old.is_some_and(|old| !is_significant(pod, old)) {
+    if mistakes.is_empty() && fully_privileged || attributes.old.is_some_and(|old| !is_significant(pod, old))
+    {
         return Ok(());
     }
     let pod_view = Pod::of(pod);
+    attributes.annotate(&noted("enforce-policy"), || policy.enforce.to_string());
+    audit(attributes, &policy, &mistakes, &pod_view);
     let enforced = violations(policy.enforce, &pod_view);
     if !enforced.is_empty() {
         let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
@@ -137,23 +141,44 @@ async fn check_template(
     };
     let template = TEMPLATES.iter().find(here).and_then(|(_, _, path)| view::at(object, path));
     // A workload is let in whatever its namespace says: its pods are not.
-    if let (Some(template), Some(policy)) = (template, policy_of(attributes).await?) {
-        warn(policy.warn, &Pod::of(template), warnings);
+    if let (Some(template), Some((policy, mistakes))) = (template, policy_of(attributes).await?) {
+        let pod = Pod::of(template);
+        audit(attributes, &policy, &mistakes, &pod);
+        warn(policy.warn, &pod, warnings);
     }
     Ok(())
 }
 
 fn warn(standard: Standard, pod: &Pod<'_>, warnings: &mut Vec<String>) {
+    warnings.extend(would_violate(standard, pod));
+}
+
+fn would_violate(standard: Standard, pod: &Pod<'_>) -> Option<String> {
     let found: Vec<Violation> = violations(standard, pod);
-    if !found.is_empty() {
-        warnings.push(format!("would violate PodSecurity \"{standard}\": {}", details(&found)));
+    (!found.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", details(&found)))
+}
+
+/// Notes what the audit log should know of a pod.
+fn audit(attributes: &Attributes<'_>, policy: &Policy, mistakes: &ErrorList, pod: &Pod<'_>) {
+    if !mistakes.is_empty() {
+        attributes.annotate(&noted("error"), || format!("Failed to parse policy: {mistakes}"));
+    }
+    if attributes.write.audit.is_some()
+        && let Some(violations) = would_violate(policy.audit, pod)
+    {
+        attributes.annotate(&noted("audit-violations"), || violations);
     }
 }
 
-/// What the namespace of a write asks for, if it is there.
-async fn policy_of(attributes: &Attributes<'_>) -> Result<Option<Policy>> {
+/// The key of a note.
+fn noted(what: &str) -> String {
+    format!("{PREFIX}{what}")
+}
+
+/// What the namespace of a write asks for, and what is wrong with its labels, if it is there.
+async fn policy_of(attributes: &Attributes<'_>) -> Result<Option<(Policy, ErrorList)>> {
     let namespace = attributes.cluster.find(&Namespace, "", attributes.write.namespace).await?;
-    Ok(namespace.map(|namespace| Policy::of_namespace(&namespace).0))
+    Ok(namespace.map(|namespace| Policy::of_namespace(&namespace)))
 }
 
 /// Whether a pod that changes could do more than before: another image, or another container. What

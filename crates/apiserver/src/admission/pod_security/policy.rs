@@ -6,8 +6,8 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_registry::view;
 use serde_json::Value;
 
-/// What the names of all labels begin with.
-const PREFIX: &str = "pod-security.kubernetes.io/";
+/// What the names of all labels begin with, and those of all notes for the audit log.
+pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
 
 /// How strict a policy is, the stricter the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -160,3 +160,28 @@ async fn whoever_becomes_stricter_is_told_of_the_pods_that_are_there() {
     let warnings = bench.warnings(&chain, &Namespace, Operation::Update, Some(&new), &new).await.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
 }
+
+#[tokio::test]
+async fn the_audit_log_is_told_what_is_enforced_and_what_is_violated() {
+    let labels = json!({
+        "pod-security.kubernetes.io/enforce": "baseline",
+        "pod-security.kubernetes.io/enforce-version": "v1.30",
+        "pod-security.kubernetes.io/audit": "baseline",
+    });
+    let bench = bench(labels).await;
+    let chain = only(PodSecurity);
+    let enforced = "pod-security.kubernetes.io/enforce-policy: baseline:v1.30";
+    assert_eq!(bench.noted(&chain, &PodKind, pod(json!({}))).await, [enforced]);
+    let violated = "pod-security.kubernetes.io/audit-violations: would violate PodSecurity \
+                    \"baseline:latest\": host namespaces (hostPID=true)";
+    let pod = pod(json!({"hostPID": true}));
+    assert_eq!(bench.noted(&chain, &PodKind, pod.clone()).await, [violated, enforced]);
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"template": pod}});
+    assert_eq!(bench.noted(&chain, &Deployment, deployment).await, [violated]);
+    let broken = self::bench(json!({"pod-security.kubernetes.io/audit": "x"})).await;
+    let mistake = "pod-security.kubernetes.io/error: Failed to parse policy: \
+                   metadata.labels[pod-security.kubernetes.io/audit]: Invalid value: \"x\": must be one of \
+                   privileged, baseline, restricted";
+    let noted = broken.noted(&chain, &PodKind, self::pod(json!({}))).await;
+    assert_eq!(noted, ["pod-security.kubernetes.io/enforce-policy: privileged:latest", mistake]);
+}

@@ -65,6 +65,18 @@ impl Policy {
     }
 }
 
+impl AsRef<Policy> for Validating {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+impl AsRef<Policy> for Mutating {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
 /// A policy that refuses.
 #[derive(Debug)]
 pub(super) struct Validating {

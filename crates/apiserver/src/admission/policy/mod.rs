@@ -10,7 +10,9 @@ mod mutating;
 mod params;
 mod patch;
 mod request;
+mod selection;
 mod validating;
+mod verdict;
 
 pub(super) use mutating::MutatingAdmissionPolicy;
 pub(super) use validating::ValidatingAdmissionPolicy;
@@ -47,5 +49,7 @@ fn cache<T>() -> Derived<T> {
     Derived::new(COMPILED_BYTES)
 }
 
+#[cfg(test)]
+mod audit_tests;
 #[cfg(test)]
 mod tests;

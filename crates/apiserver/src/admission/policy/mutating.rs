@@ -7,14 +7,14 @@ use coracle_meta::status::{Cause, Reason, Status};
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::admissionregistration::mutating_admission_policy::MutatingAdmissionPolicy as PolicyKind;
 use coracle_registry::kinds::admissionregistration::mutating_admission_policy_binding::MutatingAdmissionPolicyBinding as BindingKind;
-use coracle_registry::{Derived, Error, Result, Subject};
+use coracle_registry::{Error, Result, Subject};
 use serde_json::Value;
 
 use super::compiled::{Binding, Mutating, Policy};
 use super::evaluation::{Inputs, param_key};
-use super::params::Params;
+use super::patch;
 use super::request::PolicyRequest;
-use super::{cache, is_exempt, params, patch};
+use super::selection::{Invocation, Policies, Selection};
 use crate::admission::pass::Pass;
 use crate::admission::plugin::{Plugin, Rule, name_of};
 use crate::authorization::Authorizer;
@@ -22,16 +22,7 @@ use crate::authorization::Authorizer;
 /// The plugin.
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
-    policies: Derived<Mutating>,
-    bindings: Derived<Binding>,
-}
-
-/// A policy that is to be asked, and with what.
-struct Invocation {
-    policy: Arc<Mutating>,
-    binding: Arc<Binding>,
-    params: Option<Arc<Value>>,
-    version: String,
+    policies: Policies<Mutating>,
 }
 
 /// What went wrong, in the order in which it did.
@@ -40,17 +31,20 @@ struct Failures(Vec<(String, &'static str)>);
 
 impl MutatingAdmissionPolicy {
     pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { authorizer, policies: cache(), bindings: cache() }
+        Self { authorizer, policies: Policies::new(&PolicyKind, &BindingKind, Mutating::compile) }
     }
 
     async fn change(&self, attributes: &Attributes<'_>, object: &mut Value, pass: &Pass) -> Result<()> {
-        let bindings = attributes.cluster.derive_all(&BindingKind, &self.bindings, Binding::read).await?;
-        if bindings.is_empty() || is_exempt(&PolicyRequest::new(attributes, object)) {
-            return Ok(());
-        }
         let mut failures = Failures::default();
-        let invocations =
-            self.invocations(&PolicyRequest::new(attributes, object), &bindings, &mut failures).await?;
+        let mut invocations = Vec::new();
+        for selection in self.policies.select(&PolicyRequest::new(attributes, object)).await? {
+            match selection {
+                Selection::Ask(invocation) => invocations.push(invocation),
+                Selection::Misconfigured { policy, binding, error } => {
+                    failures.misconfigured(&policy.policy, binding.as_deref(), &error);
+                }
+            }
+        }
         if !invocations.is_empty() {
             pass.enter(object);
             for invocation in &invocations {
@@ -61,57 +55,9 @@ impl MutatingAdmissionPolicy {
         failures.into_result(attributes, object)
     }
 
-    /// Who is to be asked about a request.
-    async fn invocations(
-        &self,
-        request: &PolicyRequest<'_>,
-        bindings: &[Arc<Binding>],
-        failures: &mut Failures,
-    ) -> Result<Vec<Invocation>> {
-        let cluster = request.attributes.cluster;
-        let mut invocations = Vec::new();
-        for policy in cluster.derive_all(&PolicyKind, &self.policies, Mutating::compile).await? {
-            let bound = bound_to(&policy.policy, bindings);
-            if bound.is_empty() {
-                continue;
-            }
-            let version = match policy.policy.constraints.matches(request).await {
-                Ok(Some(version)) => version,
-                Ok(None) => continue,
-                Err(error) => {
-                    failures.misconfigured(&policy.policy, None, &error);
-                    continue;
-                }
-            };
-            let kind = match params::resolve(policy.policy.params.as_ref(), request).await {
-                Ok(kind) => kind,
-                Err(error) => {
-                    failures.misconfigured(&policy.policy, None, &error);
-                    continue;
-                }
-            };
-            for binding in bound {
-                let found: Params = match binding.params(kind.as_ref(), request).await {
-                    Ok(found) => found,
-                    Err(error) => {
-                        failures.misconfigured(&policy.policy, Some(binding), &error);
-                        continue;
-                    }
-                };
-                invocations.extend(found.into_iter().map(|params| Invocation {
-                    policy: policy.clone(),
-                    binding: binding.clone(),
-                    params,
-                    version: version.to_owned(),
-                }));
-            }
-        }
-        Ok(invocations)
-    }
-
     async fn invoke(
         &self,
-        invocation: &Invocation,
+        invocation: &Invocation<Mutating>,
         attributes: &Attributes<'_>,
         object: &mut Value,
         pass: &Pass,
@@ -132,7 +78,7 @@ impl MutatingAdmissionPolicy {
                 return Ok(());
             }
         }
-        let key = invocation.key();
+        let key = key(invocation);
         if !pass.is_due(&key) {
             return Ok(());
         }
@@ -156,16 +102,10 @@ impl MutatingAdmissionPolicy {
     }
 }
 
-/// The bindings of a policy.
-fn bound_to<'b>(policy: &Policy, bindings: &'b [Arc<Binding>]) -> Vec<&'b Arc<Binding>> {
-    bindings.iter().filter(|binding| binding.policy == policy.name).collect()
-}
-
-impl Invocation {
-    /// What tells it from others of the same request.
-    fn key(&self) -> String {
-        format!("{} {} {}", self.policy.policy.name, self.binding.name, param_key(self.params.as_deref()))
-    }
+/// What tells an invocation from others of the same request.
+fn key(invocation: &Invocation<Mutating>) -> String {
+    let Invocation { policy, binding, params, .. } = invocation;
+    format!("{} {} {}", policy.policy.name, binding.name, param_key(params.as_deref()))
 }
 
 impl Plugin for MutatingAdmissionPolicy {

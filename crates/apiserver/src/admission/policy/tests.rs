@@ -13,9 +13,9 @@ use super::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use crate::admission::testing::{Bench, masters_only, only};
 use crate::admission::{Chain, Operation};
 
-const GROUP: &str = "admissionregistration.k8s.io/v1";
+pub(super) const GROUP: &str = "admissionregistration.k8s.io/v1";
 
-fn validating() -> ValidatingAdmissionPolicy {
+pub(super) fn validating() -> ValidatingAdmissionPolicy {
     ValidatingAdmissionPolicy::new(masters_only())
 }
 
@@ -30,7 +30,7 @@ fn deployments() -> Value {
     }]})
 }
 
-fn deployment(replicas: u32) -> Value {
+pub(super) fn deployment(replicas: u32) -> Value {
     let labels = json!({"app": "a"});
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -49,7 +49,7 @@ fn deployment(replicas: u32) -> Value {
 }
 
 /// A cluster with a policy, and a binding of it.
-async fn bench_with(policy: Value, binding: Value) -> Bench {
+pub(super) async fn bench_with(policy: Value, binding: Value) -> Bench {
     let bench = Bench::new().await;
     let merged = |kind: &str, name: &str, base: Value, spec: Value| {
         let mut object = json!({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name}, "spec": base});
@@ -76,12 +76,12 @@ async fn bench_with(policy: Value, binding: Value) -> Bench {
 }
 
 /// What a policy with these validations says of a new deployment.
-async fn refused(policy: Value, replicas: u32) -> Option<String> {
+pub(super) async fn refused(policy: Value, replicas: u32) -> Option<String> {
     let bench = bench_with(policy, json!({})).await;
     bench.admit_new(validating(), &Deployment, deployment(replicas)).await.err()
 }
 
-fn denial(message: &str) -> Option<String> {
+pub(super) fn denial(message: &str) -> Option<String> {
     let whose = "deployments.apps \"d\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b'";
     Some(format!("{whose} denied request: {message}"))
 }

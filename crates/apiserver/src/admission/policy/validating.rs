@@ -1,99 +1,66 @@
-//! ValidatingAdmissionPolicy: what expressions say may not be is refused, or warned of.
+//! ValidatingAdmissionPolicy: what expressions say may not be is refused, warned of, or noted.
 
 use std::sync::Arc;
 
 use coracle_cel::{Budget, RUNTIME_COST_BUDGET, Value as CelValue};
-use coracle_meta::status::{Cause, Reason, Status};
+use coracle_registry::Result;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::admissionregistration::validating_admission_policy::ValidatingAdmissionPolicy as PolicyKind;
 use coracle_registry::kinds::admissionregistration::validating_admission_policy_binding::ValidatingAdmissionPolicyBinding as BindingKind;
-use coracle_registry::{Derived, Error, Result, Subject};
 use serde_json::Value;
 
-use super::compiled::{Binding, Policy, Validating, Validation};
+use super::compiled::{Validating, Validation};
 use super::evaluation::{Bound, Failure, Inputs};
 use super::request::PolicyRequest;
-use super::{cache, is_exempt, params};
-use crate::admission::plugin::{Plugin, Rule, name_of};
+use super::selection::{Policies, Selection};
+use super::verdict::{Failed, Outcome, Verdict};
+use crate::admission::plugin::{Plugin, Rule};
 use crate::authorization::Authorizer;
 
 /// The longest message that an expression may make, as in upstream
 /// (`MaxEvaluatedMessageExpressionSizeBytes`).
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// The reason of refusals that give none.
-const INVALID: &str = "Invalid";
-
 /// The plugin.
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
-    policies: Derived<Validating>,
-    bindings: Derived<Binding>,
+    policies: Policies<Validating>,
 }
 
 impl ValidatingAdmissionPolicy {
     pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { authorizer, policies: cache(), bindings: cache() }
+        Self { authorizer, policies: Policies::new(&PolicyKind, &BindingKind, Validating::compile) }
     }
 
     async fn verdict(&self, request: &PolicyRequest<'_>) -> Result<Verdict> {
-        let cluster = request.attributes.cluster;
         let mut verdict = Verdict::default();
-        let bindings = cluster.derive_all(&BindingKind, &self.bindings, Binding::read).await?;
-        if bindings.is_empty() || is_exempt(request) {
+        let selected = self.policies.select(request).await?;
+        if selected.is_empty() {
             return Ok(verdict);
         }
-        for policy in cluster.derive_all(&PolicyKind, &self.policies, Validating::compile).await? {
-            let bound: Vec<&Binding> = bindings
-                .iter()
-                .map(|binding| &**binding)
-                .filter(|binding| binding.policy == policy.policy.name)
-                .collect();
-            if !bound.is_empty() {
-                self.ask(&policy, &bound, request, &mut verdict).await?;
-            }
-        }
-        Ok(verdict)
-    }
-
-    /// Asks one policy, through each of its bindings.
-    async fn ask(
-        &self,
-        validating: &Validating,
-        bindings: &[&Binding],
-        request: &PolicyRequest<'_>,
-        verdict: &mut Verdict,
-    ) -> Result<()> {
-        let policy = &validating.policy;
-        let version = match policy.constraints.matches(request).await {
-            Ok(Some(version)) => version,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                verdict.misconfigured(policy, None, &error);
-                return Ok(());
-            }
-        };
-        let param_kind = match params::resolve(policy.params.as_ref(), request).await {
-            Ok(kind) => kind,
-            Err(error) => {
-                verdict.misconfigured(policy, None, &error);
-                return Ok(());
-            }
-        };
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        let inputs = Inputs::new(request, version, namespace, &*permissions);
-        for binding in bindings {
-            match binding.params(param_kind.as_ref(), request).await {
-                Ok(found) => {
-                    for params in found {
-                        evaluate(validating, binding, &inputs, params.as_deref(), verdict);
-                    }
+        // Most policies know the object in the same version.
+        let mut known: Option<(String, Inputs<'_>)> = None;
+        for selection in selected {
+            let invocation = match selection {
+                Selection::Ask(invocation) => invocation,
+                Selection::Misconfigured { policy, binding, error } => {
+                    verdict.misconfigured(&policy.policy, binding.as_deref(), &error);
+                    continue;
                 }
-                Err(error) => verdict.misconfigured(policy, Some(binding), &error),
-            }
+            };
+            let (_, inputs) = match &mut known {
+                Some(known) if known.0 == invocation.version => known,
+                other => {
+                    let inputs = Inputs::new(request, &invocation.version, namespace.clone(), &*permissions);
+                    other.insert((invocation.version, inputs))
+                }
+            };
+            let outcome = evaluate(&invocation.policy, inputs, invocation.params.as_deref());
+            verdict.add(&invocation.policy.policy, &invocation.binding, outcome);
         }
-        Ok(())
+        Ok(verdict)
     }
 }
 
@@ -114,124 +81,65 @@ impl Plugin for ValidatingAdmissionPolicy {
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let verdict = self.verdict(&PolicyRequest::new(attributes, object)).await?;
-            warnings.extend(verdict.warnings);
-            match verdict.denials.first() {
-                Some(denial) => Err(denial.refusal(attributes, object)),
-                None => Ok(()),
-            }
+            let mut verdict = self.verdict(&PolicyRequest::new(attributes, object)).await?;
+            warnings.append(&mut verdict.warnings);
+            verdict.annotate(attributes);
+            verdict.refusal(attributes, object).map_or(Ok(()), Err)
         })
     }
 }
 
-/// What all policies together say.
-#[derive(Default)]
-struct Verdict {
-    denials: Vec<Denial>,
-    warnings: Vec<String>,
-}
-
-/// A refusal.
-struct Denial {
-    /// Whose it is, and why.
-    message: String,
-    reason: String,
-}
-
-impl Verdict {
-    /// A policy or binding that cannot be used refuses, unless it says that it does not.
-    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, error: &str) {
-        if !policy.ignores_failures {
-            let what = if binding.is_some() { "binding" } else { "policy" };
-            self.deny(policy, binding, &format!("failed to configure {what}: {error}"), "");
-        }
-    }
-
-    fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, message: &str, reason: &str) {
-        let through = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
-        let message =
-            format!("ValidatingAdmissionPolicy '{}'{through} denied request: {message}", policy.name);
-        let reason = if reason.is_empty() { INVALID } else { reason };
-        self.denials.push(Denial { message, reason: reason.to_owned() });
-    }
-
-    /// A validation that does not hold is refused, warned of, or only noted, as the binding says.
-    fn enforce(&mut self, policy: &Policy, binding: &Binding, message: &str, reason: &str) {
-        for action in &binding.actions {
-            match action.as_str() {
-                "Deny" => self.deny(policy, Some(binding), message, reason),
-                "Warn" => self.warnings.push(format!(
-                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
-                    policy.name, binding.name
-                )),
-                // For the audit log.
-                _ => {}
-            }
-        }
-    }
-
-    /// What cannot be evaluated counts as not holding, unless the policy says that it does not.
-    fn fail(&mut self, policy: &Policy, binding: &Binding, message: &str) {
-        if !policy.ignores_failures {
-            self.enforce(policy, binding, message, "");
-        }
-    }
-}
-
-impl Denial {
-    fn refusal(&self, attributes: &Attributes<'_>, object: &Value) -> Error {
-        let subject = Subject::of(attributes.write.kind.declaration(), "");
-        let mut status = Status::forbidden(&subject.resource, name_of(attributes, object), &self.message);
-        status.code = match self.reason.as_str() {
-            "Forbidden" => 403,
-            "Unauthorized" => 401,
-            "RequestEntityTooLarge" => 413,
-            _ => 422,
-        };
-        status.reason = Reason::from(self.reason.as_str());
-        Error::Refused(Box::new(status.with_cause(Cause::new("", &*self.message, ""))))
-    }
-}
-
-/// Evaluates a policy with one set of parameters.
-fn evaluate(
-    validating: &Validating,
-    binding: &Binding,
-    inputs: &Inputs<'_>,
-    params: Option<&Value>,
-    verdict: &mut Verdict,
-) {
+/// What a policy says with one set of parameters.
+fn evaluate(validating: &Validating, inputs: &Inputs<'_>, params: Option<&Value>) -> Outcome {
     let policy = &validating.policy;
     match inputs.meets_conditions(policy, params) {
         Ok(true) => {}
-        Ok(false) => return,
-        Err(error) => return verdict.fail(policy, binding, &error),
+        Ok(false) => return Outcome::default(),
+        Err(error) => return Outcome::of_error(policy, error),
     }
     let bound = inputs.bind(policy, params);
+    let mut outcome = match validate(validating, &bound) {
+        Ok(outcome) => outcome,
+        // Nothing counts that was found out before.
+        Err(failure) => return Outcome::of_error(policy, failure.message()),
+    };
+    match annotate(validating, &bound, &mut outcome) {
+        Ok(()) => outcome,
+        Err(failure) => Outcome::of_error(policy, failure.message()),
+    }
+}
+
+/// Evaluates all validations.
+///
+/// # Errors
+/// If they cost too much together.
+fn validate<'d>(validating: &'d Validating, bound: &Bound<'d>) -> Result<Outcome, Failure> {
+    let policy = &validating.policy;
     let mut budget = Budget::new(RUNTIME_COST_BUDGET);
     let mut denied = Vec::new();
-    for validation in &validating.validations {
+    for (index, validation) in validating.validations.iter().enumerate() {
         match bound.evaluate(&validation.expression, &mut budget) {
             Ok(CelValue::Bool(true)) => {}
-            Ok(_) => denied.push((validation, None)),
-            Err(Failure::Expression(error)) => denied.push((validation, Some(error))),
-            // Nothing counts that was found out before.
-            Err(failure) => return verdict.fail(policy, binding, &failure.message()),
+            Ok(_) => denied.push((index, validation, None)),
+            Err(Failure::Expression(error)) => denied.push((index, validation, Some(error))),
+            Err(failure) => return Err(failure),
         }
     }
-    for (validation, error) in denied {
+    let mut outcome = Outcome::default();
+    for (index, validation, error) in denied {
         match error {
-            Some(error) => verdict.fail(policy, binding, &error),
-            None => match message(validation, &bound, &mut budget) {
-                Ok(message) => verdict.enforce(policy, binding, &message, &validation.reason),
+            Some(error) => outcome.fail(policy, index, error),
+            None => match message(validation, bound, &mut budget) {
+                Ok(message) => {
+                    outcome.failures.push(Failed { index, message, reason: validation.reason.clone() });
+                }
                 Err(failure) => {
-                    let error = format!("failed messageExpression: {}", failure.message());
-                    verdict.fail(policy, binding, &error);
+                    outcome.fail(policy, index, format!("failed messageExpression: {}", failure.message()));
                 }
             },
         }
     }
-    check_annotations(validating, binding, &bound, verdict);
+    Ok(outcome)
 }
 
 /// What is said about a validation that does not hold: what its expression says, else its text, else
@@ -259,20 +167,35 @@ fn message<'d>(
     })
 }
 
-/// Annotations for the audit log that have no value refuse the request.
-fn check_annotations<'d>(
-    validating: &'d Validating,
-    binding: &Binding,
-    bound: &Bound<'d>,
-    verdict: &mut Verdict,
-) {
-    let policy = &validating.policy;
+/// Evaluates all annotations for the audit log. Those that are null or blank are left out; those without
+/// a value refuse the request, unless the policy ignores failures.
+///
+/// # Errors
+/// If they cost too much together.
+fn annotate<'d>(validating: &'d Validating, bound: &Bound<'d>, outcome: &mut Outcome) -> Result<(), Failure> {
     let mut budget = Budget::new(RUNTIME_COST_BUDGET);
-    for (_, expression) in &validating.audit_annotations {
-        if let Err(failure) = bound.evaluate(expression, &mut budget)
-            && !policy.ignores_failures
-        {
-            verdict.deny(policy, Some(binding), &failure.message(), "");
+    for (key, expression) in &validating.audit_annotations {
+        match bound.evaluate(expression, &mut budget) {
+            Ok(CelValue::String(value)) => {
+                let value = value.as_str().trim();
+                if !value.is_empty() {
+                    outcome.annotations.push((key.clone(), value.to_owned()));
+                }
+            }
+            Ok(CelValue::Null) => {}
+            // Whatever the policy says of failures, as in upstream.
+            Ok(other) => outcome.annotation_errors.push(format!(
+                "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either \
+                 string or null.",
+                expression.text,
+                other.type_of()
+            )),
+            Err(Failure::Expression(error)) if !validating.policy.ignores_failures => {
+                outcome.annotation_errors.push(error);
+            }
+            Err(Failure::Expression(_)) => {}
+            Err(failure) => return Err(failure),
         }
     }
+    Ok(())
 }

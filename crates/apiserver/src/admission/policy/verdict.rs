@@ -1,0 +1,168 @@
+//! What all policies that refuse say together: refusals, warnings, and notes for the audit log.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::field::json_text;
+use coracle_meta::status::{Cause, Reason, Status};
+use coracle_registry::admission::Attributes;
+use coracle_registry::{Error, Subject};
+use serde_json::Value;
+
+use super::compiled::{Binding, Policy};
+use crate::admission::plugin::name_of;
+
+/// Under which key the audit log is told of a validation that does not hold.
+const VALIDATION_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// The longest value of an annotation, as in upstream (`maxAuditAnnotationValueLength`). The rest of
+/// longer ones is cut off.
+const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
+
+/// The reason of refusals that give none.
+const INVALID: &str = "Invalid";
+
+/// What all policies together say.
+#[derive(Default)]
+pub(super) struct Verdict {
+    denials: Vec<Denial>,
+    pub(super) warnings: Vec<String>,
+    /// By policy and key, each value once.
+    annotations: BTreeMap<(String, String), Vec<String>>,
+    /// Validations that do not hold and are to be noted.
+    failures: Vec<String>,
+}
+
+/// A refusal.
+struct Denial {
+    /// Whose it is, and why.
+    message: String,
+    reason: String,
+}
+
+/// What one policy says with one set of parameters.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) failures: Vec<Failed>,
+    pub(super) annotations: Vec<(String, String)>,
+    /// What is wrong with annotations that must have a value.
+    pub(super) annotation_errors: Vec<String>,
+}
+
+/// A validation that does not hold.
+pub(super) struct Failed {
+    /// Which of the policy's it is.
+    pub(super) index: usize,
+    pub(super) message: String,
+    pub(super) reason: String,
+}
+
+impl Outcome {
+    /// Nothing but that the policy could not be evaluated, which counts unless it says that it does not.
+    pub(super) fn of_error(policy: &Policy, message: String) -> Self {
+        let mut outcome = Self::default();
+        outcome.fail(policy, 0, message);
+        outcome
+    }
+
+    pub(super) fn fail(&mut self, policy: &Policy, index: usize, message: String) {
+        if !policy.ignores_failures {
+            self.failures.push(Failed { index, message, reason: String::new() });
+        }
+    }
+}
+
+impl Verdict {
+    /// A policy or binding that cannot be used refuses, unless it says that it does not.
+    pub(super) fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, error: &str) {
+        if !policy.ignores_failures {
+            let what = if binding.is_some() { "binding" } else { "policy" };
+            self.deny(policy, binding, &format!("failed to configure {what}: {error}"), "");
+        }
+    }
+
+    /// Adds what a policy says through a binding.
+    pub(super) fn add(&mut self, policy: &Policy, binding: &Binding, outcome: Outcome) {
+        for failed in outcome.failures {
+            self.enforce(policy, binding, &failed);
+        }
+        for (key, mut value) in outcome.annotations {
+            if value.len() > MAX_ANNOTATION_BYTES {
+                value = String::from_utf8_lossy(&value.as_bytes()[..MAX_ANNOTATION_BYTES]).into_owned();
+            }
+            let values = self.annotations.entry((policy.name.clone(), key)).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        for error in outcome.annotation_errors {
+            self.deny(policy, Some(binding), &error, "");
+        }
+    }
+
+    /// A validation that does not hold is refused, warned of, or only noted, as the binding says.
+    fn enforce(&mut self, policy: &Policy, binding: &Binding, failed: &Failed) {
+        let message = &failed.message;
+        for action in &binding.actions {
+            match action.as_str() {
+                "Deny" => self.deny(policy, Some(binding), message, &failed.reason),
+                "Warn" => self.warnings.push(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
+                    policy.name, binding.name
+                )),
+                _ => self.failures.push(noted_failure(policy, binding, failed)),
+            }
+        }
+    }
+
+    fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, message: &str, reason: &str) {
+        let through = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
+        let message =
+            format!("ValidatingAdmissionPolicy '{}'{through} denied request: {message}", policy.name);
+        let reason = if reason.is_empty() { INVALID } else { reason };
+        self.denials.push(Denial { message, reason: reason.to_owned() });
+    }
+
+    /// Notes for the audit log. Of validations that do not hold only the first is, as in upstream: there
+    /// is one key for all.
+    pub(super) fn annotate(&self, attributes: &Attributes<'_>) {
+        for failure in &self.failures {
+            attributes.annotate(VALIDATION_FAILURE, || failure);
+        }
+        for ((policy, key), values) in &self.annotations {
+            attributes.annotate(&format!("{policy}/{key}"), || values.join(", "));
+        }
+    }
+
+    /// The first refusal, if there is one.
+    pub(super) fn refusal(&self, attributes: &Attributes<'_>, object: &Value) -> Option<Error> {
+        self.denials.first().map(|denial| denial.refusal(attributes, object))
+    }
+}
+
+impl Denial {
+    fn refusal(&self, attributes: &Attributes<'_>, object: &Value) -> Error {
+        let subject = Subject::of(attributes.write.kind.declaration(), "");
+        let mut status = Status::forbidden(&subject.resource, name_of(attributes, object), &self.message);
+        status.code = match self.reason.as_str() {
+            "Forbidden" => 403,
+            "Unauthorized" => 401,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
+        };
+        status.reason = Reason::from(self.reason.as_str());
+        Error::Refused(Box::new(status.with_cause(Cause::new("", &*self.message, ""))))
+    }
+}
+
+/// In the order of upstream's fields.
+fn noted_failure(policy: &Policy, binding: &Binding, failed: &Failed) -> String {
+    let text = |text: &str| json_text(&Value::from(text));
+    format!(
+        "[{{\"message\":{},\"policy\":{},\"binding\":{},\"expressionIndex\":{},\"validationActions\":{}}}]",
+        text(&failed.message),
+        text(&policy.name),
+        text(&binding.name),
+        failed.index,
+        json_text(&Value::from(binding.actions.clone())),
+    )
+}
