@@ -46,6 +46,7 @@ mod library;
 mod limits;
 mod names;
 mod plan;
+pub mod policy;
 mod program;
 mod provider;
 mod source;

@@ -14,7 +14,6 @@ mod crd;
 mod derived;
 pub mod encode;
 mod error;
-pub mod expressions;
 pub mod form;
 mod identity;
 mod keys;

@@ -1,7 +1,7 @@
 //! Policies and bindings, ready to be evaluated.
 
 use coracle_cel::Program;
-use coracle_registry::expressions::{PolicyExpressions, Role};
+use coracle_cel::policy::{PolicyExpressions, Role};
 use coracle_registry::{KindRef, view};
 use serde_json::Value;
 

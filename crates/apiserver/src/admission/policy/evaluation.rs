@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use coracle_cel::policy::{
+    AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE, VARIABLES,
+    namespace as namespace_decl, request as request_decl,
+};
 use coracle_cel::{
     Authorizer as Questions, Bindings, Budget, Check, Decision, Decl, ResourceCheck, Subject,
     Value as CelValue, Variables,
 };
 use coracle_meta::selector::{fields, labels};
-use coracle_registry::Identity;
-use coracle_registry::expressions::{
-    AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE, VARIABLES,
-};
-use coracle_registry::{expressions, view};
+use coracle_registry::{Identity, view};
 use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
@@ -108,8 +108,8 @@ impl<'a> Inputs<'a> {
         let bindings = Bindings::new()
             .with(OBJECT, anything(self.object.as_deref()))
             .with(OLD_OBJECT, anything(self.old.as_deref()))
-            .with(REQUEST, read(Some(&self.request), expressions::request()))
-            .with(NAMESPACE_OBJECT, read(namespace, expressions::namespace()))
+            .with(REQUEST, read(Some(&self.request), request_decl()))
+            .with(NAMESPACE_OBJECT, read(namespace, namespace_decl()))
             .with(PARAMS, anything(params))
             .with(AUTHORIZER, CelValue::authorizer(&self.questions))
             .with(REQUEST_RESOURCE, CelValue::request_resource(&self.questions, self.resource.clone()));

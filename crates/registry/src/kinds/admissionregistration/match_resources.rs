@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::operation_rules;
 use super::policies::check_expression;
-use crate::expressions::{PolicyExpressions, Role};
 use crate::kinds::rules;
 use crate::view;
+use coracle_cel::policy::{PolicyExpressions, Role};
 
 /// The most conditions that must hold, as upstream has it.
 const MAX_CONDITIONS: usize = 64;

@@ -6,10 +6,10 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{match_resources, name_warnings, policies};
-use crate::expressions::{PolicyExpressions, Role};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
+use coracle_cel::policy::{PolicyExpressions, Role};
 
 /// The sorts of patches, the fields that describe them, and what their expressions are for.
 const PATCH_TYPES: [(&str, &str, Role); 2] = [

@@ -7,9 +7,9 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::match_resources;
-use crate::expressions::{PolicyExpressions, Role};
 use crate::kinds::rules;
 use crate::view;
+use coracle_cel::policy::{PolicyExpressions, Role};
 
 /// The defaults of a policy.
 pub(super) fn set_defaults(object: &mut Value) {

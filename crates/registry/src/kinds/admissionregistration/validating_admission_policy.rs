@@ -8,10 +8,10 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::{name_warnings, policies};
-use crate::expressions::{PolicyExpressions, Role};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
 use crate::kinds::{conditions, rules};
 use crate::view;
+use coracle_cel::policy::{PolicyExpressions, Role};
 
 /// The most annotations for the audit log, as upstream has it.
 const MAX_AUDIT_ANNOTATIONS: usize = 20;

@@ -7,9 +7,9 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{match_resources, operation_rules};
-use crate::expressions::PolicyExpressions;
 use crate::kinds::{rules, webhook_client};
 use crate::view;
+use coracle_cel::policy::PolicyExpressions;
 
 /// How long the server waits unless something else is said, as upstream has it.
 const DEFAULT_TIMEOUT_SECONDS: i64 = 10;

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use coracle_cel::{Checked, Decl, Env, FieldDecl, ListKind, MutationTypes, Shape, Type};
+use crate::{Checked, Decl, Env, FieldDecl, ListKind, MutationTypes, Shape, Type};
 
 /// The variable that holds the object as it is to be.
 pub const OBJECT: &str = "object";
