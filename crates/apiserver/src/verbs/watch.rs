@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use futures_util::{FutureExt, stream};
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
@@ -116,8 +117,10 @@ struct WatchStream {
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
     bookmarks: bool,
-    next_bookmark: Instant,
     until: Instant,
+    /// For the end or the next bookmark, whichever comes first. Made once: making a timer costs more
+    /// than telling an event.
+    timer: Pin<Box<Sleep>>,
 }
 
 async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Infallible>, WatchStream)> {
@@ -142,6 +145,8 @@ impl WatchStream {
             Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         };
         let resource = request.shared.metrics.watched(&*request.kind, &request.path.version);
+        let (until, bookmarks) = (began + length, query.allow_bookmarks);
+        let first = if bookmarks { until.min(began + BOOKMARK_EVERY) } else { until };
         Self {
             state: Vec::new().into_iter(),
             state_ends: None,
@@ -153,9 +158,9 @@ impl WatchStream {
             began,
             ready: VecDeque::new(),
             ready_bytes: 0,
-            bookmarks: query.allow_bookmarks,
-            next_bookmark: began + BOOKMARK_EVERY,
-            until: began + length,
+            bookmarks,
+            until,
+            timer: Box::pin(sleep_until(first)),
         }
     }
 
@@ -187,21 +192,24 @@ impl WatchStream {
     }
 
     async fn wait(&mut self) {
-        let wake = if self.bookmarks { self.until.min(self.next_bookmark) } else { self.until };
         let Some(watch) = &mut self.watch else { return };
-        let bookmarks = watch.bookmarks();
-        // Both branches may be dropped: the watch keeps what it has not handed out.
+        // Both branches may be dropped: the watch keeps what it has not handed out, and the timer runs on.
         tokio::select! {
+            // Time passes however much happens.
+            biased;
+            () = &mut self.timer => self.time_is_up(),
             event = watch.next() => self.take_in(event),
-            () = tokio::time::sleep_until(wake) => {
-                if wake == self.until {
-                    self.watch = None;
-                } else {
-                    self.next_bookmark = wake + BOOKMARK_EVERY;
-                    bookmarks.request();
-                }
-            }
         }
+    }
+
+    fn time_is_up(&mut self) {
+        let now = self.timer.deadline();
+        let Some(watch) = self.watch.as_ref().filter(|_| now < self.until) else {
+            self.watch = None;
+            return;
+        };
+        watch.bookmarks().request();
+        self.timer.as_mut().reset(self.until.min(now + BOOKMARK_EVERY));
     }
 
     fn take_in(&mut self, event: Result<Option<ObjectEvent>, Error>) {
