@@ -14,6 +14,8 @@ pub(crate) enum Benchmark {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
+    /// Finding out who is asking.
+    Authentication,
     /// The API, against kube-apiserver and etcd where both are installed.
     Api {
         /// Arguments of the benchmark.
@@ -29,6 +31,7 @@ const UPSTREAM: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--k
 pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Store { extra } => run_command(benchmark_command("store").args(extra)),
+        Benchmark::Authentication => run_command(&mut benchmark_command("authentication")),
         Benchmark::Api { extra } => {
             // Alone, for built together with the benchmarks it would get the features those need.
             run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))?;

@@ -32,7 +32,7 @@ pub use health::HealthChecks;
 pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use service::{ApiServer, BootstrapError};
-pub use token::{EcdsaSigner, PublicKey, SignerError, TokenPolicy, TokenSigner};
+pub use token::{EcdsaSigner, LegacySubject, PublicKey, SignerError, TokenPolicy, TokenSigner, issue_legacy};
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;

@@ -11,10 +11,13 @@ mod namespace;
 mod refusal;
 mod root_ca;
 mod serviceaccount;
+mod serviceaccount_token;
 mod volume_protection;
 
 use coracle_base::Clock;
 use coracle_runtime::Manager;
+
+pub use serviceaccount_token::{TokenSubject, TokenWriter};
 
 /// What controllers need to know beyond what the API tells.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub struct Settings {
     /// The certificates by which pods recognize the API server, in PEM. None if it has none, and then
     /// none are published.
     pub root_ca: Option<String>,
+    /// Who writes tokens of service accounts into secrets. None if nobody can.
+    pub token_writer: Option<TokenWriter>,
 }
 
 /// A controller that can be run.
@@ -43,6 +48,7 @@ pub const CONTROLLERS: &[Registration] = &[
     namespace::REGISTRATION,
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,
+    serviceaccount_token::REGISTRATION,
     volume_protection::pv::REGISTRATION,
     volume_protection::pvc::REGISTRATION,
     volume_protection::vac::REGISTRATION,

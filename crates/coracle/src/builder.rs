@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use coracle_apiserver::admission::Plugin;
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
-use coracle_apiserver::{ApiServer, EcdsaSigner, Endpoint, HealthChecks, Limits, Registry, Server, Site};
+use coracle_apiserver::{
+    ApiServer, EcdsaSigner, Endpoint, HealthChecks, LegacySubject, Limits, Registry, Server, Site,
+    issue_legacy,
+};
 use coracle_base::{Clock, Rng, Task};
-use coracle_controllers::Settings;
+use coracle_controllers::{Settings, TokenSubject, TokenWriter};
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::Store;
 use tokio::net::TcpListener;
@@ -109,10 +112,12 @@ impl Coracle {
         let server = Server::new(service.clone(), Limits::default());
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
         let components = Components::new(secured.listeners.into_iter().map(serve).collect());
+        let token_writer = token_writer(secured.token_signer.clone());
         let Secured { urls, kubeconfig, root_ca, .. } = secured;
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
-        let controllers = start_controllers(&service, Settings { clock, root_ca });
+        let controllers =
+            start_controllers(&service, Settings { clock, root_ca, token_writer: Some(token_writer) });
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
@@ -127,6 +132,14 @@ impl Coracle {
             closing,
         })
     }
+}
+
+/// Who writes the tokens of service accounts that lie in secrets.
+fn token_writer(signer: Arc<EcdsaSigner>) -> TokenWriter {
+    TokenWriter::new(move |subject| {
+        let TokenSubject { namespace, account, account_uid, secret } = *subject;
+        issue_legacy(&*signer, &LegacySubject { namespace, account, account_uid, secret }).ok()
+    })
 }
 
 /// Runs the controllers of the default cluster; other clusters have none yet.

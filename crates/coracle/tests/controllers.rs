@@ -11,7 +11,7 @@ use coracle::kube::{Client, Resource, ResourceExt};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount,
 };
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use serde::Serialize;
@@ -255,4 +255,45 @@ async fn a_client_outlives_its_cluster_and_is_told_so() {
     let namespaces = Api::<Namespace>::all(client);
     let answer = tokio::time::timeout(LIMIT, namespaces.get("default")).await.unwrap();
     assert!(answer.is_err(), "{answer:?}");
+}
+
+/// What the server says of a token.
+async fn review(client: &Client, token: &str) -> Value {
+    let body = json!({"spec": {"token": token}}).to_string().into_bytes();
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/tokenreviews");
+    let request = request.header("content-type", "application/json").body(body).unwrap();
+    client.request::<Value>(request).await.unwrap()["status"].clone()
+}
+
+#[tokio::test]
+async fn a_secret_holds_the_token_of_its_account_and_goes_with_it() {
+    let (cluster, _dir) = start().await;
+    let client = cluster.client();
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
+    let secrets = Api::<Secret>::namespaced(client.clone(), "default");
+    let post = PostParams::default();
+    let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "robot"}})).unwrap();
+    let uid = accounts.create(&post, &account).await.unwrap().uid().unwrap();
+    let annotations = json!({"kubernetes.io/service-account.name": "robot"});
+    let secret = json!({
+        "metadata": {"name": "robot-token", "annotations": annotations},
+        "type": "kubernetes.io/service-account-token",
+    });
+    secrets.create(&post, &serde_json::from_value(secret).unwrap()).await.unwrap();
+    cluster.run_until_idle().await.unwrap();
+
+    let secret = secrets.get("robot-token").await.unwrap();
+    assert_eq!(secret.annotations()["kubernetes.io/service-account.uid"], uid);
+    let data = secret.data.unwrap();
+    let text = |key: &str| String::from_utf8(data[key].0.clone()).unwrap();
+    assert_eq!(text("namespace"), "default");
+    assert!(text("ca.crt").starts_with("-----BEGIN CERTIFICATE-----"));
+    let status = review(&client, &text("token")).await;
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:robot", "{status}");
+
+    accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+    cluster.run_until_idle().await.unwrap();
+    assert!(secrets.get_opt("robot-token").await.unwrap().is_none());
+    assert_eq!(review(&client, &text("token")).await["authenticated"], Value::Null);
+    cluster.shutdown().await;
 }

@@ -89,7 +89,7 @@ impl Claims {
 }
 
 /// Writes a token.
-pub(crate) fn issue(signer: &dyn TokenSigner, claims: &Claims) -> Result<String, SignerError> {
+pub(crate) fn issue(signer: &dyn TokenSigner, claims: &impl Serialize) -> Result<String, SignerError> {
     let header = json!({"alg": signer.algorithm(), "kid": signer.key_id()});
     let claims = serde_json::to_vec(claims).map_err(|_| SignerError::Sign)?;
     let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);

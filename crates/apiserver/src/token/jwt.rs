@@ -2,11 +2,15 @@
 //! [`Jwt::verify`] has said so.
 
 use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::signer::PublicKey;
+
+/// Go does not mind bits that are left over, and says then that a signature is wrong.
+const ENCODING: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// A token that may be anybody's.
 pub(crate) struct Jwt<'a> {
@@ -76,5 +80,5 @@ impl<'a> Jwt<'a> {
 }
 
 fn decode(part: &str) -> Option<Vec<u8>> {
-    BASE64_URL_SAFE_NO_PAD.decode(part).ok()
+    ENCODING.decode(part).ok()
 }

@@ -2,11 +2,14 @@
 
 mod claims;
 mod jwt;
+mod legacy;
 mod policy;
 mod signer;
 
 pub(crate) use claims::{BoundTo, Claims, LEEWAY_S, ObjectRef, issue};
 pub(crate) use jwt::Jwt;
+pub(crate) use legacy::{LEGACY_ISSUER, LegacyClaims};
+pub use legacy::{LegacySubject, issue_legacy};
 pub use policy::TokenPolicy;
 pub(crate) use signer::JsonWebKey;
 pub use signer::{EcdsaSigner, PublicKey, SignerError, TokenSigner};

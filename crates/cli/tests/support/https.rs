@@ -27,10 +27,16 @@ pub(crate) struct Client<'a> {
 impl Client<'_> {
     /// The whole answer to a GET, status line first.
     pub(crate) async fn get(&self, server: &Server, path: &str) -> io::Result<String> {
+        self.get_with(server, path, "").await
+    }
+
+    /// The same with more lines in the head of the request.
+    pub(crate) async fn get_with(&self, server: &Server, path: &str, lines: &str) -> io::Result<String> {
         let name = ServerName::try_from(self.expects.to_owned()).expect("a name");
         let stream = TcpStream::connect(server.url.trim_start_matches("https://")).await?;
         let mut stream = TlsConnector::from(Arc::new(self.config())).connect(name, stream).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.expects);
+        let host = self.expects;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{lines}\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

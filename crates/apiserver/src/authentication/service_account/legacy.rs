@@ -4,39 +4,22 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coracle_meta::object::Meta;
 use coracle_registry::{Identity, view};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::authenticator::{Attempt, AuthenticationError, BearerToken};
 use super::{ServiceAccountAuthenticator, user};
 use crate::identity::authenticated;
-
-/// Who vouches for them, whatever else the server is called.
-pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
+use crate::token::LegacyClaims;
 
 /// Marks a secret whose token nobody has used for long. Whoever takes it away makes the token good again.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// What such a token says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct LegacyClaims {
-    #[serde(default)]
-    sub: String,
-    #[serde(rename = "kubernetes.io/serviceaccount/namespace", default)]
-    namespace: String,
-    #[serde(rename = "kubernetes.io/serviceaccount/secret.name", default)]
-    secret: String,
-    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name", default)]
-    account: String,
-    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid", default)]
-    account_uid: String,
+/// The user that a token makes somebody.
+pub(super) fn identity(claims: &LegacyClaims) -> Identity {
+    authenticated(user(&claims.namespace, &claims.account, &claims.account_uid))
 }
 
 impl LegacyClaims {
-    pub(super) fn identity(&self) -> Identity {
-        authenticated(user(&self.namespace, &self.account, &self.account_uid))
-    }
-
     /// Whether everything is said, and only once.
     fn check(&self) -> Result<(), AuthenticationError> {
         for (claim, text) in [
@@ -118,6 +101,7 @@ mod tests {
             secret: "s".into(),
             account: "robot".into(),
             account_uid: "1".into(),
+            ..LegacyClaims::default()
         };
         assert!(good.check().is_ok());
         let why = |claims: LegacyClaims| claims.check().unwrap_err().to_string();

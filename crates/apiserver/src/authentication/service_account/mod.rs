@@ -18,9 +18,8 @@ use super::authenticator::{
     intersection,
 };
 use super::hasher::SecretHasher;
-use crate::token::{Claims, Jwt, TokenSigner};
+use crate::token::{Claims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner};
 use known::KnownTokens;
-use legacy::LegacyClaims;
 
 /// The groups of all accounts, and of those of a namespace.
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
@@ -101,14 +100,15 @@ impl ServiceAccountAuthenticator {
     fn read(&self, token: &BearerToken) -> Result<Option<Known>, AuthenticationError> {
         let Some(jwt) = Jwt::parse(token.expose()) else { return Ok(None) };
         let Some(issuer) = jwt.issuer() else { return Ok(None) };
-        let is_legacy = issuer == legacy::ISSUER;
+        let is_legacy = issuer == LEGACY_ISSUER;
         if !is_legacy && !self.issuers.contains(&issuer) {
             return Ok(None);
         }
         let key = jwt.verify(self.signer.public_keys()).map_err(AuthenticationError::because)?;
         let key_id = key.id().to_owned();
         let read = if is_legacy {
-            jwt.claims().map(|claims: LegacyClaims| (Arc::new(claims.identity()), Says::Legacy(claims)))
+            jwt.claims()
+                .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), Says::Legacy(claims)))
         } else {
             jwt.claims().map(|claims: Claims| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
         };

@@ -1,0 +1,56 @@
+//! Tokens of old, which lie in secrets and end at no time (`pkg/serviceaccount/legacy.go` of Kubernetes).
+
+use serde::{Deserialize, Serialize};
+
+use super::claims::issue;
+use super::signer::{SignerError, TokenSigner};
+
+/// Who vouches for them, whatever else the server is called.
+pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// Whose token is to lie where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegacySubject<'a> {
+    /// The namespace of the account and of the secret.
+    pub namespace: &'a str,
+    /// The account.
+    pub account: &'a str,
+    /// Which account of that name.
+    pub account_uid: &'a str,
+    /// The secret.
+    pub secret: &'a str,
+}
+
+/// What such a token says, in the order in which it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LegacyClaims {
+    #[serde(default)]
+    pub(crate) iss: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace", default)]
+    pub(crate) namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name", default)]
+    pub(crate) secret: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name", default)]
+    pub(crate) account: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid", default)]
+    pub(crate) account_uid: String,
+    #[serde(default)]
+    pub(crate) sub: String,
+}
+
+/// Writes such a token.
+///
+/// # Errors
+/// If the key cannot be used.
+pub fn issue_legacy(signer: &dyn TokenSigner, subject: &LegacySubject<'_>) -> Result<String, SignerError> {
+    let LegacySubject { namespace, account, account_uid, secret } = *subject;
+    let claims = LegacyClaims {
+        iss: LEGACY_ISSUER.to_owned(),
+        namespace: namespace.to_owned(),
+        secret: secret.to_owned(),
+        account: account.to_owned(),
+        account_uid: account_uid.to_owned(),
+        sub: format!("system:serviceaccount:{namespace}:{account}"),
+    };
+    issue(signer, &claims)
+}

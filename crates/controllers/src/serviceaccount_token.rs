@@ -1,0 +1,324 @@
+//! Secrets of the type `kubernetes.io/service-account-token` hold a token of the account that they name, and
+//! go with that account. Such tokens end at no time; pods have not been given them for long, but people still
+//! make them by hand.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use coracle_runtime::informer::{Metadata, View};
+use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt};
+use serde::Deserialize;
+
+use crate::{Registration, Settings, refusal};
+
+/// The annotations by which a secret says whose it is.
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// What such a secret holds.
+const TOKEN: &str = "token";
+const CA: &str = "ca.crt";
+const NAMESPACE: &str = "namespace";
+
+/// Secrets by the accounts they name.
+const BY_ACCOUNT: &str = "account";
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "serviceaccount-token-controller", register };
+
+/// Whose token is to lie where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenSubject<'a> {
+    /// The namespace of the account and of the secret.
+    pub namespace: &'a str,
+    /// The account.
+    pub account: &'a str,
+    /// Which account of that name.
+    pub account_uid: &'a str,
+    /// The secret.
+    pub secret: &'a str,
+}
+
+/// Writes tokens of service accounts.
+#[derive(Clone)]
+pub struct TokenWriter(Arc<WriteToken>);
+
+type WriteToken = dyn Fn(&TokenSubject<'_>) -> Option<String> + Send + Sync;
+
+impl TokenWriter {
+    /// One that writes so; none if it cannot.
+    pub fn new(write: impl Fn(&TokenSubject<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
+    }
+}
+
+impl fmt::Debug for TokenWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenWriter(..)")
+    }
+}
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let Some(writer) = settings.token_writer.clone() else { return };
+    let secrets: Informer<TokenSecret> =
+        manager.informer(Selection::of::<Secret>().with_fields("type=kubernetes.io/service-account-token"));
+    let accounts: Informer<Account> = manager.informer(Selection::of::<ServiceAccount>().metadata_only());
+    secrets.store().add_index(BY_ACCOUNT, |secret| vec![secret.account_key()]);
+    let (owned, of_accounts) = (secrets.clone(), accounts.clone());
+    let reconcile = AccountTokens {
+        client: manager.client().clone(),
+        writer,
+        root_ca: settings.root_ca.clone(),
+        secrets: secrets.clone(),
+        accounts,
+    };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&secrets, |change| [change.key.clone()])
+        .watches(&of_accounts, move |change| around(change, &owned));
+    manager.add(controller);
+}
+
+/// The secrets that name an account.
+fn around(change: &Change<Account>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
+    let key = format!("{}/{}", change.key.namespace(), change.key.name());
+    let named = secrets.store().by_index(BY_ACCOUNT, &key);
+    let cluster = || change.key.cluster().clone();
+    named
+        .iter()
+        .map(|secret| {
+            ObjectKey::namespaced(cluster(), &*secret.metadata.base.namespace, &*secret.metadata.base.name)
+        })
+        .collect()
+}
+
+/// An account, and which one of its name.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Account {
+    metadata: AccountMetadata,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct AccountMetadata {
+    #[serde(flatten)]
+    base: Metadata,
+    #[serde(default)]
+    uid: String,
+}
+
+impl View for Account {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata.base
+    }
+}
+
+/// What is known of a secret: everything but what is secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Whole")]
+struct TokenSecret {
+    metadata: SecretMetadata,
+    has_token: bool,
+    has_namespace: bool,
+    ca: Option<ByteString>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct SecretMetadata {
+    #[serde(flatten)]
+    base: Metadata,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// What the server sends.
+#[derive(Deserialize)]
+struct Whole {
+    metadata: SecretMetadata,
+    #[serde(default)]
+    data: BTreeMap<String, ByteString>,
+}
+
+impl From<Whole> for TokenSecret {
+    fn from(mut whole: Whole) -> Self {
+        let has = |key| whole.data.get(key).is_some_and(|value| !value.0.is_empty());
+        let (has_token, has_namespace) = (has(TOKEN), has(NAMESPACE));
+        Self { metadata: whole.metadata, has_token, has_namespace, ca: whole.data.remove(CA) }
+    }
+}
+
+impl View for TokenSecret {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata.base
+    }
+}
+
+impl TokenSecret {
+    fn annotation(&self, name: &str) -> &str {
+        self.metadata.annotations.get(name).map_or("", String::as_str)
+    }
+
+    fn account_key(&self) -> String {
+        format!("{}/{}", self.metadata.base.namespace, self.annotation(ACCOUNT_NAME))
+    }
+
+    /// Whether this is the account that the secret names.
+    fn is_of(&self, account_uid: &str) -> bool {
+        let claimed = self.annotation(ACCOUNT_UID);
+        claimed.is_empty() || claimed == account_uid
+    }
+}
+
+/// What is to be done with a secret.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    Nothing,
+    /// It lacks something.
+    Fill,
+    /// Its account has gone.
+    Delete,
+}
+
+/// What is to be done, if this is the account of the name that the secret says.
+fn plan(secret: &TokenSecret, account_uid: Option<&str>, root_ca: Option<&str>) -> Plan {
+    if secret.annotation(ACCOUNT_NAME).is_empty() || secret.metadata.base.deletion_timestamp.is_some() {
+        return Plan::Nothing;
+    }
+    if !account_uid.is_some_and(|uid| secret.is_of(uid)) {
+        return Plan::Delete;
+    }
+    let has_ca = root_ca.is_none_or(|ca| secret.ca.as_ref().is_some_and(|own| own.0 == ca.as_bytes()));
+    if secret.has_token && secret.has_namespace && has_ca { Plan::Nothing } else { Plan::Fill }
+}
+
+struct AccountTokens {
+    client: Client,
+    writer: TokenWriter,
+    root_ca: Option<String>,
+    secrets: Informer<TokenSecret>,
+    accounts: Informer<Account>,
+}
+
+impl AccountTokens {
+    /// Fills in what is missing of the version that was looked at; another brings the key back.
+    async fn fill(&self, api: &Api<Secret>, view: &TokenSecret, uid: &str) -> Result<(), kube::Error> {
+        let Some(mut secret) = api.get_opt(&view.metadata.base.name).await? else { return Ok(()) };
+        if secret.resource_version().as_deref() != Some(&*view.metadata.base.resource_version) {
+            return Ok(());
+        }
+        if !self.complete(&mut secret, view, uid) {
+            return Ok(());
+        }
+        match api.replace(&view.metadata.base.name, &PostParams::default(), &secret).await {
+            // Somebody else was first, which brings the key back.
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Whether it could be completed.
+    fn complete(&self, secret: &mut Secret, view: &TokenSecret, uid: &str) -> bool {
+        let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
+        let account = view.annotation(ACCOUNT_NAME).to_owned();
+        let data = secret.data.get_or_insert_default();
+        if let Some(ca) = &self.root_ca {
+            data.insert(CA.to_owned(), ByteString(ca.clone().into_bytes()));
+        }
+        if !view.has_namespace {
+            data.insert(NAMESPACE.to_owned(), ByteString(namespace.clone().into_bytes()));
+        }
+        if !view.has_token {
+            let subject =
+                TokenSubject { namespace: &namespace, account: &account, account_uid: uid, secret: &name };
+            let Some(token) = (self.writer.0)(&subject) else { return false };
+            data.insert(TOKEN.to_owned(), ByteString(token.into_bytes()));
+        }
+        secret.annotations_mut().insert(ACCOUNT_UID.to_owned(), uid.to_owned());
+        true
+    }
+
+    /// Deletes a secret whose account has gone, which the server is asked before: what was seen last may be
+    /// old.
+    async fn delete(&self, api: &Api<Secret>, view: &TokenSecret) -> Result<(), kube::Error> {
+        let namespace = &view.metadata.base.namespace;
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let account = accounts.get_opt(view.annotation(ACCOUNT_NAME)).await?;
+        if account.and_then(|account| account.uid()).is_some_and(|uid| view.is_of(&uid)) {
+            return Ok(());
+        }
+        let resource_version = Some(view.metadata.base.resource_version.to_string());
+        let preconditions = Some(Preconditions { resource_version, uid: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        match api.delete(&view.metadata.base.name, &params).await {
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+}
+
+impl Reconcile for AccountTokens {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        let Some(secret) = self.secrets.store().get(key) else { return Ok(Action::AwaitChange) };
+        let name = secret.annotation(ACCOUNT_NAME);
+        let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
+        let account = self.accounts.store().get(&account);
+        let uid = account.as_ref().map(|account| account.metadata.uid.as_str());
+        let api = Api::<Secret>::namespaced(self.client.clone(), key.namespace());
+        let done = match plan(&secret, uid, self.root_ca.as_deref()) {
+            Plan::Nothing => Ok(()),
+            Plan::Fill => self.fill(&api, &secret, uid.unwrap_or_default()).await,
+            Plan::Delete => self.delete(&api, &secret).await,
+        };
+        match done {
+            Err(error) if !refusal::namespace_is_going(&error) => Err(error),
+            _ => Ok(Action::AwaitChange),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn secret(annotations: Value, data: Value) -> TokenSecret {
+        let metadata = json!({"name": "s", "namespace": "ns", "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap()
+    }
+
+    #[test]
+    fn a_secret_is_filled_until_it_has_everything() {
+        let named = json!({ACCOUNT_NAME: "robot"});
+        let empty = secret(named.clone(), json!({}));
+        assert_eq!(plan(&empty, Some("1"), None), Plan::Fill);
+        let full = secret(named.clone(), json!({"token": "dA==", "namespace": "bnM=", "ca.crt": "Y2E="}));
+        assert_eq!(plan(&full, Some("1"), Some("ca")), Plan::Nothing);
+        assert_eq!(plan(&full, Some("1"), Some("another")), Plan::Fill);
+        assert_eq!(plan(&full, Some("1"), None), Plan::Nothing);
+        let no_token = secret(named, json!({"token": "", "namespace": "bnM="}));
+        assert_eq!(plan(&no_token, Some("1"), None), Plan::Fill);
+    }
+
+    #[test]
+    fn a_secret_goes_with_its_account() {
+        let named = secret(json!({ACCOUNT_NAME: "robot", ACCOUNT_UID: "1"}), json!({}));
+        assert_eq!(plan(&named, None, None), Plan::Delete);
+        assert_eq!(plan(&named, Some("2"), None), Plan::Delete);
+        assert_eq!(plan(&named, Some("1"), None), Plan::Fill);
+        assert_eq!(plan(&secret(json!({}), json!({})), None, None), Plan::Nothing);
+    }
+
+    #[test]
+    fn tokens_are_not_printed() {
+        let view = secret(json!({ACCOUNT_NAME: "robot"}), json!({"token": "cGxhbnRlZA=="}));
+        assert!(!format!("{view:?}").contains("planted") && !format!("{view:?}").contains("cGxhbnRlZA"));
+        let writer = TokenWriter::new(|_| Some("planted".to_owned()));
+        assert_eq!(format!("{writer:?}"), "TokenWriter(..)");
+    }
+}
