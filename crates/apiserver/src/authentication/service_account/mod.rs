@@ -51,7 +51,7 @@ struct Known {
 }
 
 enum Says {
-    Bound(Claims),
+    Bound(Box<Claims>),
     Legacy(LegacyClaims),
 }
 
@@ -110,7 +110,7 @@ impl ServiceAccountAuthenticator {
             jwt.claims()
                 .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), Says::Legacy(claims)))
         } else {
-            jwt.claims().map(|claims: Claims| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
+            jwt.claims().map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
         };
         Ok(read.map(|(identity, says)| Known { says, identity, key_id }))
     }
