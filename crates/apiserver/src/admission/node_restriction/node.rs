@@ -95,7 +95,6 @@ fn is_forbidden(label: &str) -> bool {
     let within = |outer: &&str| {
         namespace.strip_suffix(*outer).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    let is_kubelets =
-        KUBELET_LABELS.contains(&label) || KUBELET_NAMESPACES.iter().any(|outer| within(&outer));
-    within(&RESTRICTED_NAMESPACE) || KUBERNETES_NAMESPACES.iter().any(|outer| within(&outer)) && !is_kubelets
+    let is_kubelets = KUBELET_LABELS.contains(&label) || KUBELET_NAMESPACES.iter().any(within);
+    within(&RESTRICTED_NAMESPACE) || KUBERNETES_NAMESPACES.iter().any(within) && !is_kubelets
 }
