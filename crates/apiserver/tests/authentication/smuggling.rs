@@ -50,7 +50,7 @@ async fn a_request_with_two_lengths_is_the_last_on_its_connection() {
         format!("content-length: {length}\r\ntransfer-encoding: chunked\r\n"),
         format!("transfer-encoding: chunked\r\ncontent-length: {length}\r\n"),
         format!("content-length: 0\r\ncontent-length: {length}\r\n"),
-        format!("transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n"),
+        "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n".to_owned(),
     ] {
         let head = format!("POST {PROBE} HTTP/1.1\r\nhost: a\r\n{lengths}\r\n0\r\n\r\n");
         let answer = running.exchange(None, format!("{head}{hidden}").as_bytes()).await.unwrap_or_default();
