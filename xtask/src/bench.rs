@@ -16,6 +16,8 @@ pub(crate) enum Benchmark {
     },
     /// Finding out who is asking.
     Authentication,
+    /// Who may do what, with few roles and with many.
+    Authorization,
     /// The API, against kube-apiserver and etcd where both are installed.
     Api {
         /// Arguments of the benchmark.
@@ -32,6 +34,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Store { extra } => run_command(benchmark_command("store").args(extra)),
         Benchmark::Authentication => run_command(&mut benchmark_command("authentication")),
+        Benchmark::Authorization => run_command(&mut benchmark_command("authorization")),
         Benchmark::Api { extra } => {
             // Alone, for built together with the benchmarks it would get the features those need.
             run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))?;

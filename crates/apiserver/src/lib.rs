@@ -12,7 +12,7 @@ mod catalogue;
 mod discovery;
 pub mod health;
 pub mod identity;
-mod impersonate;
+mod impersonation;
 pub mod listen;
 mod metrics;
 mod negotiate;

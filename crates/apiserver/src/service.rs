@@ -9,19 +9,19 @@ use bytes::Bytes;
 use coracle_base::Clock;
 use coracle_registry::{AuditAnnotations, Cluster, Identity, Registry, Site};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use serde_json::{Value, json};
 use tower::Service;
 
 use crate::admission::{Chain, Plugin};
 use crate::authentication::{Authentication, AuthenticationConfig};
-use crate::authorization::{Authorizer, MastersOnly, RequestInfo, forbidden};
+use crate::authorization::{Authorizer, MastersOnly, Rbac, RequestInfo, Union, forbidden};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
 use crate::health::{HealthChecks, Probe, Wishes};
-use crate::impersonate::{self, impersonated};
+use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics};
 use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
 use crate::openapi::{self, tagged};
@@ -75,7 +75,7 @@ pub(crate) struct Components {
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        let authorizer: Arc<dyn Authorizer> = Arc::new(MastersOnly);
+        let authorizer = authorizer();
         let registry = registry.with_admission(Arc::new(Chain::built_in(&authorizer)));
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
@@ -145,8 +145,8 @@ impl ApiServer {
             };
         }
         let cluster = cluster?;
-        let identity = self.impersonate(&cluster, sender, &mut parts).await?;
         let info = RequestInfo::of(&parts.method, &parts.uri);
+        let identity = self.impersonate(&cluster, sender, &info, &mut parts.headers).await?;
         self.authorize(&cluster, &identity, &info).await?;
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
@@ -227,19 +227,19 @@ impl ApiServer {
         })
     }
 
-    /// Who is to be asking, if the sender may say so. Nobody after this sees that it was another.
+    /// Who is to be asking, if the sender may say so.
     async fn impersonate(
         &self,
         cluster: &Cluster,
         sender: Arc<Identity>,
-        parts: &mut Parts,
+        info: &RequestInfo,
+        headers: &mut HeaderMap,
     ) -> Result<Arc<Identity>, Refusal> {
-        if !impersonate::is_asked_for(&parts.headers) {
+        if !impersonation::is_asked_for(headers) {
             return Ok(sender);
         }
         let permissions = self.components.authorizer.permissions(cluster).await?;
-        let wanted = impersonated(&parts.headers, &sender, &*permissions)?;
-        impersonate::forget(&mut parts.headers);
+        let wanted = impersonated(headers, &sender, &info.attributes(), &*permissions)?;
         Ok(wanted.map_or(sender, Arc::new))
     }
 
@@ -274,6 +274,12 @@ impl ApiServer {
         let text = if healthy { "ok" } else { "internal server error: reason withheld\n" };
         Ok(plain_text(healthy, text.to_owned()))
     }
+}
+
+/// All who are asked, in upstream's order: who may do everything, then roles.
+fn authorizer() -> Arc<dyn Authorizer> {
+    let in_order: [Arc<dyn Authorizer>; 2] = [Arc::new(MastersOnly), Arc::new(Rbac::default())];
+    Arc::new(Union::new(in_order))
 }
 
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {

@@ -51,17 +51,6 @@ async fn a_question_must_ask_something() {
 }
 
 #[tokio::test]
-async fn the_client_learns_what_it_may_do() {
-    let client = Client::new().await;
-    let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
-    let (code, review) = client.post(&path, json!({"spec": {"namespace": "default"}})).await;
-    assert_eq!(code, 201);
-    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
-    assert_eq!(review["status"]["resourceRules"], all);
-    assert_eq!(review["status"]["nonResourceRules"], json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]));
-}
-
-#[tokio::test]
 async fn tokens_are_known_again_until_their_account_goes() {
     let client = Client::new().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";

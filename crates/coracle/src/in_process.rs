@@ -16,7 +16,7 @@ use tower::Service;
 /// The namespace of requests that name none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Who may do everything, until roles say who may do what.
+/// Who may do everything: what runs in the same process is trusted as the server is.
 const MASTERS: &str = "system:masters";
 
 /// Who asks from within.

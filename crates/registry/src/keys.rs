@@ -7,12 +7,17 @@ use crate::kind::{Declaration, Scope};
 /// are older than that and known.
 const CORE: &str = "core";
 
+/// The prefix of all objects of a group.
+pub(crate) fn group_prefix(group: &str) -> String {
+    let group = if group.is_empty() { CORE } else { group };
+    format!("{group}/")
+}
+
 /// The prefix of all objects of a kind, or of those of one namespace if it is not empty.
 pub(crate) fn prefix(declaration: &Declaration, namespace: &str) -> String {
     let group = declaration.stored_as.as_ref().map_or(&declaration.group, |stored| &stored.group);
-    let group = if group.is_empty() { CORE } else { group };
-    let plural = &declaration.plural;
-    if namespace.is_empty() { format!("{group}/{plural}/") } else { format!("{group}/{plural}/{namespace}/") }
+    let (group, plural) = (group_prefix(group), &declaration.plural);
+    if namespace.is_empty() { format!("{group}{plural}/") } else { format!("{group}{plural}/{namespace}/") }
 }
 
 /// The key of one object. The namespace counts only for kinds that have one.

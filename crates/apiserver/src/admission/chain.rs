@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::certificate_approval::CertificateApproval;
 use super::certificate_signing::CertificateSigning;
 use super::certificate_subject_restriction::CertificateSubjectRestriction;
+use super::create_authorization::CreateAuthorization;
 use super::default_ingress_class::DefaultIngressClass;
 use super::default_storage_class::DefaultStorageClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
@@ -25,6 +26,7 @@ use super::pod_security::PodSecurity;
 use super::pod_topology_labels::PodTopologyLabels;
 use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
+use super::rbac_escalation::RbacEscalation;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
@@ -34,7 +36,7 @@ use crate::authorization::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`), and `NodeRestriction`, without which
-/// nodes could write for each other.
+/// nodes could write for each other. The first is what upstream does before it asks any.
 ///
 /// Webhooks are still missing. The others that are on by default there and have no line here have nothing
 /// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
@@ -42,6 +44,7 @@ use crate::authorization::Authorizer;
 /// features themselves.
 fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
     vec![
+        Arc::new(CreateAuthorization::new(authorizer.clone())),
         Arc::new(NamespaceLifecycle),
         Arc::new(LimitRanger),
         Arc::new(ServiceAccount::default()),
@@ -66,10 +69,11 @@ fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
 
 /// What comes after everybody else: what the administrators of a cluster have written, mutating
 /// policies first, then the quota, which is charged when nobody is left to refuse. Webhooks will come
-/// after the policies of their kind.
+/// after the policies of their kind. Once nobody is left to change a role, it is looked at who writes it.
 fn built_in_last(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(MutatingAdmissionPolicy::new(authorizer.clone())),
+        Arc::new(RbacEscalation::new(authorizer.clone())),
         Arc::new(ValidatingAdmissionPolicy::new(authorizer.clone())),
         Arc::new(ResourceQuota),
     ]
@@ -227,6 +231,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "CreateAuthorization",
                 "NamespaceLifecycle",
                 "LimitRanger",
                 "ServiceAccount",
@@ -247,6 +252,7 @@ mod tests {
                 "NodeDeclaredFeatureValidator",
                 "PodResizeValidator",
                 "MutatingAdmissionPolicy",
+                "RBACEscalation",
                 "ValidatingAdmissionPolicy",
                 "ResourceQuota",
             ]
@@ -301,7 +307,8 @@ mod tests {
     async fn plugins_of_an_embedder_come_before_quotas() {
         let chain = Chain::built_in(&masters_only()).with(Arc::new(Marks("x", Vec::new())));
         let names: Vec<&str> = chain.names().collect();
-        let last = ["x", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota"];
+        let last =
+            ["x", "MutatingAdmissionPolicy", "RBACEscalation", "ValidatingAdmissionPolicy", "ResourceQuota"];
         assert_eq!(names[names.len() - last.len()..], last);
     }
 }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{
-    Attributes, Authorizer, Decided, Decision, Known, NonResourceRule, Permissions, ResourceRule, Rules,
-    known,
-};
+use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
 
 /// Whoever is in this group may do everything, as in upstream.
 const MASTERS: &str = "system:masters";
@@ -16,10 +13,9 @@ const MASTERS: &str = "system:masters";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MastersOnly;
 
-impl MastersOnly {
-    fn is_master(identity: &Identity) -> bool {
-        identity.groups.iter().any(|group| group == MASTERS)
-    }
+/// Whether somebody may do everything.
+pub(crate) fn is_master(identity: &Identity) -> bool {
+    identity.groups.iter().any(|group| group == MASTERS)
 }
 
 impl Authorizer for MastersOnly {
@@ -39,23 +35,11 @@ impl Authorizer for MastersOnly {
 
 impl Permissions for MastersOnly {
     fn authorize(&self, identity: &Identity, _attributes: &Attributes<'_>) -> Decision {
-        Decision { allowed: Self::is_master(identity), ..Decision::default() }
+        Decision { allowed: is_master(identity), ..Decision::default() }
     }
 
-    fn rules(&self, identity: &Identity, _namespace: &str) -> Rules {
-        if !Self::is_master(identity) {
-            return Rules::default();
-        }
-        let all = || vec!["*".to_owned()];
-        Rules {
-            resource_rules: vec![ResourceRule {
-                verbs: all(),
-                api_groups: all(),
-                resources: all(),
-                resource_names: Vec::new(),
-            }],
-            non_resource_rules: vec![NonResourceRule { verbs: all(), non_resource_urls: all() }],
-            ..Rules::default()
-        }
+    /// None: a role that is bound to the group says it, for those who ask.
+    fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
+        Rules::default()
     }
 }

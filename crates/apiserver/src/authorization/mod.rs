@@ -8,6 +8,7 @@ mod attributes;
 mod decision;
 mod forbidden;
 mod masters;
+pub(crate) mod rbac;
 mod request_info;
 mod union;
 
@@ -21,6 +22,8 @@ pub use attributes::{Attributes, ResourceTarget, Target};
 pub use decision::{Decision, NonResourceRule, ResourceRule, Rules};
 pub(crate) use forbidden::forbidden;
 pub use masters::MastersOnly;
+pub(crate) use masters::is_master;
+pub use rbac::Rbac;
 pub(crate) use request_info::RequestInfo;
 pub use union::Union;
 

@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod dependency;
 mod existing;
+mod follow;
 mod list;
 mod ownership;
 mod prepared;
@@ -19,6 +20,7 @@ mod watch;
 
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use existing::Existing;
+pub use follow::{GroupWatch, Place};
 pub use list::{ListOptions, Page};
 pub use rewrite::Preconditions;
 pub use select::Selection;

@@ -4,6 +4,7 @@ use coracle_registry::{Identity, view};
 use serde_json::{Value, json};
 
 use super::super::ResourceRequest;
+use super::selectors;
 use crate::authorization::{Attributes, Decision, ResourceTarget, Rules, Target};
 use crate::negotiate::to_value;
 use crate::status::Refusal;
@@ -19,19 +20,17 @@ impl ResourceRequest {
             asked_for = subject(spec);
             &asked_for
         };
+        let resource = spec.get("resourceAttributes").unwrap_or(&Value::Null);
+        let (fields, labels) = (selectors::of_fields(resource), selectors::of_labels(resource));
+        let mut attributes = attributes(spec);
+        if let Target::Resource(target) = &mut attributes.target {
+            target.field_selector = &fields.requirements;
+            target.label_selector = &labels.requirements;
+        }
         let authorizer = &self.components.authorizer;
-        let decision = authorizer.authorize(&self.cluster, identity, &attributes(spec)).await?;
-        let Decision { allowed, denied, reason, evaluation_error } = decision;
-        let mut status = json!({"allowed": allowed});
-        if denied {
-            status["denied"] = true.into();
-        }
-        for (field, text) in [("reason", reason), ("evaluationError", evaluation_error)] {
-            if !text.is_empty() {
-                status[field] = text.into();
-            }
-        }
-        Ok(status)
+        let decision = authorizer.authorize(&self.cluster, identity, &attributes).await?;
+        let problems = [fields.problem("fieldSelector"), labels.problem("labelSelector")];
+        Ok(status(decision, problems.into_iter().flatten()))
     }
 
     /// A SelfSubjectRulesReview with its answer, which does not repeat the question.
@@ -59,6 +58,22 @@ impl ResourceRequest {
             "status": status,
         }))
     }
+}
+
+/// What is told of a decision, and of what was not understood of the question.
+fn status(decision: Decision, problems: impl Iterator<Item = String>) -> Value {
+    let Decision { allowed, denied, reason, evaluation_error } = decision;
+    let errors = Some(evaluation_error).filter(|error| !error.is_empty()).into_iter().chain(problems);
+    let mut status = json!({"allowed": allowed});
+    if denied {
+        status["denied"] = true.into();
+    }
+    for (field, text) in [("reason", reason), ("evaluationError", errors.collect::<Vec<_>>().join("; "))] {
+        if !text.is_empty() {
+            status[field] = text.into();
+        }
+    }
+    status
 }
 
 /// Whom a review asks about.
@@ -91,7 +106,7 @@ fn attributes(spec: &Value) -> Attributes<'_> {
         verb: text("verb"),
         target: Target::Resource(ResourceTarget {
             group: text("group"),
-            version: text("version"),
+            version: Some(text("version")).filter(|version| !version.is_empty()).unwrap_or("*"),
             resource: text("resource"),
             subresource: text("subresource"),
             namespace: text("namespace"),

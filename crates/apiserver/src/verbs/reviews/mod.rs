@@ -1,6 +1,7 @@
 //! Questions: objects that are posted, answered and not kept.
 
 mod access;
+mod selectors;
 mod token;
 
 use coracle_meta::field::ErrorList;

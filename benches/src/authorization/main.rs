@@ -1,0 +1,130 @@
+//! What it costs to decide whether somebody may do something: `cargo xtask bench authorization`.
+//!
+//! Who asks is known already; each question goes the way of a request, from the authorizer's trait to the
+//! decision, with everything it needs in memory. The baseline is a cluster with few roles.
+
+use std::time::Duration;
+
+use coracle_apiserver::Authorizer;
+use coracle_apiserver::authorization::{Attributes, MastersOnly, Rbac, ResourceTarget, Target, Union};
+use coracle_apiserver::{Identity, Registry};
+use coracle_base::{Clock, Rng};
+use coracle_benches::measure::{block_on, ratio, report, start};
+use coracle_registry::lifecycle::Write;
+use coracle_registry::{Cluster, Kind, Site, catalog};
+use coracle_store::memory;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const MANY: usize = 1000;
+const FEW: usize = 10;
+
+/// Questions of which the time is taken together.
+const QUESTIONS: u32 = 20_000;
+
+/// What a decision may cost, with as many roles and bindings as a busy cluster has.
+const AIM: Duration = Duration::from_micros(20);
+
+fn main() {
+    block_on(async {
+        let registry =
+            Registry::new(memory::open(memory::Options::default()), Clock::system(), Rng::from_entropy());
+        registry.bootstrap(&Site::default()).await.expect("what every cluster has");
+        let [few, many] =
+            [("few", FEW), ("many", MANY)].map(|(id, count)| (registry.cluster(id).expect("an id"), count));
+        for (cluster, count) in [&few, &many] {
+            fill(cluster, *count).await;
+        }
+        for (what, user, resource) in [
+            ("allowed by the user's one binding", "user-7", "resource-7"),
+            ("allowed by one of the bindings of a group", "member", "shared-7"),
+            ("refused to a user with bindings", "user-7", "secrets"),
+            ("refused to a member of a group with all bindings", "member", "secrets"),
+            ("refused to a user without", "nobody", "secrets"),
+        ] {
+            let baseline = decide(&few.0, user, resource).await;
+            let figure = decide(&many.0, user, resource).await;
+            let shown =
+                format!("{:.2} µs, {:.1} of that with {FEW}", micros(figure), ratio(figure, baseline));
+            report(what, &shown, "< 20 µs with 1 000 roles", figure < AIM);
+        }
+    });
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+/// The time of one decision.
+async fn decide(cluster: &Cluster, user: &str, resource: &str) -> Duration {
+    let authorizer = Union::new([
+        std::sync::Arc::new(MastersOnly) as std::sync::Arc<dyn Authorizer>,
+        std::sync::Arc::new(Rbac::default()),
+    ]);
+    let groups = match user {
+        "member" => vec!["everyone".to_owned(), "system:authenticated".to_owned()],
+        _ => vec!["system:authenticated".to_owned()],
+    };
+    let identity = Identity { name: user.to_owned(), groups, ..Identity::default() };
+    let target = ResourceTarget {
+        resource,
+        version: "v1",
+        namespace: "default",
+        name: "x",
+        ..ResourceTarget::default()
+    };
+    let attributes = Attributes { verb: "get", target: Target::Resource(target) };
+    let ask = || authorizer.authorize(cluster, &identity, &attributes);
+    let expected = ask().await.expect("a decision").allowed;
+    let watch = start();
+    for _ in 0..QUESTIONS {
+        assert_eq!(ask().await.expect("a decision").allowed, expected);
+    }
+    watch.elapsed() / QUESTIONS
+}
+
+/// So many roles and so many bindings: half of them for users of their own, half for one group.
+async fn fill(cluster: &Cluster, count: usize) {
+    for number in 0..count / 2 {
+        let rules = |resource: String| {
+            let verbs = ["get", "list", "watch"];
+            json!([
+                {"verbs": verbs, "apiGroups": ["", "apps"], "resources": ["pods", "services", resource]},
+                {"verbs": ["create", "update"], "apiGroups": ["batch"], "resources": ["jobs", "cronjobs"]},
+            ])
+        };
+        let own = json!({"metadata": {"name": format!("own-{number}")}, "rules": rules(format!("resource-{number}"))});
+        create(cluster, "clusterroles", own).await;
+        let shared = json!({"metadata": {"name": format!("shared-{number}")}, "rules": rules(format!("shared-{number}"))});
+        create(cluster, "roles", shared).await;
+        let user = json!({"kind": "User", "name": format!("user-{number}")});
+        create(cluster, "clusterrolebindings", binding("ClusterRole", &format!("own-{number}"), &user)).await;
+        let group = json!({"kind": "Group", "name": "everyone"});
+        create(cluster, "rolebindings", binding("Role", &format!("shared-{number}"), &group)).await;
+    }
+}
+
+fn binding(kind: &str, role: &str, subject: &Value) -> Value {
+    let role_ref = json!({"apiGroup": GROUP, "kind": kind, "name": role});
+    json!({"metadata": {"name": role}, "roleRef": role_ref, "subjects": [subject]})
+}
+
+async fn create(cluster: &Cluster, plural: &str, object: Value) {
+    let kind: &dyn Kind = catalog::find(GROUP, "v1", plural).expect("a built-in kind");
+    let api_version = kind.declaration().storage_api_version();
+    let namespace = if plural.starts_with("cluster") { "" } else { "default" };
+    let write = Write {
+        kind,
+        api_version: &api_version,
+        served_version: "v1",
+        namespace,
+        subresource: "",
+        manager: "bench",
+        requester: &Identity::server(),
+        dry_run: false,
+    };
+    cluster.create(&write, object).await.expect("it can be made");
+}

@@ -1,0 +1,310 @@
+//! Roles and bindings of a cluster, arranged for questions: who asks is looked up, and only what is bound
+//! to that user and those groups is looked at.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use coracle_meta::field::quoted;
+use coracle_registry::lifecycle::{Place, tree};
+use coracle_registry::{Cluster, Entry, Identity, Result};
+use serde_json::Value;
+
+use super::super::union::aggregate;
+use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, Target};
+use super::GROUP;
+use super::binding::{Binding, RoleRef};
+use super::bindings::Bindings;
+use super::rule::{PolicyRule, Question};
+
+/// What roles say, by their names.
+type Roles = HashMap<Box<str>, Arc<[PolicyRule]>>;
+
+/// Everything of a cluster that says who may do what.
+#[derive(Default)]
+pub(crate) struct Index {
+    cluster_roles: Roles,
+    /// By namespace.
+    roles: HashMap<Box<str>, Roles>,
+    cluster_bindings: Bindings,
+    /// By namespace.
+    bindings: HashMap<Box<str>, Bindings>,
+}
+
+impl Index {
+    /// What is stored at this moment. What is asked often is [`Rbac`](super::Rbac)'s.
+    pub(crate) async fn read(cluster: &Cluster) -> Result<Self> {
+        let mut index = Self::default();
+        cluster.follow_group(GROUP, |place, entry| index.note_entry(place, Some(entry))).await?;
+        Ok(index)
+    }
+
+    /// Takes note of what is stored, or of nothing where it is gone. What cannot be read allows nothing.
+    pub(super) fn note_entry(&mut self, place: Place<'_>, entry: Option<&Entry>) {
+        let object = entry.and_then(|entry| match tree(entry) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                tracing::error!(%error, "a role or binding cannot be read and allows nothing");
+                None
+            }
+        });
+        self.note(place, object.as_ref());
+    }
+
+    /// Takes note of an object, or of none where it is gone.
+    pub(super) fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
+        let Place { plural, namespace, name } = place;
+        match plural {
+            "clusterroles" => put(&mut self.cluster_roles, name, object.map(rules_of)),
+            "roles" => {
+                let roles = self.roles.entry(namespace.into()).or_default();
+                put(roles, name, object.map(rules_of));
+                if roles.is_empty() {
+                    self.roles.remove(namespace);
+                }
+            }
+            "clusterrolebindings" => self.cluster_bindings.note(name, "", object),
+            "rolebindings" => {
+                let bindings = self.bindings.entry(namespace.into()).or_default();
+                bindings.note(name, namespace, object);
+                if bindings.is_empty() {
+                    self.bindings.remove(namespace);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether somebody may do something, and by which binding.
+    pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
+        let namespace = match &attributes.target {
+            Target::Resource(target) => target.namespace,
+            Target::Path(_) => "",
+        };
+        let question = Question::new(*attributes);
+        let mut errors = Vec::new();
+        for binding in self.given(identity, namespace) {
+            match self.rules_of(&binding.role, &binding.namespace) {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(&question)) => {
+                    let reason = format!("RBAC: allowed by {}", binding.describe(identity));
+                    return Decision { allowed: true, reason, ..Decision::default() };
+                }
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        match aggregate(errors) {
+            error if error.is_empty() => Decision::default(),
+            error => Decision { reason: format!("RBAC: {error}"), ..Decision::default() },
+        }
+    }
+
+    /// What somebody may do in a namespace.
+    pub(super) fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        let (rules, evaluation_error) = self.policy_rules(identity, namespace);
+        rules.into_iter().for_each(|rule| tell(rule, &mut all));
+        Rules { evaluation_error, ..all }
+    }
+
+    /// The rules that apply to somebody in a namespace, as they are in roles, and what is wrong with
+    /// others.
+    pub(crate) fn held(&self, identity: &Identity, namespace: &str) -> (Vec<Value>, String) {
+        let (rules, error) = self.policy_rules(identity, namespace);
+        (rules.into_iter().map(PolicyRule::to_value).collect(), error)
+    }
+
+    fn policy_rules(&self, identity: &Identity, namespace: &str) -> (Vec<&PolicyRule>, String) {
+        let (mut all, mut errors) = (Vec::new(), Vec::new());
+        // Whoever is bound several times by one binding is bound once.
+        let given: BTreeMap<_, _> = self
+            .given(identity, namespace)
+            .map(|binding| ((&binding.namespace, binding.name()), binding))
+            .collect();
+        for binding in given.into_values() {
+            match self.rules_of(&binding.role, &binding.namespace) {
+                Ok(rules) => all.extend(rules),
+                Err(error) => errors.push(error),
+            }
+        }
+        (all, aggregate(errors))
+    }
+
+    /// The bindings that apply to somebody in a namespace, those of the whole cluster first.
+    fn given<'a>(
+        &'a self,
+        identity: &'a Identity,
+        namespace: &str,
+    ) -> impl Iterator<Item = &'a Arc<Binding>> + 'a {
+        let of_namespace = if namespace.is_empty() { None } else { self.bindings.get(namespace) };
+        std::iter::once(&self.cluster_bindings)
+            .chain(of_namespace)
+            .flat_map(move |bindings| bindings.given_to(identity))
+    }
+
+    /// The rules of a role, or why there are none.
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> std::result::Result<&[PolicyRule], String> {
+        let found = match &*role.kind {
+            "ClusterRole" => self.cluster_roles.get(&role.name),
+            "Role" => self.roles.get(namespace).and_then(|roles| roles.get(&role.name)),
+            other => return Err(format!("unsupported role reference kind: {}", quoted(other))),
+        };
+        let missing = || {
+            let kind = role.kind.to_lowercase();
+            format!("{kind}.rbac.authorization.k8s.io {} not found", quoted(&role.name))
+        };
+        found.map(|rules| &**rules).ok_or_else(missing)
+    }
+}
+
+/// What a role says.
+fn rules_of(role: &Value) -> Arc<[PolicyRule]> {
+    PolicyRule::read_all(role).into()
+}
+
+fn put<T>(map: &mut HashMap<Box<str>, T>, name: &str, value: Option<T>) {
+    match value {
+        Some(value) => drop(map.insert(name.into(), value)),
+        None => drop(map.remove(name)),
+    }
+}
+
+/// Adds a rule to what somebody may do.
+fn tell(rule: &PolicyRule, all: &mut Rules) {
+    if !rule.resources.is_empty() {
+        all.resource_rules.push(ResourceRule {
+            verbs: rule.verbs.clone(),
+            api_groups: rule.api_groups.clone(),
+            resources: rule.resources.clone(),
+            resource_names: rule.resource_names.clone(),
+        });
+    }
+    if !rule.non_resource_urls.is_empty() {
+        all.non_resource_rules.push(NonResourceRule {
+            verbs: rule.verbs.clone(),
+            non_resource_urls: rule.non_resource_urls.clone(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::authorization::ResourceTarget;
+
+    const CLUSTER_ROLE: (&str, &str) = ("clusterroles", "");
+    const CLUSTER_BINDING: (&str, &str) = ("clusterrolebindings", "");
+    const ROLE: (&str, &str) = ("roles", "ns");
+    const BINDING: (&str, &str) = ("rolebindings", "ns");
+
+    fn put(index: &mut Index, (plural, namespace): (&str, &str), name: &str, object: Option<Value>) {
+        index.note(Place { plural, namespace, name }, object.as_ref());
+    }
+
+    fn role(verb: &str) -> Option<Value> {
+        Some(json!({"rules": [{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]}))
+    }
+
+    fn binding(kind: &str, role: &str, subjects: Value) -> Option<Value> {
+        Some(json!({"roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}, "subjects": subjects}))
+    }
+
+    fn asked(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> Decision {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let identity = Identity { name: user.to_owned(), groups, ..Identity::default() };
+        let target = ResourceTarget { resource: "pods", namespace, ..ResourceTarget::default() };
+        index.authorize(&identity, &Attributes { verb, target: Target::Resource(target) })
+    }
+
+    fn reason(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> String {
+        let decision = asked(index, user, groups, verb, namespace);
+        assert!(!decision.denied);
+        if decision.allowed { decision.reason } else { format!("no {}", decision.reason) }
+    }
+
+    #[test]
+    fn whoever_is_bound_may_and_is_told_why() {
+        let mut index = Index::default();
+        put(&mut index, CLUSTER_ROLE, "get", role("get"));
+        put(&mut index, ROLE, "list", role("list"));
+        let subjects = json!([{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g"}]);
+        put(&mut index, CLUSTER_BINDING, "c", binding("ClusterRole", "get", subjects));
+        let account = json!([{"kind": "ServiceAccount", "name": "robot"}]);
+        put(&mut index, BINDING, "b", binding("Role", "list", account.clone()));
+        let elsewhere = json!([{"kind": "ServiceAccount", "name": "robot", "namespace": "far"}]);
+        put(&mut index, BINDING, "far", binding("ClusterRole", "get", elsewhere));
+
+        let through_user = "RBAC: allowed by ClusterRoleBinding \"c\" of ClusterRole \"get\" to User \"u\"";
+        assert_eq!(reason(&index, "u", &["g"], "get", ""), through_user);
+        let through_group = "RBAC: allowed by ClusterRoleBinding \"c\" of ClusterRole \"get\" to Group \"g\"";
+        assert_eq!(reason(&index, "x", &["other", "g"], "get", "ns"), through_group);
+        assert_eq!(
+            reason(&index, "system:serviceaccount:ns:robot", &[], "list", "ns"),
+            "RBAC: allowed by RoleBinding \"b/ns\" of Role \"list\" to ServiceAccount \"robot/ns\""
+        );
+        assert_eq!(
+            reason(&index, "system:serviceaccount:far:robot", &[], "get", "ns"),
+            "RBAC: allowed by RoleBinding \"far/ns\" of ClusterRole \"get\" to ServiceAccount \"robot/far\""
+        );
+        for (user, groups, verb, namespace) in [
+            ("g", &["u"][..], "get", ""),
+            ("u", &[][..], "list", "ns"),
+            ("system:serviceaccount:ns:robot", &[], "list", "far"),
+            ("system:serviceaccount:ns:robot", &[], "list", ""),
+            ("system:serviceaccount:far:robot", &[], "list", "ns"),
+            ("robot", &[], "list", "ns"),
+        ] {
+            assert_eq!(reason(&index, user, groups, verb, namespace), "no ", "{user} {verb} {namespace}");
+        }
+    }
+
+    #[test]
+    fn an_account_without_namespace_is_nobody_in_the_whole_cluster() {
+        let mut index = Index::default();
+        put(&mut index, CLUSTER_ROLE, "get", role("get"));
+        let subjects = json!([{"kind": "ServiceAccount", "name": "robot"}, {"kind": "Dog", "name": "rex"}]);
+        put(&mut index, CLUSTER_BINDING, "c", binding("ClusterRole", "get", subjects));
+        for user in ["system:serviceaccount::robot", "system:serviceaccount:ns:robot", "rex"] {
+            assert_eq!(reason(&index, user, &[], "get", ""), "no ");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_and_takes_nothing_away() {
+        let mut index = Index::default();
+        let user = || json!([{"kind": "User", "name": "u"}]);
+        put(&mut index, CLUSTER_BINDING, "a", binding("ClusterRole", "gone", user()));
+        let missing = "no RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found";
+        assert_eq!(reason(&index, "u", &[], "get", ""), missing);
+        put(&mut index, BINDING, "b", binding("Role", "gone", user()));
+        assert_eq!(
+            reason(&index, "u", &[], "get", "ns"),
+            "no RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, \
+             role.rbac.authorization.k8s.io \"gone\" not found]"
+        );
+        put(&mut index, CLUSTER_BINDING, "z", binding("ClusterRole", "get", user()));
+        put(&mut index, CLUSTER_ROLE, "get", role("get"));
+        assert!(asked(&index, "u", &[], "get", "ns").allowed);
+    }
+
+    #[test]
+    fn what_changes_or_goes_counts_no_longer() {
+        let mut index = Index::default();
+        let subjects = |name: &str| json!([{"kind": "User", "name": name}, {"kind": "Group", "name": name}]);
+        put(&mut index, CLUSTER_ROLE, "get", role("get"));
+        put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("a")));
+        assert!(asked(&index, "a", &[], "get", "ns").allowed);
+        put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("b")));
+        assert!(!asked(&index, "a", &["a"], "get", "ns").allowed);
+        assert!(asked(&index, "b", &[], "get", "ns").allowed);
+        assert!(asked(&index, "x", &["b"], "get", "ns").allowed);
+        put(&mut index, CLUSTER_ROLE, "get", role("list"));
+        assert!(!asked(&index, "b", &[], "get", "ns").allowed);
+        assert!(asked(&index, "b", &[], "list", "ns").allowed);
+        put(&mut index, BINDING, "b", None);
+        assert!(!asked(&index, "b", &["b"], "list", "ns").allowed);
+        put(&mut index, CLUSTER_ROLE, "get", None);
+        assert!(index.bindings.is_empty() && index.cluster_roles.is_empty(), "nothing stays behind");
+    }
+}

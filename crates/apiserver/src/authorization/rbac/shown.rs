@@ -1,0 +1,62 @@
+//! Rules as upstream shows them in refusals (`CompactRules` and `CompactString`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coracle_meta::field::quoted;
+use coracle_registry::kinds::rbac::permission::{Permission, Target};
+use serde_json::Value;
+
+/// Rules, each once and in order. What differs in the verb only is one.
+pub(crate) fn shown(rules: &[Value]) -> Vec<String> {
+    let mut by_resource: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    let mut all = BTreeSet::new();
+    for Permission { verb, target } in rules.iter().flat_map(Permission::all_of) {
+        match target {
+            Target::Resource { group, resource, name } => {
+                by_resource.entry((group, resource, name)).or_default().push(verb);
+            }
+            Target::Url(url) => {
+                all.insert(format!("{{NonResourceURLs:{}, Verbs:{}}}", list(&[url]), list(&[verb])));
+            }
+        }
+    }
+    for ((group, resource, name), verbs) in by_resource {
+        let name = name.map(|name| format!(", ResourceNames:{}", list(&[name]))).unwrap_or_default();
+        let (group, resource, verbs) = (list(&[group]), list(&[resource]), list(&verbs));
+        all.insert(format!("{{APIGroups:{group}, Resources:{resource}{name}, Verbs:{verbs}}}"));
+    }
+    all.into_iter().collect()
+}
+
+/// As Go's `%q` shows a list of texts.
+pub(crate) fn list(texts: &[impl AsRef<str>]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quoted(text.as_ref()).to_string()).collect();
+    format!("[{}]", texts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_shown_as_upstream_shows_them() {
+        let rules = [
+            json!({"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods"]}),
+            json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a\"b"]}),
+            json!({"verbs": ["get", "post"], "nonResourceURLs": ["/x"]}),
+            json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["pods"]}),
+        ];
+        assert_eq!(
+            shown(&rules),
+            [
+                "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\" \"watch\"]}",
+                "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"a\\\"b\"], Verbs:[\"get\"]}",
+                "{APIGroups:[\"apps\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}",
+                "{NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}",
+                "{NonResourceURLs:[\"/x\"], Verbs:[\"post\"]}",
+            ]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The headers by which a sender says as whom to act.
+
+use std::fmt::Write as _;
+
+use coracle_meta::field::quoted;
+use coracle_registry::Identity;
+use http::{HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA: &str = "impersonate-extra-";
+
+/// What all of them begin with.
+const PREFIX: &str = "impersonate-";
+
+/// Whether a request has any.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with(PREFIX))
+}
+
+/// Takes all of them out of a request.
+pub(super) fn forget(headers: &mut HeaderMap) {
+    let names: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// As whom the sender wants to act, or what is wrong with that.
+pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, String> {
+    let first = |name| headers.get(name).map(text).unwrap_or_default();
+    let mut wanted = Identity {
+        name: first(USER),
+        uid: first(UID),
+        groups: headers.get_all(GROUP).iter().map(text).collect(),
+        ..Identity::default()
+    };
+    for (name, value) in headers {
+        let Some(key) = name.as_str().strip_prefix(EXTRA) else { continue };
+        wanted.extra.entry(unescaped(key)).or_default().push(text(value));
+    }
+    if !wanted.name.is_empty() {
+        return Ok(Some(wanted));
+    }
+    if wanted == Identity::default() {
+        return Ok(None);
+    }
+    Err(format!("requested {} without impersonating a user name", shown_by_go(&wanted)))
+}
+
+/// What cannot be read is not left out: then the request would be from the sender.
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// With nothing encoded; as it is if it cannot be decoded.
+fn unescaped(key: &str) -> String {
+    let decoded = percent_decode_str(key).decode_utf8();
+    decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned)
+}
+
+/// As Go's `%#v` shows upstream's type.
+fn shown_by_go(identity: &Identity) -> String {
+    let list = |texts: &[String]| {
+        if texts.is_empty() {
+            return "[]string(nil)".to_owned();
+        }
+        let texts: Vec<String> = texts.iter().map(|text| quoted(text).to_string()).collect();
+        format!("[]string{{{}}}", texts.join(", "))
+    };
+    let mut extra = String::new();
+    for (key, values) in &identity.extra {
+        let separator = if extra.is_empty() { "" } else { ", " };
+        write!(extra, "{separator}{}:{}", quoted(key), list(values)).expect("a String takes everything");
+    }
+    let extra = if extra.is_empty() { "(nil)".to_owned() } else { format!("{{{extra}}}") };
+    format!(
+        "&user.DefaultInfo{{Name:{}, UID:{}, Groups:{}, Extra:map[string][]string{extra}}}",
+        quoted(&identity.name),
+        quoted(&identity.uid),
+        list(&identity.groups)
+    )
+}

@@ -1,0 +1,207 @@
+//! Acting as somebody else: whoever may do that asks with headers, and everything after is decided
+//! and noted as if the other had asked.
+//!
+//! There are several ways to be allowed to, tried in upstream's order
+//! (`pkg/endpoints/filters/impersonation` of k8s.io/apiserver): constrained ones, which also say what
+//! may be done as the other, and the old one, by which all may be done that the other may do.
+
+mod extra;
+mod headers;
+mod mode;
+
+use coracle_registry::Identity;
+use http::HeaderMap;
+
+use crate::authorization::{Attributes, Permissions};
+use crate::status::Refusal;
+use mode::MODES;
+
+pub(crate) use headers::is_asked_for;
+
+/// Who a request is to be from, if not from whoever sent it. The headers are taken out of it, so that
+/// nobody after this can treat it otherwise than the other's own.
+///
+/// # Errors
+/// If the sender may not act as that, or does not say as whom.
+pub(crate) fn impersonated(
+    headers: &mut HeaderMap,
+    sender: &Identity,
+    asked: &Attributes<'_>,
+    permissions: &dyn Permissions,
+) -> Result<Option<Identity>, Refusal> {
+    let wanted = headers::wanted(headers).map_err(Refusal::bad_request)?;
+    let Some(wanted) = wanted else { return Ok(None) };
+    headers::forget(headers);
+    let mut refused = None;
+    for mode in MODES {
+        match mode.check(&wanted, sender, asked, permissions) {
+            Some(Ok(identity)) => return Ok(Some(identity)),
+            Some(Err(status)) => refused = refused.or(Some(status)),
+            None => {}
+        }
+    }
+    // The old way is open to everybody, so somebody has refused.
+    Err(refused.map_or_else(Refusal::undecided, |status| Refusal::from(*status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::authorization::{Decision, MastersOnly, ResourceTarget, Rules, Target};
+
+    const USER: &str = "impersonate-user";
+    const GROUP: &str = "impersonate-group";
+    const MASTERS: &[&str] = &["system:masters"];
+    const POD: Target<'_> = Target::Resource(ResourceTarget {
+        group: "",
+        version: "v1",
+        resource: "pods",
+        subresource: "",
+        namespace: "ns",
+        name: "p",
+        field_selector: &[],
+        label_selector: &[],
+    });
+
+    fn ask(
+        sender: &Identity,
+        permissions: &dyn Permissions,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<Option<Identity>, (u16, String)> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let asked = Attributes { verb: "get", target: POD };
+        let outcome = impersonated(&mut map, sender, &asked, permissions);
+        if matches!(outcome, Ok(Some(_))) {
+            assert!(!is_asked_for(&map), "headers stay behind");
+        }
+        outcome.map_err(|refusal| (refusal.status().code, refusal.status().message.clone()))
+    }
+
+    fn asked(
+        groups: &[&str],
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<Option<Identity>, (u16, String)> {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        ask(&Identity { name: "me".into(), groups, ..Identity::default() }, &MastersOnly, headers)
+    }
+
+    /// Allows these, each `verb group resource/subresource namespace/name`.
+    struct Allows(&'static [&'static str]);
+
+    impl Permissions for Allows {
+        fn authorize(&self, _identity: &Identity, attributes: &Attributes<'_>) -> Decision {
+            let Target::Resource(target) = &attributes.target else { return Decision::default() };
+            let shown = format!(
+                "{} {} {}/{} {}/{}",
+                attributes.verb,
+                target.group,
+                target.resource,
+                target.subresource,
+                target.namespace,
+                target.name
+            );
+            Decision { allowed: self.0.contains(&&*shown), ..Decision::default() }
+        }
+
+        fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
+            Rules::default()
+        }
+    }
+
+    #[test]
+    fn whoever_may_acts_as_another() {
+        let headers = [
+            (USER, "jane"),
+            (GROUP, "dev"),
+            (GROUP, "ops"),
+            ("impersonate-uid", "7"),
+            ("impersonate-extra-example.com%2fscopes", "view"),
+        ];
+        let jane = asked(MASTERS, &headers).unwrap().unwrap();
+        assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", "7"));
+        assert_eq!(jane.groups, ["dev", "ops", "system:authenticated"]);
+        assert_eq!(jane.extra["example.com/scopes"], ["view"]);
+        assert_eq!(asked(MASTERS, &[]), Ok(None));
+    }
+
+    #[test]
+    fn accounts_nodes_and_strangers_are_in_their_groups() {
+        let account = asked(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
+        assert_eq!(account.groups, groups);
+        let node = asked(MASTERS, &[(USER, "system:node:n")]).unwrap().unwrap();
+        assert_eq!(node.groups, ["system:nodes", "system:authenticated"]);
+        let stranger = asked(MASTERS, &[(USER, "system:anonymous")]).unwrap().unwrap();
+        assert_eq!(stranger.groups, ["system:unauthenticated"]);
+    }
+
+    #[test]
+    fn others_are_refused_in_upstreams_words() {
+        let refusal = asked(&["dev"], &[(USER, "jane")]).unwrap_err();
+        let message = "pods \"p\" is forbidden: User \"me\" cannot impersonate-on:user-info:get resource \
+                       \"pods\" in API group \"\" in the namespace \"ns\"";
+        assert_eq!(refusal, (403, message.to_owned()));
+        let (code, message) = asked(&["dev"], &[(USER, "system:serviceaccount:ns:robot")]).unwrap_err();
+        assert_eq!(code, 403);
+        assert!(message.contains("cannot impersonate-on:serviceaccount:get resource"), "{message}");
+        let (code, message) = asked(MASTERS, &[(GROUP, "system:masters")]).unwrap_err();
+        assert_eq!(
+            (code, &*message),
+            (
+                400,
+                "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"system:masters\"}, \
+                 Extra:map[string][]string(nil)} without impersonating a user name"
+            )
+        );
+    }
+
+    #[test]
+    fn a_user_that_cannot_be_read_is_not_the_sender() {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER, HeaderValue::from_bytes(b"jan\xe9").unwrap());
+        let asked = Attributes { verb: "get", target: POD };
+        let admin = Identity { groups: vec!["system:masters".into()], ..Identity::default() };
+        let jane = impersonated(&mut headers, &admin, &asked, &MastersOnly).unwrap().unwrap();
+        assert_eq!(jane.name, "jan\u{fffd}");
+    }
+
+    #[test]
+    fn what_may_be_done_as_another_may_be_limited() {
+        let sender = Identity { name: "me".into(), ..Identity::default() };
+        let rules: &[&str] = &[
+            "impersonate-on:user-info:get  pods/ ns/p",
+            "impersonate:user-info authentication.k8s.io users/ /jane",
+            "impersonate:user-info authentication.k8s.io groups/ /dev",
+            "impersonate:user-info authentication.k8s.io groups/ /system:masters",
+        ];
+        let ask = |headers: &[(&'static str, &'static str)]| ask(&sender, &Allows(rules), headers);
+        assert_eq!(ask(&[(USER, "jane"), (GROUP, "dev")]).unwrap().unwrap().name, "jane");
+        assert!(ask(&[(USER, "joe")]).is_err());
+        let (_, message) = ask(&[(USER, "jane"), (GROUP, "system:masters")]).unwrap_err();
+        assert!(message.ends_with("impersonating the system:masters group is not allowed"), "{message}");
+        // Nodes and accounts have ways of their own.
+        assert!(ask(&[(USER, "system:node:n")]).is_err());
+    }
+
+    #[test]
+    fn an_agent_may_act_as_its_own_node_only() {
+        let node = |name: &str| Identity {
+            name: "system:serviceaccount:kube-system:agent".into(),
+            extra: [("authentication.kubernetes.io/node-name".to_owned(), vec![name.to_owned()])].into(),
+            ..Identity::default()
+        };
+        let rules = Allows(&[
+            "impersonate-on:associated-node:get  pods/ ns/p",
+            "impersonate:associated-node authentication.k8s.io nodes/ /*",
+        ]);
+        let own = ask(&node("n"), &rules, &[(USER, "system:node:n")]).unwrap().unwrap();
+        assert_eq!((own.name.as_str(), own.groups[0].as_str()), ("system:node:n", "system:nodes"));
+        assert!(ask(&node("other"), &rules, &[(USER, "system:node:n")]).is_err());
+        assert!(ask(&node("n"), &rules, &[(USER, "system:node:n"), (GROUP, "x")]).is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! Who may do what, through the whole server: every route, roles and bindings, and those who try to get
+//! more than they have.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod creation;
+mod escalation;
+mod impersonation;
+mod paths;
+mod refusals;
+mod reviews;
+mod roles;
+mod server;
+mod walk;

@@ -1,0 +1,201 @@
+//! Every route with every method, from the catalogue: a new kind cannot forget to ask who is asking.
+
+use coracle_registry::{Declaration, Scope, catalog};
+use http::Method;
+use serde_json::json;
+
+use super::server::{Client, admin};
+
+const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+
+/// What everyone who is known may read, as upstream's `system:discovery` says.
+const DISCOVERY: [&str; 13] = [
+    "/api",
+    "/api/",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/apis/apps",
+    "/apis/apps/v1",
+    "/apis/example.com/v1",
+    "/apis/unknown.example/v1",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/api/v1",
+    "/openapi/v3/unknown",
+];
+
+/// What even strangers may read, if they are let in at all, as upstream's `system:public-info-viewer` says.
+const PUBLIC: [&str; 2] = ["/version", "/version/"];
+
+/// What everybody asks about themselves, as upstream's `system:basic-user` says.
+const QUESTIONS: [&str; 3] = [
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+];
+
+/// What nobody may have without being allowed, beside objects.
+const OTHERS: [&str; 22] = [
+    "/",
+    "/metrics",
+    "/metrics/",
+    "/metrics/cadvisor",
+    "/logs",
+    "/debug/pprof/",
+    "/configz",
+    "/foo",
+    "/version/x",
+    "/apiz",
+    "/API/v1",
+    "/clusters",
+    "/clusters/t",
+    "/clusters/t/metrics",
+    "/clusters/t/clusters/u/api",
+    "/.well-known/openid-configuration",
+    "/openid/v1/jwks",
+    "/api/v1/unknowns",
+    "/api/v1/namespaces/ns/unknowns/x/y",
+    "/apis/unknown.example/v1/things/x",
+    "/apis/apps/v9/deployments",
+    "/api/v1/proxy/namespaces/ns/pods/x",
+];
+
+/// All paths of the objects of a kind.
+fn of_kind(declaration: &Declaration) -> Vec<String> {
+    let mut paths = Vec::new();
+    for version in &declaration.versions {
+        let base = match &*declaration.group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let mut places = vec![String::new()];
+        if declaration.scope == Scope::Namespaced {
+            places.push("/namespaces/ns".to_owned());
+        }
+        for place in places {
+            let all = format!("{base}{place}/{}", declaration.plural);
+            let one = format!("{all}/x");
+            let parts = declaration.subresources.iter().map(|part| &*part.name).chain(["unknown"]);
+            paths.extend(parts.map(|part| format!("{one}/{part}")));
+            paths.extend(["proxy/x", "proxy/x/../../y"].map(|rest| format!("{one}/{rest}")));
+            paths.extend(
+                ["?watch=1", "?fieldSelector=metadata.name=x", "/"].map(|rest| format!("{all}{rest}")),
+            );
+            paths.push(format!("{base}/watch{place}/{}", declaration.plural));
+            paths.push(format!("{base}/watch{place}/{}/x", declaration.plural));
+            paths.extend([all, one]);
+        }
+    }
+    paths
+}
+
+fn all_paths() -> Vec<String> {
+    let boats = Declaration::new("example.com", &["v1"], "Boat", "boats", "boat", Scope::Namespaced);
+    let built_in = catalog::BUILT_IN.iter().map(|kind| kind.declaration());
+    let mut paths: Vec<String> = built_in.chain([&boats]).flat_map(of_kind).collect();
+    paths.extend(DISCOVERY.iter().chain(&PUBLIC).chain(&OTHERS).map(|path| (*path).to_owned()));
+    paths
+}
+
+/// Asks for everything, in both forms, and tells what was answered although it should not have been, or
+/// was refused although it should have been answered.
+async fn walk(client: &Client, is_open: impl Fn(&Method, &str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for path in all_paths() {
+        for method in METHODS {
+            let open = is_open(&method, &path);
+            let elsewhere = format!("/clusters/tenant{path}");
+            let forms = if path.starts_with("/clusters") {
+                vec![path.clone()]
+            } else {
+                vec![path.clone(), elsewhere]
+            };
+            for form in forms {
+                let code = client.code(&method, &form).await;
+                if matches!(code, 401 | 403) == open {
+                    wrong.push(format!("{method} {form}: {code}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+async fn with_boats() -> Client {
+    let admin = admin().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let names = json!({"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"});
+    let definition = json!({
+        "metadata": {"name": "boats.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, mut definition) = admin.post(path, definition).await;
+    assert_eq!(code, 201, "{definition}");
+    definition["status"]["acceptedNames"] = names;
+    definition["status"]["conditions"] = json!([
+        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": ""},
+        {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": ""},
+    ]);
+    let path = format!("{path}/boats.example.com/status");
+    let (code, answer) = admin.send(Method::PUT, &path, "application/json", definition).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(admin.code(&Method::GET, "/apis/example.com/v1/namespaces/ns/boats").await, 200);
+    admin
+}
+
+fn is_read(method: &Method, path: &str, open: &[&str]) -> bool {
+    *method == Method::GET && open.contains(&path)
+}
+
+#[tokio::test]
+async fn a_user_without_roles_gets_nothing_but_discovery() {
+    let user = with_boats().await.user("jane");
+    let wrong = walk(&user, |method, path| {
+        let asks = |question: &&str| path == *question || path.strip_prefix(*question) == Some("/x");
+        let asks_about_self = QUESTIONS.iter().any(|question| {
+            asks(question)
+                || [format!("{question}?watch=1"), format!("{question}/")].iter().any(|one| one == path)
+                || path == format!("{question}?fieldSelector=metadata.name=x")
+        });
+        *method == Method::POST && asks_about_self
+            || is_read(method, path, &DISCOVERY)
+            || is_read(method, path, &PUBLIC)
+    });
+    assert_eq!(wrong.await, [""; 0]);
+}
+
+#[tokio::test]
+async fn somebody_unknown_who_was_let_in_gets_the_version_only() {
+    let anonymous = with_boats().await.named("system:anonymous", &["system:unauthenticated"]);
+    let wrong = walk(&anonymous, |method, path| is_read(method, path, &PUBLIC)).await;
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[tokio::test]
+async fn strangers_get_nothing() {
+    let stranger = with_boats().await.stranger();
+    let wrong = walk(&stranger, |_, _| false).await;
+    assert_eq!(wrong, [""; 0]);
+    for path in ["/healthz", "/livez", "/readyz", "/livez/ping"] {
+        assert_eq!(stranger.code(&Method::GET, path).await, 200, "{path} is for everyone");
+        assert_eq!(stranger.code(&Method::POST, path).await, 405, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn administrators_are_refused_nothing() {
+    let admin = with_boats().await;
+    // What lasts for as long as somebody listens is left out, and what deletes what the others need.
+    for path in all_paths().iter().filter(|path| !path.contains("watch")) {
+        let code = admin.code(&Method::GET, path).await;
+        assert!(!matches!(code, 401 | 403), "{path}: {code}");
+    }
+}

@@ -1,0 +1,162 @@
+//! All that is stored of an API group, and every change of it, for those who keep something made of it.
+//!
+//! Nobody has to wait for changes: what has arrived is there to be taken when it is needed. So following
+//! takes no task, and costs nothing while nobody asks.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use coracle_store::{Entry, RangeRequest, Watch, WatchEvent, WatchRequest};
+
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::keys;
+
+/// The changes of a group's objects. Dropping it ends it.
+pub struct GroupWatch {
+    prefix: String,
+    watch: Watch,
+}
+
+/// An object, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The collection, such as `roles`.
+    pub plural: &'a str,
+    /// Empty for kinds without.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl Cluster {
+    /// Tells all that is stored of a group, and gives what tells of changes since.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn follow_group(
+        &self,
+        group: &str,
+        mut tell: impl FnMut(Place<'_>, &Entry) + Send,
+    ) -> Result<GroupWatch> {
+        let prefix = keys::group_prefix(group);
+        let request = RangeRequest { prefix: prefix.clone().into_bytes(), ..RangeRequest::default() };
+        let range = self.store.range(request).await?;
+        for entry in &range.entries {
+            if let Some(place) = place(&prefix, entry.key()) {
+                tell(place, entry);
+            }
+        }
+        let request = WatchRequest::prefix(prefix.as_bytes()).from(range.revision.next());
+        Ok(GroupWatch { watch: self.store.watch(request).await?, prefix })
+    }
+}
+
+impl GroupWatch {
+    /// Tells what has changed since the last time, as far as it is known here: an object, or none where
+    /// one is gone. Does not wait.
+    ///
+    /// # Errors
+    /// If so much has changed meanwhile that it is no longer known, or the store fails. Then there is
+    /// nothing more to come.
+    pub fn arrived(&mut self, mut tell: impl FnMut(Place<'_>, Option<&Entry>)) -> Result<()> {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            // A share of the task's time says nothing about what has arrived.
+            let next = pin!(tokio::task::unconstrained(self.watch.next()));
+            match next.poll(&mut context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(event) => {
+                    let event = event?;
+                    let (key, entry) = match &event {
+                        WatchEvent::Put { entry, .. } => (entry.key(), Some(entry)),
+                        WatchEvent::Delete { key, .. } => (&**key, None),
+                        _ => continue,
+                    };
+                    if let Some(place) = place(&self.prefix, key) {
+                        tell(place, entry);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn place<'a>(prefix: &str, key: &'a [u8]) -> Option<Place<'a>> {
+    let text = std::str::from_utf8(key).ok()?;
+    let mut parts = text.strip_prefix(prefix)?.splitn(3, '/');
+    match (parts.next()?, parts.next()?, parts.next()) {
+        (plural, name, None) => Some(Place { plural, namespace: "", name }),
+        (plural, namespace, Some(name)) => Some(Place { plural, namespace, name }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::Registry;
+    use crate::identity::Identity;
+    use crate::kind::Kind;
+    use crate::kinds::rbac::cluster_role::ClusterRole;
+    use crate::kinds::rbac::role::Role;
+    use crate::lifecycle::{DeleteOptions, Write};
+
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
+    fn write<'a>(kind: &'a dyn Kind, namespace: &'a str) -> Write<'a> {
+        Write {
+            kind,
+            api_version: "rbac.authorization.k8s.io/v1",
+            served_version: "v1",
+            namespace,
+            subresource: "",
+            manager: "test",
+            requester: const { &Identity::server() },
+            dry_run: false,
+        }
+    }
+
+    /// What has arrived, once the store has told so much.
+    async fn arrived(watch: &mut GroupWatch, count: usize) -> Vec<String> {
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            let outcome = watch.arrived(|place, entry| {
+                let Place { plural, namespace, name } = place;
+                seen.push(format!("{plural} {namespace}/{name} {}", entry.is_some()));
+            });
+            outcome.unwrap();
+            tokio::task::yield_now().await;
+        }
+        seen
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_told_and_then_what_changes() {
+        let cluster = Registry::in_memory().cluster("test").unwrap();
+        cluster.create(&write(&ClusterRole, ""), json!({"metadata": {"name": "a"}})).await.unwrap();
+        let mut told = Vec::new();
+        let tell = |place: Place<'_>, _: &Entry| told.push(place.name.to_owned());
+        let mut watch = cluster.follow_group(GROUP, tell).await.unwrap();
+        assert_eq!(told, ["a"]);
+        assert_eq!(arrived(&mut watch, 0).await, [""; 0]);
+        cluster.create(&write(&Role, "ns"), json!({"metadata": {"name": "b"}})).await.unwrap();
+        cluster.delete(&write(&ClusterRole, ""), "a", &DeleteOptions::default()).await.unwrap();
+        assert_eq!(arrived(&mut watch, 2).await, ["roles ns/b true", "clusterroles /a false"]);
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_look_for_too_long_is_told_so() {
+        let cluster = Registry::in_memory().cluster("test").unwrap();
+        let mut watch = cluster.follow_group(GROUP, |_, _| {}).await.unwrap();
+        for number in 0..3 {
+            let role = json!({"metadata": {"name": format!("r{number}")}});
+            cluster.create(&write(&ClusterRole, ""), role).await.unwrap();
+        }
+        let now = cluster.store.get("x").await.unwrap().revision;
+        cluster.store.compact(now).await.unwrap();
+        let outcome = watch.arrived(|_, _| {});
+        assert!(matches!(outcome, Err(crate::Error::Expired { .. })), "{outcome:?}");
+    }
+}
