@@ -1,6 +1,7 @@
 //! The bodies of requests and responses, and how large a request may be.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -14,6 +15,10 @@ use crate::status::Refusal;
 /// of k8s.io/apiserver): twice etcd's default limit for a request, so that an object that fits
 /// the store fits here in any encoding. What is larger is refused with 413.
 pub const MAX_REQUEST_BODY_BYTES: usize = 3 * 1024 * 1024;
+
+/// How long the body of a request may take to come, which is as long as upstream lets a request take.
+/// Then the request is refused with 504.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The body of every response: known beforehand, or a stream of events.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -31,7 +36,7 @@ pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
     bytes.is_some_and(|bytes| bytes > MAX_REQUEST_BODY_BYTES as u64)
 }
 
-/// Reads a whole body, up to the limit.
+/// Reads a whole body, up to the limits of size and time.
 pub(crate) async fn read<B>(body: B) -> Result<Bytes, Refusal>
 where
     B: Body<Data = Bytes>,
@@ -40,9 +45,27 @@ where
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    match Limited::new(body, MAX_REQUEST_BODY_BYTES).collect().await {
+    let whole = Limited::new(body, MAX_REQUEST_BODY_BYTES).collect();
+    match tokio::time::timeout(READ_TIMEOUT, whole).await.map_err(|_late| Refusal::too_slow())? {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large()),
         Err(error) => Err(Refusal::bad_request(format!("cannot read the request body: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let began = tokio::time::Instant::now();
+        let refusal = read(StreamBody::new(never)).await.expect_err("a refusal");
+        assert_eq!(began.elapsed(), READ_TIMEOUT);
+        assert_eq!(refusal.into_response(None).status(), 504);
     }
 }

@@ -5,11 +5,13 @@
 //! encoded and told.
 
 pub mod admission;
+mod audit_id;
 mod authentication;
 pub mod authorization;
 mod body;
 mod catalogue;
 mod discovery;
+mod flow;
 pub mod health;
 pub mod identity;
 mod impersonation;
@@ -28,6 +30,7 @@ mod verbs;
 pub use authentication::{Anonymous, AuthenticationConfig, FrontProxy, StaticTokens, TokenFileError};
 pub use authorization::{Authorizer, MastersOnly, Permissions};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+pub use flow::FlowLimits;
 pub use health::HealthChecks;
 pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};

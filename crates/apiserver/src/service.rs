@@ -13,13 +13,16 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body::Body;
 use serde_json::{Value, json};
 use tower::Service;
+use tracing::Instrument;
 
 use crate::admission::{Chain, Plugin};
+use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
 use crate::authorization::{Authorizer, MastersOnly, Rbac, RequestInfo, Union, forbidden};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
+use crate::flow::{FlowControl, FlowLimits};
 use crate::health::{HealthChecks, Probe, Wishes};
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics};
@@ -70,6 +73,7 @@ pub(crate) struct Components {
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
     pub(crate) token_policy: TokenPolicy,
+    pub(crate) flow: FlowControl,
 }
 
 impl ApiServer {
@@ -79,7 +83,9 @@ impl ApiServer {
         let registry = registry.with_admission(Arc::new(Chain::built_in(&authorizer)));
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
-        let components = Components { health, authorizer, authentication, tokens: None, token_policy };
+        let flow = FlowControl::default();
+        let components =
+            Components { health, authorizer, authentication, tokens: None, token_policy, flow };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 
@@ -111,6 +117,13 @@ impl ApiServer {
         components.authentication = Arc::new(Authentication::new(config, Some(&signer)));
         components.tokens = Some(signer);
         components.token_policy = policy;
+        self
+    }
+
+    /// With other limits on how many requests are carried out at once.
+    #[must_use]
+    pub fn with_flow_limits(mut self, limits: &FlowLimits) -> Self {
+        Arc::make_mut(&mut self.components).flow = FlowControl::new(limits);
         self
     }
 
@@ -147,12 +160,32 @@ impl ApiServer {
         let cluster = cluster?;
         let info = RequestInfo::of(&parts.method, &parts.uri);
         let identity = self.impersonate(&cluster, sender, &info, &mut parts.headers).await?;
+        let seat = self.components.flow.enter(&identity).await?;
         self.authorize(&cluster, &identity, &info).await?;
+        let route = found.map(|(_, route)| route);
+        let response = self.serve(route, &info, cluster, parts, identity.clone(), body).await?;
+        self.components.flow.leave(seat, &identity, info.lasts(), response)
+    }
+
+    /// Answers what may be asked.
+    async fn serve<B>(
+        &self,
+        route: Option<Route>,
+        info: &RequestInfo,
+        cluster: Cluster,
+        parts: Parts,
+        identity: Arc<Identity>,
+        body: B,
+    ) -> Result<Response<ResponseBody>, Refusal>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
             return self.shared.metrics.answer(&cluster, VERSION).await;
         }
-        let (_, route) = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        let route = route.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
             Route::Resource(path) if !info.agrees_with(&path) => Err(Refusal::unserved(parts.uri.path())),
             Route::Resource(path) => {
@@ -366,10 +399,22 @@ where
         let server = self.clone();
         let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
         let asked = Asked::of(&request);
-        Box::pin(async move {
+        let audit_id = audit_id::of(request.headers(), &self.registry);
+        // What is logged on the way says which request it was.
+        let span = tracing::info_span!(
+            "request",
+            audit_id = audit_id.to_str().unwrap_or_default(),
+            method = request.method().as_str(),
+            path = request.uri().path(),
+        );
+        let answered = async move {
             let answer = server.answer(request).await;
-            Ok(running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()))))
-        })
+            let mut response =
+                running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form())));
+            response.headers_mut().insert(AUDIT_ID, audit_id);
+            Ok(response)
+        };
+        Box::pin(answered.instrument(span))
     }
 }
 

@@ -17,19 +17,22 @@ use crate::verbs::warn;
 /// How long a client should wait before it asks again for a revision that is not there yet.
 const RETRY_AFTER_S: u32 = 1;
 
+/// After how many seconds a client should try again for which there was no room, as in upstream.
+const BUSY_RETRY_AFTER_S: u32 = 1;
+
 /// Why a request was not carried out.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: Box<Status>,
-    /// Nothing of the API is there at all: told as a plain web server would.
-    unserved: bool,
+    /// Told as a plain web server would, in these words.
+    plain: Option<&'static str>,
     /// What the client should know beside that.
     warnings: Vec<String>,
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status: Box::new(status), unserved: false, warnings: Vec::new() }
+        Self { status: Box::new(status), plain: None, warnings: Vec::new() }
     }
 }
 
@@ -47,7 +50,19 @@ impl Refusal {
             Some("apis") => segments.next().is_some_and(has_built_in_group),
             _ => false,
         };
-        Self { unserved: !of_api, ..Self::not_found() }
+        Self { plain: (!of_api).then_some("404 page not found\n"), ..Self::not_found() }
+    }
+
+    /// There are too many requests already.
+    pub(crate) fn too_many_requests() -> Self {
+        const TEXT: &str = "Too many requests, please try again later.\n";
+        let status = Status::too_many_requests(TEXT.trim_end(), BUSY_RETRY_AFTER_S);
+        Self { plain: Some(TEXT), ..status.into() }
+    }
+
+    /// The body of the request did not come in time.
+    pub(crate) fn too_slow() -> Self {
+        Status::timeout("request did not complete within the allotted timeout", 0).into()
     }
 
     /// The path is served, but not for this method.
@@ -117,10 +132,10 @@ impl Refusal {
 
     /// The whole answer, in the form the client accepts, if there is one.
     pub(crate) fn into_response(self, wanted: Option<Wanted>) -> Response<ResponseBody> {
-        if self.unserved {
-            return plain_not_found();
-        }
-        let mut response = negotiate::status(wanted, &self.status);
+        let mut response = match self.plain {
+            Some(text) => plain(text),
+            None => negotiate::status(wanted, &self.status),
+        };
         *response.status_mut() =
             StatusCode::from_u16(self.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         warn(&mut response, &self.warnings);
@@ -209,9 +224,8 @@ impl From<TaskError> for Refusal {
     }
 }
 
-fn plain_not_found() -> Response<ResponseBody> {
-    let mut response = Response::new(full("404 page not found\n"));
-    *response.status_mut() = StatusCode::NOT_FOUND;
+fn plain(text: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(full(text));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

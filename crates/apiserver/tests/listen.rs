@@ -175,17 +175,27 @@ async fn a_socket_is_served_like_any_stream() {
     running.task.await.unwrap();
 }
 
-/// An HTTP/2 client with one request on its way, and the task of its connection.
-async fn http2_request(
-    stream: DuplexStream,
-) -> (Task<hyper::Result<Response<hyper::body::Incoming>>>, Task<hyper::Result<()>>) {
-    let (mut sender, connection) =
+type Answered = Task<hyper::Result<Response<hyper::body::Incoming>>>;
+type Sender = hyper::client::conn::http2::SendRequest<Empty<Bytes>>;
+
+/// An HTTP/2 client, and the task of its connection, which ends with the last copy of the client.
+async fn http2_client(stream: DuplexStream) -> (Sender, Task<hyper::Result<()>>) {
+    let (sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .expect("an HTTP/2 connection");
-    let connection = Task::spawn("client", connection);
+    (sender, Task::spawn("client", connection))
+}
+
+fn http2_send(mut sender: Sender) -> Answered {
     let request = http::Request::get("http://test/").body(Empty::<Bytes>::new()).expect("a request");
-    (Task::spawn("request", async move { sender.send_request(request).await }), connection)
+    Task::spawn("request", async move { sender.send_request(request).await })
+}
+
+/// An HTTP/2 client with one request on its way, and the task of its connection.
+async fn http2_request(stream: DuplexStream) -> (Answered, Task<hyper::Result<()>>) {
+    let (sender, connection) = http2_client(stream).await;
+    (http2_send(sender), connection)
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,4 +220,48 @@ async fn an_http2_request_that_does_not_end_is_cut_off_after_the_grace() {
     running.task.await.unwrap();
     assert!(running.arrived.recv().await.is_none(), "a request outlives its server");
     assert!(request.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_without_requests_is_closed() {
+    let ([client], listener) = clients();
+    let limits = Limits::default();
+    let mut running = run(listener, limits);
+    let (sender, connection) = http2_client(client).await;
+    let request = http2_send(sender.clone());
+    running.arrived.recv().await.unwrap();
+    // On the paused clock, much time without anything to do but this request.
+    tokio::time::sleep(10 * limits.idle_timeout).await;
+    let began = tokio::time::Instant::now();
+    running.release.cancel();
+    assert_eq!(request.await.unwrap().unwrap().status(), 200);
+    connection.await.unwrap().unwrap();
+    drop(sender);
+    assert_eq!(began.elapsed().as_secs(), limits.idle_timeout.as_secs());
+    running.shutdown.cancel();
+    running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_too_large_is_refused() {
+    let ([mut header, mut path], listener) = clients();
+    let running = run(listener, Limits::default());
+    running.release.cancel();
+    let large = "x".repeat(16 * 1024);
+    header.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n").await.unwrap();
+    for number in 0..16 {
+        // Whoever is refused may find the door closed.
+        let line = format!("x-{number}: {large}\r\n");
+        if header.write_all(line.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    let answer = rest(&mut header).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let request = format!("GET /{} HTTP/1.1\r\nhost: test\r\n\r\n", "x".repeat(65_535));
+    path.write_all(request.as_bytes()).await.unwrap();
+    let answer = rest(&mut path).await;
+    assert!(answer.starts_with("HTTP/1.1 414"), "{answer}");
+    running.shutdown.cancel();
+    running.task.await.unwrap();
 }

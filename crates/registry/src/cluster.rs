@@ -114,7 +114,8 @@ impl Registry {
         now(&self.clock)
     }
 
-    pub(crate) fn new_uid(&self) -> String {
+    /// A random identity, version 4 of RFC 9562.
+    pub fn new_uid(&self) -> String {
         random_uid(&self.rng)
     }
 }

@@ -18,6 +18,9 @@ use crate::route::{ResourcePath, split_cluster};
 const WATCH: &str = "watch";
 const PROXY: &str = "proxy";
 
+/// Parts that are talked with for as long as somebody likes.
+const LASTING_PARTS: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+
 /// What is part of a namespace, and not in it.
 const NAMESPACE_PARTS: [&str; 2] = ["status", "finalize"];
 
@@ -74,6 +77,13 @@ impl RequestInfo {
             }),
         };
         Attributes { verb: &self.verb, target }
+    }
+
+    /// Whether the answer lasts as long as somebody listens, as upstream sees it
+    /// (`BasicLongRunningRequestCheck`).
+    pub(crate) fn lasts(&self) -> bool {
+        let part = self.resource.as_ref().map_or("", |resource| &*resource.subresource);
+        matches!(&*self.verb, "watch" | "proxy") || LASTING_PARTS.contains(&part)
     }
 
     /// Whether what is served is what was asked for: else somebody with a trick in a path could be

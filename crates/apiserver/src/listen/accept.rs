@@ -4,6 +4,7 @@
 //! its own connection, but not the next one.
 
 use std::io;
+use std::net::IpAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,6 +38,11 @@ pub trait Accept: Send {
 pub trait Handshake: Send + 'static {
     /// What requests are read from.
     type Stream: Stream;
+
+    /// Where the other side is, if it is anywhere.
+    fn peer_address(&self) -> Option<IpAddr> {
+        None
+    }
 
     /// Agrees, and says who the other side has proved to be. Runs in the connection's own task,
     /// under [`super::Limits::handshake_timeout`].

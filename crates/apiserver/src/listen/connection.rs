@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,12 +20,17 @@ use tower::Service;
 
 use super::ConnectionRequest;
 use super::accept::{Handshake, Peer, Stream};
+use super::activity::{Activity, Answer};
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
 /// client, which may open another connection.
 const MAX_STREAMS_PER_CONNECTION: u32 = 100;
+
+/// The head of a request: its path and all its headers. Tokens of large organizations take 16 KiB or more;
+/// what is larger is refused with 431. A path alone may have 64 KiB less one, or it is refused with 414.
+const MAX_HEAD_BYTES: usize = 128 * 1024;
 
 /// How often a silent HTTP/2 connection is asked for a sign of life, and how long it may take
 /// to give one: a peer that vanished must not keep its permit, and its watches, for ever.
@@ -35,6 +41,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct Connection {
     pub(super) handshake_timeout: Duration,
     pub(super) header_read_timeout: Duration,
+    pub(super) idle_timeout: Duration,
     /// Where the requests of HTTP/2 run.
     pub(super) streams: TaskTracker,
     pub(super) shutdown: CancellationToken,
@@ -69,7 +76,9 @@ impl Connection {
         S::Future: Send + 'static,
     {
         let first_request = CancellationToken::new();
-        let entrance = Entrance { service, peer, first_request: first_request.clone() };
+        let activity = Arc::new(Activity::default());
+        let entrance =
+            Entrance { service, peer, first_request: first_request.clone(), activity: activity.clone() };
         let service = TowerToHyperService::new(entrance);
         let builder = self.builder();
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
@@ -79,6 +88,11 @@ impl Connection {
             // Safe to drop: only waits.
             () = silence(&first_request, self.header_read_timeout) => {
                 return tracing::debug!("closing a connection that sends no request");
+            }
+            // Safe to drop: only waits.
+            () = activity.idle(self.idle_timeout) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
             }
             // Safe to drop: only waits.
             () = self.shutdown.cancelled() => {
@@ -94,11 +108,16 @@ impl Connection {
 
     fn builder(&self) -> auto::Builder<Streams> {
         let mut builder = auto::Builder::new(Streams(self.streams.clone()));
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_read_timeout);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_read_timeout)
+            .max_buf_size(MAX_HEAD_BYTES);
         builder
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         builder
@@ -129,20 +148,25 @@ async fn silence(first_request: &CancellationToken, limit: Duration) {
 }
 
 /// What every request passes on its way to the service: it learns who is at the other end, its
-/// body is limited, and the first one is noticed.
+/// body is limited, and it is noticed.
 #[derive(Clone)]
 struct Entrance<S> {
     service: S,
     peer: Peer,
     first_request: CancellationToken,
+    activity: Arc<Activity>,
 }
 
-impl<S: Service<ConnectionRequest>> Service<Request<Incoming>> for Entrance<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
+impl<S> Service<Request<Incoming>> for Entrance<S>
+where
+    S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Answer<ResponseBody>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.service.poll_ready(cx)
     }
 
@@ -157,6 +181,11 @@ impl<S: Service<ConnectionRequest>> Service<Request<Incoming>> for Entrance<S> {
             // Whoever prints the request prints no credential.
             value.set_sensitive(true);
         }
-        self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)))
+        let running = self.activity.begin();
+        let answered = self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)));
+        Box::pin(async move {
+            let response = answered.await?;
+            Ok(response.map(|body| Answer { body, _running: running }))
+        })
     }
 }

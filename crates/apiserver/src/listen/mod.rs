@@ -4,6 +4,8 @@
 //! Every connection is a task of the [`Server::serve`] that accepted it.
 
 mod accept;
+mod activity;
+mod addresses;
 mod client_certificate;
 mod connection;
 mod plain_http;
@@ -25,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 pub use accept::{Accept, Handshake, Peer, Stream};
+use addresses::{Addresses, Entered};
 use connection::Connection;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 
@@ -39,17 +42,25 @@ pub type ConnectionRequest = Request<Limited<Incoming>>;
 const ACCEPT_BACKOFF_INITIAL: Duration = Duration::from_millis(5);
 const ACCEPT_BACKOFF_CAP: Duration = Duration::from_secs(1);
 
+/// What a connection occupies while it lasts.
+type Place = (OwnedSemaphorePermit, Entered);
+
 /// What connections may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at the same time, over all listeners. When full, further ones wait in the
     /// system's backlog until one ends.
     pub max_connections: usize,
+    /// Of these, those from one address, or one network of IPv6; this machine is not counted. Further
+    /// ones are closed at once.
+    pub max_connections_per_address: usize,
     /// How long a client may take to agree on encryption. Then the connection is closed.
     pub handshake_timeout: Duration,
     /// How long a client may take to send the head of a request, and how long it may keep an
     /// HTTP/1 connection that it does not use. Then the connection is closed.
     pub header_read_timeout: Duration,
+    /// How long a client may keep a connection without any request. Then the connection is closed.
+    pub idle_timeout: Duration,
     /// How long requests in flight may go on after the shutdown began. Then they are cut off.
     pub shutdown_grace: Duration,
 }
@@ -60,11 +71,16 @@ impl Default for Limits {
             // A client needs one or two and a node a handful, so this is room for a thousand
             // nodes; the buffers of so many idle connections still fit a small machine.
             max_connections: 4096,
+            // Many may come through one address: a company behind its router, a load balancer. Three more
+            // such places still find room.
+            max_connections_per_address: 1024,
             // What Go's clients grant the server (`TLSHandshakeTimeout` of net/http). Less than
             // for a request: whoever opens connections only to hold them is rid of sooner.
             handshake_timeout: Duration::from_secs(10),
             // Upstream's ReadHeaderTimeout (secure_serving.go of k8s.io/apiserver).
             header_read_timeout: Duration::from_secs(32),
+            // Upstream's IdleTimeout, in the same place.
+            idle_timeout: Duration::from_secs(90),
             // Shorter than the 30 s after which Kubernetes, as a pod's host, would kill us.
             shutdown_grace: Duration::from_secs(20),
         }
@@ -77,6 +93,7 @@ pub struct Server<S> {
     service: S,
     limits: Limits,
     permits: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
 }
 
 impl<S> Server<S>
@@ -87,7 +104,12 @@ where
 {
     /// A server whose clones share the limit on connections.
     pub fn new(service: S, limits: Limits) -> Self {
-        Self { service, limits, permits: Arc::new(Semaphore::new(limits.max_connections)) }
+        Self {
+            service,
+            limits,
+            permits: Arc::new(Semaphore::new(limits.max_connections)),
+            addresses: Arc::new(Addresses::new(limits.max_connections_per_address)),
+        }
     }
 
     /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended.
@@ -105,8 +127,8 @@ where
                 // Safe to drop: a permit goes back, an accept has happened or not. A wait cut
                 // short by an ended connection is right, for that has freed what was missing.
                 accepted = self.next_connection(&mut listener, &mut backoff) => {
-                    if let Some((connection, permit)) = accepted {
-                        connections.spawn(self.connection(connection, permit, &streams, &shutdown));
+                    if let Some((connection, place)) = accepted {
+                        connections.spawn(self.connection(connection, place, &streams, &shutdown));
                     }
                 }
             }
@@ -118,17 +140,23 @@ where
         streams.wait().await;
     }
 
-    /// The next connection with its permit; none after a failure that has been waited out.
+    /// The next connection with its place; none after a failure that has been waited out, or if there are
+    /// too many from there.
     async fn next_connection<A: Accept>(
         &self,
         listener: &mut A,
         backoff: &mut Backoff,
-    ) -> Option<(A::Connection, OwnedSemaphorePermit)> {
+    ) -> Option<(A::Connection, Place)> {
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok(connection) => {
                 backoff.reset();
-                Some((connection, permit))
+                let address = connection.peer_address();
+                let Some(entered) = self.addresses.enter(address) else {
+                    tracing::debug!(?address, "closing one of too many connections from one address");
+                    return None;
+                };
+                Some((connection, (permit, entered)))
             }
             Err(error) if is_of_one_connection(&error) => None,
             Err(error) => {
@@ -143,20 +171,21 @@ where
     fn connection<H: Handshake>(
         &self,
         accepted: H,
-        permit: OwnedSemaphorePermit,
+        place: Place,
         streams: &TaskTracker,
         shutdown: &CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<S, H> {
         let connection = Connection {
             handshake_timeout: self.limits.handshake_timeout,
             header_read_timeout: self.limits.header_read_timeout,
+            idle_timeout: self.limits.idle_timeout,
             streams: streams.clone(),
             shutdown: shutdown.clone(),
         };
         let service = self.service.clone();
         async move {
             connection.serve(accepted, service).await;
-            drop(permit);
+            drop(place);
         }
     }
 }

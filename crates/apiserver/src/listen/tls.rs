@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -175,6 +176,10 @@ impl fmt::Debug for TlsConnection {
 
 impl Handshake for TlsConnection {
     type Stream = TlsStream<TcpStream>;
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        self.stream.peer_addr().ok().map(|address| address.ip())
+    }
 
     async fn handshake(self) -> io::Result<(Self::Stream, Peer)> {
         if plain_http::is_spoken_on(&self.stream).await? {

@@ -60,11 +60,15 @@ async fn judge_audience(request: &Request<'_>, pod: &Value, authorizer: &dyn Aut
         ..ResourceTarget::default()
     };
     let wanted = Attributes { verb: AUDIENCE_VERB, target: Target::Resource(target) };
-    if authorizer.authorize(request.attributes.cluster, write.requester, &wanted).await?.allowed {
-        return Ok(());
+    let user = &write.requester.name;
+    let decision = authorizer.authorize(request.attributes.cluster, write.requester, &wanted).await?;
+    match &*decision.evaluation_error {
+        _ if decision.allowed => Ok(()),
+        "" => request.refuse(format!(
+            "audience {audience:?} not found in pod spec volume, {user} is not authorized to request tokens for this audience"
+        )),
+        error => request.refuse(format!(
+            "audience {audience:?} not found in pod spec volume, error authorizing {user} to request tokens for this audience: {error}"
+        )),
     }
-    request.refuse(format!(
-        "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
-        write.requester.name
-    ))
 }
