@@ -1,0 +1,144 @@
+//! What a request to the node's API is about, as permissions of the cluster speak of it.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+/// What somebody wants to do with a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Such as `get`; empty for methods that no verb stands for.
+    pub verb: &'static str,
+    /// The node.
+    pub node: String,
+    /// The part of it, such as `metrics`.
+    pub subresource: &'static str,
+}
+
+/// Paths that have a part of their own, but may also be used by whoever may use everything.
+const FINE_GRAINED: &[(&str, &str)] =
+    &[("/pods", "pods"), ("/healthz", "healthz"), ("/configz", "configz"), ("/runningpods", "pods")];
+
+/// Paths that have a part of their own, which everything does not include.
+const SEPARATE: &[(&str, &str)] = &[
+    ("/stats", "stats"),
+    ("/metrics", "metrics"),
+    ("/logs", "log"),
+    ("/checkpoint", "checkpoint"),
+    ("/statusz", "statusz"),
+    ("/flagz", "configz"),
+];
+
+/// The part that stands for everything else.
+const PROXY: &str = "proxy";
+
+impl Access {
+    /// What a request asks for; it may be made by whoever may do one of these.
+    pub(super) fn all_of(node: &str, method: &Method, path: &str) -> Vec<Self> {
+        let verb = match *method {
+            Method::POST => "create",
+            Method::GET => "get",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "",
+        };
+        let fine_grained = part(FINE_GRAINED, path);
+        let other = part(SEPARATE, path).unwrap_or(PROXY);
+        fine_grained
+            .into_iter()
+            .chain([other])
+            .map(|subresource| Self { verb, node: node.to_owned(), subresource })
+            .collect()
+    }
+}
+
+fn part(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
+    let is_within =
+        |outer: &str| path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    table.iter().find(|(outer, _)| is_within(outer)).map(|(_, part)| *part)
+}
+
+/// Whether a path means the same to everybody: no step up, nothing empty in between, nothing hidden.
+pub(super) fn is_plain(path: &str) -> bool {
+    let Some(inner) = path.strip_prefix('/') else { return false };
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if inner.is_empty() {
+        return true;
+    }
+    inner.split('/').all(|segment| {
+        let decoded = percent_decode_str(segment).decode_utf8_lossy();
+        !matches!(&*decoded, "" | "." | "..") && !decoded.contains(['/', '\\', '\0'])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_need_upstreams_permissions() {
+        for (path, parts) in [
+            ("/", &["proxy"][..]),
+            ("/exec/n/p/c", &["proxy"]),
+            ("/run/n/p/c", &["proxy"]),
+            ("/containerLogs/n/p/c", &["proxy"]),
+            ("/pods", &["pods", "proxy"]),
+            ("/pods/", &["pods", "proxy"]),
+            ("/podsx", &["proxy"]),
+            ("/runningpods/", &["pods", "proxy"]),
+            ("/healthz/ping", &["healthz", "proxy"]),
+            ("/configz", &["configz", "proxy"]),
+            ("/stats/summary", &["stats"]),
+            ("/metrics", &["metrics"]),
+            ("/metrics/cadvisor", &["metrics"]),
+            ("/metricsx", &["proxy"]),
+            ("/logs/", &["log"]),
+            ("/checkpoint/n/p/c", &["checkpoint"]),
+            ("/statusz", &["statusz"]),
+            ("/flagz", &["configz"]),
+            ("/%70ods", &["proxy"]),
+            ("/Pods", &["proxy"]),
+        ] {
+            let accesses = Access::all_of("a", &Method::GET, path);
+            let found: Vec<&str> = accesses.iter().map(|access| access.subresource).collect();
+            assert_eq!(found, parts, "{path}");
+            assert!(accesses.iter().all(|access| access.node == "a" && access.verb == "get"));
+        }
+    }
+
+    #[test]
+    fn methods_are_verbs() {
+        for (method, verb) in [
+            (Method::POST, "create"),
+            (Method::PUT, "update"),
+            (Method::PATCH, "patch"),
+            (Method::DELETE, "delete"),
+            (Method::HEAD, ""),
+            (Method::OPTIONS, ""),
+        ] {
+            assert_eq!(Access::all_of("a", &method, "/run/n/p/c")[0].verb, verb);
+        }
+    }
+
+    #[test]
+    fn a_path_that_may_mean_another_is_none() {
+        for path in ["/", "/pods", "/pods/", "/logs/a.log", "/exec/n/p/c", "/logs/a%20b"] {
+            assert!(is_plain(path), "{path}");
+        }
+        for path in [
+            "//pods",
+            "/pods//x",
+            "/pods/../exec/n/p/c",
+            "/pods/%2e%2e/exec",
+            "/pods/%2E./exec",
+            "/./exec",
+            "/pods%2f..%2fexec",
+            "/pods/..%5cexec",
+            "/pods/%00",
+            "*",
+            "pods",
+        ] {
+            assert!(!is_plain(path), "{path}");
+        }
+    }
+}

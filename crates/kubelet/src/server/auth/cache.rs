@@ -1,0 +1,87 @@
+//! Answers that are kept for a while, and never too many.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coracle_base::{Clock, Timestamp};
+
+/// What an answer is found by: nobody can choose it, and it tells nothing of what was asked.
+pub(super) type Digest = [u8; 32];
+
+/// Answers by what was asked.
+pub(super) struct Cache<T> {
+    clock: Clock,
+    /// Answers in one generation. There are two; when the younger is full, the older is forgotten.
+    generation: usize,
+    generations: Mutex<Generations<T>>,
+}
+
+struct Generations<T> {
+    young: HashMap<Digest, (Timestamp, T)>,
+    old: HashMap<Digest, (Timestamp, T)>,
+}
+
+impl<T: Clone> Cache<T> {
+    /// Keeps at most so many answers.
+    pub(super) fn new(limit: usize, clock: Clock) -> Self {
+        let generations = Generations { young: HashMap::new(), old: HashMap::new() };
+        Self { clock, generation: limit.div_ceil(2), generations: Mutex::new(generations) }
+    }
+
+    /// An answer that is not too old.
+    pub(super) fn get(&self, digest: &Digest) -> Option<T> {
+        let now = self.clock.now();
+        let generations = self.lock();
+        let found = generations.young.get(digest).or_else(|| generations.old.get(digest));
+        found.filter(|(until, _)| now < *until).map(|(_, answer)| answer.clone())
+    }
+
+    /// Keeps an answer for so long.
+    pub(super) fn put(&self, digest: Digest, answer: T, time_to_live: Duration) {
+        let until = self.clock.now() + time_to_live;
+        let mut generations = self.lock();
+        if generations.young.len() >= self.generation && !generations.young.contains_key(&digest) {
+            generations.old = mem::take(&mut generations.young);
+        }
+        generations.young.insert(digest, (until, answer));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations<T>> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_base::ManualClock;
+
+    use super::*;
+
+    fn digest(number: u8) -> Digest {
+        [number; 32]
+    }
+
+    #[test]
+    fn answers_grow_old() {
+        let time = ManualClock::starting_at(Timestamp::from_millis(0));
+        let cache = Cache::new(8, time.clock());
+        cache.put(digest(1), true, Duration::from_secs(2));
+        time.advance(Duration::from_millis(1999));
+        assert_eq!(cache.get(&digest(1)), Some(true));
+        time.advance(Duration::from_millis(1));
+        assert_eq!(cache.get(&digest(1)), None);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let cache = Cache::new(8, Clock::system());
+        for number in 0..100 {
+            cache.put(digest(number), number, Duration::from_secs(60));
+            assert_eq!(cache.get(&digest(number)), Some(number));
+        }
+        let generations = cache.lock();
+        assert!(generations.young.len() + generations.old.len() <= 8);
+    }
+}

@@ -1,0 +1,246 @@
+//! Asking the API server who somebody is, and what they may do; and what it said lately.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::{Clock, Rng};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use ring::hmac;
+use tokio::sync::Semaphore;
+
+use super::access::Access;
+use super::cache::{Cache, Digest};
+
+/// How long answers count: upstream's defaults for the kubelet (`authentication.webhook.cacheTTL`,
+/// `authorization.webhook.cacheAuthorizedTTL` and `cacheUnauthorizedTTL`).
+const TOKEN_TTL: Duration = Duration::from_secs(120);
+const ALLOWED_TTL: Duration = Duration::from_secs(300);
+const REFUSED_TTL: Duration = Duration::from_secs(30);
+
+/// Answers of each kind that are kept: upstream's limit for permissions.
+const MAX_ANSWERS: usize = 8192;
+
+/// Questions under way at the same time. Strangers can make us ask, and must not make us flood the API
+/// server; further ones wait.
+const MAX_QUESTIONS: usize = 64;
+
+/// How long a question may take with all its waiting.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The group of everybody whose identity is known.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Somebody who uses the node's API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// What tells apart users of the same name at different times; often empty.
+    pub uid: String,
+    /// The groups the user is in.
+    pub groups: Vec<String>,
+    /// Whatever else is known.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A question was not answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The API server could not be asked.
+    #[error("the API server cannot be asked")]
+    Request(#[source] Box<kube::Error>),
+    /// The API server could not find out.
+    #[error("the API server cannot tell: {0}")]
+    Evaluation(String),
+    /// It took too long.
+    #[error("the API server did not answer in time")]
+    Timeout,
+}
+
+impl From<kube::Error> for ReviewError {
+    fn from(error: kube::Error) -> Self {
+        Self::Request(Box::new(error))
+    }
+}
+
+/// Knows who somebody is and what they may do.
+pub trait Reviewer: Send + Sync + 'static {
+    /// Whose token it is; nobody's if it is not valid here.
+    fn review_token(&self, token: &str) -> impl Future<Output = Result<Option<User>, ReviewError>> + Send;
+
+    /// Whether somebody may do something with a node.
+    fn review_access(
+        &self,
+        user: &User,
+        access: &Access,
+    ) -> impl Future<Output = Result<bool, ReviewError>> + Send;
+}
+
+/// The API server, by its reviews.
+#[derive(Clone)]
+pub struct ApiReviewer(Client);
+
+impl ApiReviewer {
+    /// Asks through this client, which is the node's own.
+    pub fn new(client: Client) -> Self {
+        Self(client)
+    }
+}
+
+impl Reviewer for ApiReviewer {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let answer = Api::all(self.0.clone()).create(&PostParams::default(), &review).await?;
+        let status = answer.status.unwrap_or_default();
+        match status.error.filter(|error| !error.is_empty()) {
+            _ if status.authenticated == Some(true) => Ok(status.user.map(User::from)),
+            // Most tokens that are not valid come with a reason, too.
+            Some(error) => {
+                tracing::debug!(error, "a token was not accepted");
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.name.clone()),
+            uid: text(&user.uid),
+            groups: Some(user.groups.clone()),
+            extra: Some(user.extra.clone()),
+            resource_attributes: Some(ResourceAttributes {
+                version: text("v1"),
+                resource: text("nodes"),
+                subresource: text(access.subresource),
+                name: text(&access.node),
+                verb: Some(access.verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = Api::all(self.0.clone()).create(&PostParams::default(), &review).await?;
+        let status = answer.status.unwrap_or_default();
+        let denied = status.denied == Some(true);
+        match status.evaluation_error.filter(|error| !error.is_empty()) {
+            Some(error) if !status.allowed && !denied => Err(ReviewError::Evaluation(error)),
+            _ => Ok(status.allowed && !denied),
+        }
+    }
+}
+
+impl From<UserInfo> for User {
+    fn from(info: UserInfo) -> Self {
+        Self {
+            name: info.username.unwrap_or_default(),
+            uid: info.uid.unwrap_or_default(),
+            groups: info.groups.unwrap_or_default(),
+            extra: info.extra.unwrap_or_default(),
+        }
+    }
+}
+
+/// What a reviewer said lately, and the reviewer.
+pub(super) struct CachedReviewer<R> {
+    reviewer: R,
+    tokens: Cache<Option<Arc<User>>>,
+    accesses: Cache<bool>,
+    /// New with every process, so that nobody can prepare what collides.
+    key: hmac::Key,
+    questions: Semaphore,
+}
+
+impl<R: Reviewer> CachedReviewer<R> {
+    pub(super) fn new(reviewer: R, clock: Clock) -> Self {
+        let mut rng = Rng::from_entropy();
+        let secret: [[u8; 8]; 4] = std::array::from_fn(|_| rng.u64().to_le_bytes());
+        Self {
+            reviewer,
+            tokens: Cache::new(MAX_ANSWERS, clock.clone()),
+            accesses: Cache::new(MAX_ANSWERS, clock),
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_flattened()),
+            questions: Semaphore::new(MAX_QUESTIONS),
+        }
+    }
+
+    /// Whose token it is, if it is anybody's.
+    pub(super) async fn review_token(&self, token: &str) -> Result<Option<Arc<User>>, ReviewError> {
+        let digest = self.digest(&[token.into()]);
+        if let Some(known) = self.tokens.get(&digest) {
+            return Ok(known);
+        }
+        let user = self.ask(self.reviewer.review_token(token)).await?;
+        let user = user.map(|user| Arc::new(authenticated(user)));
+        self.tokens.put(digest, user.clone(), TOKEN_TTL);
+        Ok(user)
+    }
+
+    /// Whether somebody may do something with a node.
+    pub(super) async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
+        let digest = self.digest_of_access(user, access);
+        if let Some(known) = self.accesses.get(&digest) {
+            return Ok(known);
+        }
+        let allowed = self.ask(self.reviewer.review_access(user, access)).await?;
+        self.accesses.put(digest, allowed, if allowed { ALLOWED_TTL } else { REFUSED_TTL });
+        Ok(allowed)
+    }
+
+    pub(super) fn digest_of_access(&self, user: &User, access: &Access) -> Digest {
+        self.digest(&parts(user, access))
+    }
+
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, ReviewError>>) -> Result<T, ReviewError> {
+        let answered = async {
+            let _turn = self.questions.acquire().await.map_err(|_closed| ReviewError::Timeout)?;
+            question.await
+        };
+        tokio::time::timeout(TIMEOUT, answered).await.map_err(|_late| ReviewError::Timeout)?
+    }
+
+    /// Each part with its length, so that no two lists of parts are the same.
+    fn digest(&self, parts: &[Cow<'_, str>]) -> Digest {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part.as_bytes());
+        }
+        let mut digest = Digest::default();
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
+    }
+}
+
+/// All that an answer depends on, each list after its length.
+fn parts<'a>(user: &'a User, access: &'a Access) -> Vec<Cow<'a, str>> {
+    let mut parts: Vec<Cow<'a, str>> =
+        [access.verb, &access.node, access.subresource, &user.name, &user.uid].map(Cow::from).to_vec();
+    let mut add = |list: &'a [String]| {
+        parts.push(list.len().to_string().into());
+        parts.extend(list.iter().map(Cow::from));
+    };
+    add(&user.groups);
+    for (key, values) in &user.extra {
+        add(std::slice::from_ref(key));
+        add(values);
+    }
+    parts
+}
+
+/// Somebody whose identity has been proven, and who is in the group of all those.
+fn authenticated(mut user: User) -> User {
+    if !user.groups.iter().any(|group| group == AUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+    user
+}

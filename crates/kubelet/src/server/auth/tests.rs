@@ -1,0 +1,208 @@
+//! The whole layer before a service that says who reached it, with a reviewer that remembers questions.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use coracle_base::{ManualClock, Timestamp};
+use http::Method;
+use http_body_util::BodyExt;
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+
+/// Knows one token and what its owner may do, and what it was asked.
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    allowed: Vec<(&'static str, &'static str)>,
+    is_broken: bool,
+    tokens_asked: usize,
+    accesses_asked: Vec<String>,
+}
+
+impl Fake {
+    fn allowing(allowed: &[(&'static str, &'static str)]) -> Self {
+        let known = Known { allowed: allowed.to_vec(), ..Known::default() };
+        Self(Arc::new(Mutex::new(known)))
+    }
+
+    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Reviewer for Fake {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        self.known(|known| {
+            known.tokens_asked += 1;
+            if known.is_broken {
+                return Err(ReviewError::Timeout);
+            }
+            let user = User { name: "reader".into(), groups: vec!["g".into()], ..User::default() };
+            Ok((token == "valid").then_some(user))
+        })
+    }
+
+    async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
+        self.known(|known| {
+            let groups = user.groups.join(",");
+            let Access { verb, node, subresource } = access;
+            known.accesses_asked.push(format!("{} {groups} {verb} {node}/{subresource}", user.name));
+            if known.is_broken {
+                return Err(ReviewError::Timeout);
+            }
+            Ok(known.allowed.contains(&(*verb, *subresource)))
+        })
+    }
+}
+
+/// A request with a token, or none if it is empty.
+fn request(method: Method, path: &str, token: &str) -> Request<()> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    request.body(()).unwrap()
+}
+
+/// The code and the text of the answer. The service tells whether it saw the token.
+async fn answer(layer: &AuthLayer<Fake>, request: Request<()>) -> (u16, String) {
+    let service = service_fn(async |request: Request<()>| {
+        let text = if request.headers().contains_key(header::AUTHORIZATION) { "token seen" } else { "in" };
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(text)))
+    });
+    let response = layer.layer(service).oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn layer(fake: &Fake) -> AuthLayer<Fake> {
+    AuthLayer::new("a", fake.clone(), Clock::system())
+}
+
+async fn get(layer: &AuthLayer<Fake>, path: &str, token: &str) -> (u16, String) {
+    answer(layer, request(Method::GET, path, token)).await
+}
+
+#[tokio::test]
+async fn only_health_is_for_everyone() {
+    let fake = Fake::default();
+    let layer = layer(&fake);
+    assert_eq!(get(&layer, "/healthz", "").await, (200, "in".into()));
+    for path in ["/", "/pods", "/metrics", "/exec/n/p/c", "/healthz/ping", "/healthz/", "/Healthz", "/x"] {
+        assert_eq!(get(&layer, path, "").await, (401, "Unauthorized".into()), "{path}");
+        assert_eq!(get(&layer, path, "forged").await, (401, "Unauthorized".into()), "{path}");
+    }
+    assert!(fake.known(|known| known.accesses_asked.is_empty()));
+}
+
+#[tokio::test]
+async fn a_token_gives_what_its_owner_may_do() {
+    let fake = Fake::allowing(&[("get", "metrics"), ("get", "pods")]);
+    let layer = layer(&fake);
+    assert_eq!(
+        get(&layer, "/metrics/cadvisor", "valid").await,
+        (200, "in".into()),
+        "the token is not passed on"
+    );
+    assert_eq!(get(&layer, "/pods", "valid").await.0, 200);
+    let forbidden = "Forbidden (user=reader, verb=get, resource=nodes, subresource(s)=[configz proxy])\n";
+    assert_eq!(get(&layer, "/configz", "valid").await, (403, forbidden.into()));
+    let forbidden = "Forbidden (user=reader, verb=create, resource=nodes, subresource(s)=[proxy])\n";
+    let run = request(Method::POST, "/run/n/p/c", "valid");
+    assert_eq!(answer(&layer, run).await, (403, forbidden.into()));
+    let asked = fake.known(|known| known.accesses_asked.clone());
+    assert_eq!(asked[0], "reader g,system:authenticated get a/metrics");
+}
+
+#[tokio::test]
+async fn who_may_use_everything_may_see_pods_but_not_metrics() {
+    let fake = Fake::allowing(&[("get", "proxy")]);
+    let layer = layer(&fake);
+    for (path, code) in [("/pods", 200), ("/exec/n/p/c", 200), ("/metrics", 403), ("/logs/", 403)] {
+        assert_eq!(get(&layer, path, "valid").await.0, code, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_enough_and_comes_first() {
+    let fake = Fake::allowing(&[("get", "stats")]);
+    let layer = layer(&fake);
+    let mut by_certificate = request(Method::GET, "/stats/summary", "forged");
+    let user = User { name: "kube-apiserver-kubelet-client".into(), ..User::default() };
+    by_certificate.extensions_mut().insert(PeerUser(Some(Arc::new(user))));
+    assert_eq!(answer(&layer, by_certificate).await, (200, "in".into()));
+    assert_eq!(fake.known(|known| known.tokens_asked), 0);
+    let mut nobody = request(Method::GET, "/stats/summary", "");
+    nobody.extensions_mut().insert(PeerUser(None));
+    assert_eq!(answer(&layer, nobody).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_path_with_a_trick_leads_nowhere() {
+    let fake = Fake::allowing(&[("get", "pods"), ("get", "proxy")]);
+    let layer = layer(&fake);
+    for path in
+        ["//healthz", "/healthz/../exec/n/p/c", "/pods/../exec/n/p/c", "/pods/%2e%2e/exec", "/pods%2fx"]
+    {
+        assert_eq!(get(&layer, path, "valid").await.0, 400, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_found_out_is_refused() {
+    let fake = Fake::allowing(&[("get", "metrics")]);
+    let layer = layer(&fake);
+    fake.known(|known| known.is_broken = true);
+    assert_eq!(get(&layer, "/metrics", "valid").await.0, 401);
+    fake.known(|known| known.is_broken = false);
+    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "failures are not kept");
+    fake.known(|known| known.is_broken = true);
+    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "answers are");
+    let text = "Authorization error (user=reader, verb=get, resource=nodes, subresource=stats)";
+    assert_eq!(get(&layer, "/stats/x", "valid").await, (500, text.into()));
+}
+
+#[tokio::test]
+async fn answers_are_kept_as_long_as_upstream_keeps_them() {
+    let fake = Fake::allowing(&[("get", "metrics")]);
+    let time = ManualClock::starting_at(Timestamp::from_millis(0));
+    let layer = AuthLayer::new("a", fake.clone(), time.clock());
+    let asked = || fake.known(|known| (known.tokens_asked, known.accesses_asked.len()));
+    let ask = async |path: &str| get(&layer, path, "valid").await.0;
+    assert_eq!((ask("/metrics").await, ask("/stats").await), (200, 403));
+    assert_eq!((ask("/metrics").await, ask("/stats").await, asked()), (200, 403, (1, 2)));
+    time.advance(Duration::from_secs(30));
+    assert_eq!((ask("/metrics").await, ask("/stats").await, asked()), (200, 403, (1, 3)));
+    time.advance(Duration::from_secs(90));
+    assert_eq!((ask("/metrics").await, asked()), (200, (2, 3)));
+    time.advance(Duration::from_secs(180));
+    assert_eq!((ask("/metrics").await, asked()), (200, (3, 4)));
+}
+
+#[test]
+fn users_that_differ_are_never_taken_for_each_other() {
+    let reviewer = review::CachedReviewer::new(Fake::default(), Clock::system());
+    let user = |name: &str, groups: &[&str], extra: &[(&str, &[&str])]| {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let extra = extra.iter().map(|(key, values)| ((*key).to_owned(), texts(values))).collect();
+        User { name: name.to_owned(), groups: texts(groups), extra, ..User::default() }
+    };
+    let access = Access { verb: "get", node: "a".into(), subresource: "proxy" };
+    let users = [
+        user("a", &[], &[]),
+        user("a", &["b"], &[]),
+        user("a", &["b", ""], &[]),
+        user("a", &[], &[("b", &[])]),
+        user("a", &[], &[("b", &["c"])]),
+        user("a", &["b"], &[("", &["c"])]),
+        user("a", &["b", "", "c"], &[]),
+        user("ab", &[], &[]),
+    ];
+    let digests: std::collections::HashSet<_> =
+        users.iter().map(|user| reviewer.digest_of_access(user, &access)).collect();
+    assert_eq!(digests.len(), users.len());
+}

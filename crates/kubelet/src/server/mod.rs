@@ -1,0 +1,3 @@
+//! The node's HTTP API.
+
+pub mod auth;
