@@ -18,7 +18,7 @@ use tracing::Instrument;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
-use crate::authorization::{Authorizer, MastersOnly, Rbac, RequestInfo, Union, forbidden};
+use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
@@ -309,9 +309,10 @@ impl ApiServer {
     }
 }
 
-/// All who are asked, in upstream's order: who may do everything, then roles.
+/// All who are asked: who may do everything, then, in upstream's order, what nodes need and what roles say.
 fn authorizer() -> Arc<dyn Authorizer> {
-    let in_order: [Arc<dyn Authorizer>; 2] = [Arc::new(MastersOnly), Arc::new(Rbac::default())];
+    let in_order: [Arc<dyn Authorizer>; 3] =
+        [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
     Arc::new(Union::new(in_order))
 }
 

@@ -6,8 +6,11 @@
 
 mod attributes;
 mod decision;
+mod followed;
 mod forbidden;
+mod kept;
 mod masters;
+mod node;
 pub(crate) mod rbac;
 mod request_info;
 mod union;
@@ -23,6 +26,7 @@ pub use decision::{Decision, NonResourceRule, ResourceRule, Rules};
 pub(crate) use forbidden::forbidden;
 pub use masters::MastersOnly;
 pub(crate) use masters::is_master;
+pub use node::NodeAuthorizer;
 pub use rbac::Rbac;
 pub(crate) use request_info::RequestInfo;
 pub use union::Union;

@@ -19,8 +19,8 @@ pub(crate) const MERGE: &str = "application/merge-patch+json";
 
 /// A client, and the server that it asks.
 pub(crate) struct Client {
-    server: ApiServer,
-    identity: Arc<Identity>,
+    pub(crate) server: ApiServer,
+    pub(crate) identity: Arc<Identity>,
 }
 
 impl Client {

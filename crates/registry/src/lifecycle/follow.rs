@@ -11,10 +11,12 @@ use coracle_store::{Entry, RangeRequest, Watch, WatchEvent, WatchRequest};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::keys;
+use crate::kind::Kind;
 
 /// The changes of a group's objects. Dropping it ends it.
 pub struct GroupWatch {
-    prefix: String,
+    /// What the keys of the group begin with.
+    group: String,
     watch: Watch,
 }
 
@@ -37,18 +39,42 @@ impl Cluster {
     pub async fn follow_group(
         &self,
         group: &str,
-        mut tell: impl FnMut(Place<'_>, &Entry) + Send,
+        tell: impl FnMut(Place<'_>, &Entry) + Send,
     ) -> Result<GroupWatch> {
         let prefix = keys::group_prefix(group);
+        self.follow(prefix.clone(), prefix, tell).await
+    }
+
+    /// The same for one kind alone.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn follow_kind(
+        &self,
+        kind: &dyn Kind,
+        tell: impl FnMut(Place<'_>, &Entry) + Send,
+    ) -> Result<GroupWatch> {
+        let prefix = keys::prefix(kind.declaration(), "");
+        let group = prefix.split_inclusive('/').next().unwrap_or_default().to_owned();
+        self.follow(group, prefix, tell).await
+    }
+
+    /// What begins so, in a group.
+    async fn follow(
+        &self,
+        group: String,
+        prefix: String,
+        mut tell: impl FnMut(Place<'_>, &Entry) + Send,
+    ) -> Result<GroupWatch> {
         let request = RangeRequest { prefix: prefix.clone().into_bytes(), ..RangeRequest::default() };
         let range = self.store.range(request).await?;
         for entry in &range.entries {
-            if let Some(place) = place(&prefix, entry.key()) {
+            if let Some(place) = place(&group, entry.key()) {
                 tell(place, entry);
             }
         }
         let request = WatchRequest::prefix(prefix.as_bytes()).from(range.revision.next());
-        Ok(GroupWatch { watch: self.store.watch(request).await?, prefix })
+        Ok(GroupWatch { watch: self.store.watch(request).await?, group })
     }
 }
 
@@ -73,7 +99,7 @@ impl GroupWatch {
                         WatchEvent::Delete { key, .. } => (&**key, None),
                         _ => continue,
                     };
-                    if let Some(place) = place(&self.prefix, key) {
+                    if let Some(place) = place(&self.group, key) {
                         tell(place, entry);
                     }
                 }

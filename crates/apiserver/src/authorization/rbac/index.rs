@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use coracle_meta::field::quoted;
-use coracle_registry::lifecycle::{Place, tree};
-use coracle_registry::{Cluster, Entry, Identity, Result};
+use coracle_registry::lifecycle::Place;
+use coracle_registry::{Cluster, Identity, Result};
 use serde_json::Value;
 
+use super::super::followed::{Arranged, Source};
 use super::super::union::aggregate;
 use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, Target};
 use super::GROUP;
@@ -30,24 +31,20 @@ pub(crate) struct Index {
     bindings: HashMap<Box<str>, Bindings>,
 }
 
+impl Arranged for Index {
+    const SOURCES: &'static [Source] = &[Source::Group(GROUP)];
+
+    fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
+        Self::note(self, place, object);
+    }
+}
+
 impl Index {
     /// What is stored at this moment. What is asked often is [`Rbac`](super::Rbac)'s.
     pub(crate) async fn read(cluster: &Cluster) -> Result<Self> {
         let mut index = Self::default();
         cluster.follow_group(GROUP, |place, entry| index.note_entry(place, Some(entry))).await?;
         Ok(index)
-    }
-
-    /// Takes note of what is stored, or of nothing where it is gone. What cannot be read allows nothing.
-    pub(super) fn note_entry(&mut self, place: Place<'_>, entry: Option<&Entry>) {
-        let object = entry.and_then(|entry| match tree(entry) {
-            Ok(object) => Some(object),
-            Err(error) => {
-                tracing::error!(%error, "a role or binding cannot be read and allows nothing");
-                None
-            }
-        });
-        self.note(place, object.as_ref());
     }
 
     /// Takes note of an object, or of none where it is gone.

@@ -1,16 +1,12 @@
 //! Role-based access control: what the Roles and ClusterRoles of a cluster allow to whom its bindings
 //! give them.
 //!
-//! What is asked often is arranged for it and kept in memory, for as many clusters as are in use. It is
-//! kept current without a task: every change is in a queue of the store, and whoever asks takes first
-//! what has arrived. A queue that nobody has looked into for long is given up by the store, and all is
-//! read anew.
+//! What is asked often is arranged for it and kept in memory, for as many clusters as are in use; see
+//! [`Followed`] for how it is kept current.
 
 mod binding;
 mod bindings;
-mod followed;
 mod index;
-mod kept;
 mod rule;
 mod shown;
 
@@ -18,11 +14,11 @@ use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
+use super::followed::Followed;
+use super::kept::Kept;
 use super::{Attributes, Authorizer, Decision, Known, Permissions, Rules};
 pub(crate) use binding::RoleRef;
-use followed::Followed;
 pub(crate) use index::Index;
-use kept::Kept;
 pub(crate) use shown::{list, shown};
 
 /// The API group of roles and bindings.
@@ -31,7 +27,7 @@ pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 /// Asks the roles and bindings of the cluster.
 #[derive(Default)]
 pub struct Rbac {
-    kept: Kept,
+    kept: Kept<Index>,
 }
 
 impl Authorizer for Rbac {
@@ -44,7 +40,7 @@ impl Authorizer for Rbac {
     }
 }
 
-impl Permissions for Followed {
+impl Permissions for Followed<Index> {
     fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         self.read(|index| index.authorize(identity, attributes))
     }

@@ -1,36 +1,40 @@
-//! The clusters of which roles and bindings are kept in memory: those asked about last.
+//! The clusters of which something is kept in memory: those asked about last.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::followed::Followed;
+use super::followed::{Arranged, Followed};
 
-/// How many clusters are kept. Each takes what its roles and bindings take, some hundred kilobytes with
-/// those that every cluster has; the one that was not asked about for longest is read again when
+/// How many clusters are kept. Roles and bindings take some hundred kilobytes with those that every cluster
+/// has, and what nodes need about one for each pod; the one that was not asked about for longest is read again when
 /// somebody does.
 const MAX_CLUSTERS: usize = 512;
 
 /// Clusters by their id.
-#[derive(Default)]
-pub(super) struct Kept {
-    clusters: Mutex<Clusters>,
+pub(super) struct Kept<I> {
+    clusters: Mutex<Clusters<I>>,
 }
 
-#[derive(Default)]
-struct Clusters {
-    by_id: HashMap<Box<str>, Entry>,
+struct Clusters<I> {
+    by_id: HashMap<Box<str>, Entry<I>>,
     /// Counts questions.
     clock: u64,
 }
 
-struct Entry {
-    followed: Arc<Followed>,
+struct Entry<I> {
+    followed: Arc<Followed<I>>,
     last_asked: u64,
 }
 
-impl Kept {
+impl<I> Default for Kept<I> {
+    fn default() -> Self {
+        Self { clusters: Mutex::new(Clusters { by_id: HashMap::new(), clock: 0 }) }
+    }
+}
+
+impl<I: Arranged> Kept<I> {
     /// What is known of a cluster, which may be nothing yet.
-    pub(super) fn get(&self, id: &str) -> Arc<Followed> {
+    pub(super) fn get(&self, id: &str) -> Arc<Followed<I>> {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         clusters.clock += 1;
         let now = clusters.clock;
@@ -47,7 +51,7 @@ impl Kept {
     }
 }
 
-impl Clusters {
+impl<I> Clusters<I> {
     fn drop_oldest(&mut self) {
         let oldest = self.by_id.iter().min_by_key(|(_, entry)| entry.last_asked);
         if let Some(id) = oldest.map(|(id, _)| id.clone()) {
@@ -59,10 +63,11 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authorization::rbac::Index;
 
     #[test]
     fn those_asked_about_last_are_kept() {
-        let kept = Kept::default();
+        let kept = Kept::<Index>::default();
         let favourite = kept.get("favourite");
         for number in 0..2 * MAX_CLUSTERS {
             let other = kept.get(&number.to_string());

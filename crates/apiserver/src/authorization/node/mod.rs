@@ -1,0 +1,114 @@
+//! The node authorizer: a node reads what the pods that were given to it need, and what is its own.
+//!
+//! It is asked before roles are. What it does not allow a role still may, as in upstream; so no role should
+//! be bound to nodes. What nodes need is kept in memory for clusters that have nodes, and read when a
+//! node first asks something for which it matters.
+
+mod decide;
+mod graph;
+
+use std::sync::Arc;
+
+use coracle_meta::field::quoted;
+use coracle_registry::kinds::core::node::Node;
+use coracle_registry::{Cluster, Identity};
+
+use super::followed::Followed;
+use super::kept::Kept;
+use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
+use crate::identity::node_name;
+use decide::{decide, is_about_needs};
+use graph::Graph;
+
+/// Asks what the node needs.
+#[derive(Default)]
+pub struct NodeAuthorizer {
+    kept: Kept<Graph>,
+}
+
+impl Authorizer for NodeAuthorizer {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+        Box::pin(async move {
+            if cluster.count(&Node).await? == 0 {
+                return known(Arc::new(Followed::<Graph>::default())).await;
+            }
+            let followed = self.kept.get(cluster.id());
+            followed.refresh(cluster).await?;
+            Ok(followed as Arc<dyn Permissions>)
+        })
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        identity: &'a Identity,
+        attributes: &'a Attributes<'a>,
+    ) -> Decided<'a> {
+        // Almost nobody is a node, and nodes ask mostly about themselves.
+        let decision = match node_name(identity) {
+            None => Decision::default(),
+            Some(node) if !is_about_needs(attributes) => {
+                answer(&Graph::default(), node, identity, attributes)
+            }
+            Some(node) => {
+                return Box::pin(async move {
+                    let followed = self.kept.get(cluster.id());
+                    followed.refresh(cluster).await?;
+                    Ok(followed.read(|graph| answer(graph, node, identity, attributes)))
+                });
+            }
+        };
+        Box::pin(std::future::ready(Ok(decision)))
+    }
+}
+
+impl Permissions for Followed<Graph> {
+    fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
+        match node_name(identity) {
+            None => Decision::default(),
+            Some(node) => self.read(|graph| answer(graph, node, identity, attributes)),
+        }
+    }
+
+    fn rules(&self, identity: &Identity, _namespace: &str) -> Rules {
+        if node_name(identity).is_none() {
+            return Rules::default();
+        }
+        let evaluation_error = "node authorizer does not support user rule resolution".to_owned();
+        Rules { incomplete: true, evaluation_error, ..Rules::default() }
+    }
+}
+
+fn answer(graph: &Graph, node: &str, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
+    if node.is_empty() {
+        let reason = format!("unknown node for user {}", quoted(&identity.name));
+        return Decision { reason, ..Decision::default() };
+    }
+    decide(graph, node, attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authorization::Target;
+
+    fn user(name: &str) -> Identity {
+        Identity { name: name.to_owned(), groups: vec!["system:nodes".to_owned()], ..Identity::default() }
+    }
+
+    #[test]
+    fn a_node_that_does_not_say_which_it_is_may_nothing() {
+        let attributes = Attributes { verb: "get", target: Target::Path("/") };
+        let decision = Followed::<Graph>::default().authorize(&user("system:node:"), &attributes);
+        assert!(!decision.allowed);
+        assert_eq!(decision.reason, "unknown node for user \"system:node:\"");
+    }
+
+    #[test]
+    fn what_a_node_may_do_cannot_be_listed() {
+        let rules = Followed::<Graph>::default().rules(&user("system:node:a"), "default");
+        assert!(rules.incomplete);
+        assert_eq!(rules.evaluation_error, "node authorizer does not support user rule resolution");
+        assert_eq!(Followed::<Graph>::default().rules(&user("a"), "default"), Rules::default());
+    }
+}

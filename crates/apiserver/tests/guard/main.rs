@@ -1,0 +1,8 @@
+//! Who gets what, and how much of it: nodes among each other, and users.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod flow;
+mod nodes;
+#[path = "../support/mod.rs"]
+mod support;
