@@ -84,8 +84,7 @@ impl ApiServer {
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
         let flow = FlowControl::default();
-        let components =
-            Components { health, authorizer, authentication, tokens: None, token_policy, flow };
+        let components = Components { health, authorizer, authentication, tokens: None, token_policy, flow };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 

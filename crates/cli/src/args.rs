@@ -73,6 +73,10 @@ pub(crate) struct ServerArgs {
     /// Give services node ports of this range.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = ServiceNetwork::default().node_ports())]
     service_node_port_range: PortRange,
+    /// Take no more connections from one address, or one network of IPv6, at the same time. Connections
+    /// from this machine are not counted.
+    #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
+    max_connections_per_address: usize,
     #[command(flatten)]
     authentication: AuthenticationArgs,
 }
@@ -90,6 +94,7 @@ impl ServerArgs {
             service_network: ServiceNetwork::new(self.service_cidr.clone(), self.service_node_port_range)
                 .map_err(ConfigError::from)?,
             authentication: self.authentication.settings()?,
+            max_connections_per_address: self.max_connections_per_address,
             ..self.location.config()?
         })
     }

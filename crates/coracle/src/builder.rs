@@ -86,6 +86,7 @@ impl Coracle {
         // After the store is opened, which nobody else can do at the same time: a second
         // cluster must not touch the certificates of the first.
         let network = config.service_network.clone();
+        let max_connections_per_address = config.max_connections_per_address;
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
             Err(error) => {
@@ -109,7 +110,8 @@ impl Coracle {
             store.close().await;
             return Err(error.into());
         }
-        let server = Server::new(service.clone(), Limits::default());
+        let limits = Limits { max_connections_per_address, ..Limits::default() };
+        let server = Server::new(service.clone(), limits);
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
         let components = Components::new(secured.listeners.into_iter().map(serve).collect());
         let token_writer = token_writer(secured.token_signer.clone());

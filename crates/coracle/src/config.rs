@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use coracle_apiserver::Limits;
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
 
 use crate::authentication::Authentication;
@@ -32,6 +33,8 @@ pub struct Config {
     pub service_network: ServiceNetwork,
     /// By what users are recognized, beside their certificates.
     pub authentication: Authentication,
+    /// How many connections there may be from one address at the same time; this machine is not counted.
+    pub max_connections_per_address: usize,
 }
 
 impl Config {
@@ -45,6 +48,7 @@ impl Config {
             store: StoreConfig::Disk,
             service_network: ServiceNetwork::default(),
             authentication: Authentication::default(),
+            max_connections_per_address: Limits::default().max_connections_per_address,
         }
     }
 }

@@ -205,16 +205,16 @@ mod tests {
     #[tokio::test]
     async fn an_answer_keeps_its_seat_until_it_has_gone_but_a_watch_does_not() {
         let (control, somebody) = (control(), user("a"));
-        let seat = control.enter(&somebody).await.ok().expect("no refusal");
-        let list = control.leave(seat, &somebody, false, endless()).ok().expect("no refusal");
+        let seat = control.enter(&somebody).await.expect("no refusal");
+        let list = control.leave(seat, &somebody, false, endless()).expect("no refusal");
         assert!(matches!(control.seats.take("a"), Ok(Place::Queue(_))));
         drop(list);
-        let seat = control.enter(&somebody).await.ok().expect("no refusal");
-        let watch = control.leave(seat, &somebody, true, endless()).ok().expect("no refusal");
-        let seat = control.enter(&somebody).await.ok().expect("no refusal");
+        let seat = control.enter(&somebody).await.expect("no refusal");
+        let watch = control.leave(seat, &somebody, true, endless()).expect("no refusal");
+        let seat = control.enter(&somebody).await.expect("no refusal");
         assert!(control.leave(seat, &somebody, true, endless()).is_err(), "it may have one watch");
         drop(watch);
-        let seat = control.enter(&somebody).await.ok().expect("no refusal");
+        let seat = control.enter(&somebody).await.expect("no refusal");
         assert!(control.leave(seat, &somebody, true, endless()).is_ok());
     }
 }
