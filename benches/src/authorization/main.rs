@@ -125,6 +125,7 @@ async fn create(cluster: &Cluster, plural: &str, object: Value) {
         manager: "bench",
         requester: &Identity::server(),
         dry_run: false,
+        audit: None,
     };
     cluster.create(&write, object).await.expect("it can be made");
 }

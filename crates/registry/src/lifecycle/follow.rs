@@ -141,6 +141,7 @@ mod tests {
             manager: "test",
             requester: const { &Identity::server() },
             dry_run: false,
+            audit: None,
         }
     }
 
