@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use coracle_api::codec::{DecodeError, Decoded, json, unset_field};
+use coracle_api::codec::{DecodeError, Decoded, json, settle, unset_field};
 use coracle_api::schema::{TypeId, graph, types};
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{ConversionError, Versions};
@@ -124,6 +124,13 @@ impl<'a> ObjectForm<'a> {
         match self.type_id() {
             Some(id) => json::convert(&object, id),
             None => self.conform(object),
+        }
+    }
+
+    /// Leaves of an object what is stored of it, once it is known who owns what.
+    pub(crate) fn settle(&self, object: &mut Value) {
+        if let Some(id) = self.type_id() {
+            settle(object, id);
         }
     }
 

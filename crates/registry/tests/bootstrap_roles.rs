@@ -162,3 +162,21 @@ async fn roles_in_namespaces_are_mended_too() {
     let role: Value = serde_json::from_slice(&role.json).unwrap();
     assert_eq!(role["rules"].as_array().unwrap().len(), 3);
 }
+
+#[tokio::test]
+async fn rules_that_are_told_to_be_none_have_an_owner() {
+    let cluster = cluster().await;
+    for (name, rules, owners) in [("told", json!([]), 1), ("untold", Value::Null, 0)] {
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": rules,
+        });
+        cluster.create(&write(&ClusterRole), role).await.unwrap();
+        let created = get(&cluster, &ClusterRole, name).await.unwrap();
+        assert_eq!(created["rules"], Value::Null, "{name}");
+        let managed = created["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+        assert_eq!(managed, owners, "{name}");
+    }
+}

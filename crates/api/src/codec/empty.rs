@@ -23,6 +23,26 @@ pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Valu
     object.insert(field.name.to_owned(), value);
 }
 
+/// Whether a list is there and has no items, in a field that is `null` without. Whoever creates an object
+/// with one owns the field, though it is stored as if it had not been there; see [`settle`].
+pub(super) fn is_told(field: &Field, value: &Value) -> bool {
+    let empty_list = value.as_array().is_some_and(Vec::is_empty);
+    empty_list && !field.omit_empty && !field.keep_empty && is_list_like(field)
+}
+
+/// Turns the lists of an object that have no items into what is stored of them, once it is known who owns
+/// them. Only the object's own fields may have such a list; further down they are like this when read.
+pub fn settle(object: &mut Value, id: TypeId) {
+    let Value::Object(fields) = object else { return };
+    for field in &types().get(id).fields {
+        if let Some(value) = fields.get_mut(field.name)
+            && is_told(field, value)
+        {
+            *value = Value::Null;
+        }
+    }
+}
+
 /// Adds the fields that are written even when nobody set them.
 pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) {
     for field in &types().get(id).fields {

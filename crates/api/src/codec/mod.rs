@@ -15,7 +15,7 @@ mod quantity;
 mod text;
 mod time;
 
-pub use empty::unset_field;
+pub use empty::{settle, unset_field};
 pub use error::{DecodeError, Problem};
 
 use serde_json::Value;

@@ -34,7 +34,9 @@ impl<'a> Ownership<'a> {
         }
         let now = now.to_string();
         let writer = Writer { manager: self.manager, now: &now };
-        self.with_manager(|manager| manager.update_no_errors(live, new, &writer))
+        let mut tracked = self.with_manager(|manager| manager.update_no_errors(live, new, &writer));
+        self.form.settle(&mut tracked);
+        tracked
     }
 
     /// Merges an applied configuration into `live`.
@@ -60,7 +62,12 @@ impl<'a> Ownership<'a> {
 
     /// Brings what was merged into the form of its type.
     fn conform(&self, object: Value, config: &Value) -> Result<Value> {
-        self.form.convert(object).map(|decoded| decoded.object).map_err(|error| {
+        let converted = self.form.convert(object).map(|decoded| decoded.object);
+        let settled = converted.map(|mut object| {
+            self.form.settle(&mut object);
+            object
+        });
+        settled.map_err(|error| {
             let named = Meta::of(config);
             let (namespace, name) = (named.namespace(), named.name());
             let kind = format!("{}/{}, Kind={}", self.form.group(), self.form.version(), self.form.kind());

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::codec::Problem;
+use crate::codec::{Problem, settle};
 use crate::schema::types;
 
 fn read(group: &str, version: &str, kind: &str, body: &str) -> Result<Decoded, DecodeError> {
@@ -48,8 +48,12 @@ fn empty_values_are_left_out_or_null() {
         r#"{"metadata":{"name":"","labels":{},"generation":0},"data":{},"immutable":false}"#,
     );
     assert_eq!(map, json!({ "metadata": {}, "immutable": false }), "a pointer keeps false");
-    let role = read("rbac.authorization.k8s.io", "v1", "Role", r#"{"rules":[]}"#).unwrap().object;
-    assert_eq!(role, json!({ "metadata": {}, "rules": null }));
+    let role = |body| read("rbac.authorization.k8s.io", "v1", "Role", body).unwrap().object;
+    assert_eq!(role(r#"{"rules":null}"#), json!({ "metadata": {}, "rules": null }));
+    let mut told = role(r#"{"rules":[]}"#);
+    assert_eq!(told, json!({ "metadata": {}, "rules": [] }), "whoever says so owns it");
+    settle(&mut told, types().kind("rbac.authorization.k8s.io", "v1", "Role").unwrap());
+    assert_eq!(told, json!({ "metadata": {}, "rules": null }));
     let pod = object(
         "Pod",
         r#"{"metadata":{"creationTimestamp":null},"spec":{"containers":null,"nodeSelector":null}}"#,

@@ -164,6 +164,7 @@ impl<'a> Walk<'a> {
         let one = types().get(id);
         let mut object = Map::new();
         let mut seen = Seen::default();
+        let is_whole = self.path.is_empty();
         scanner.object(|scanner, key| {
             let Ok(index) = one.fields.binary_search_by(|field| field.name.cmp(&key)) else {
                 self.report(Problem::Unknown, &key);
@@ -175,7 +176,11 @@ impl<'a> Walk<'a> {
                 object.remove(field.name);
             }
             let value = self.within(Step::Field(one, field), |walk| walk.field(scanner, field))?;
-            empty::insert(&mut object, field, value);
+            if is_whole && empty::is_told(field, &value) {
+                object.insert(field.name.to_owned(), value);
+            } else {
+                empty::insert(&mut object, field, value);
+            }
             Ok(())
         })?;
         empty::complete(&mut object, id);
