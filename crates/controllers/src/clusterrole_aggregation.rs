@@ -17,10 +17,13 @@ use crate::{Registration, Settings};
 /// Who owns the rules of such a role.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
+/// Roles in one answer, so that no answer is large: a cluster begins with about seventy.
+const PAGE: u32 = 16;
+
 pub(crate) const REGISTRATION: Registration = Registration { name: MANAGER, register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let roles = manager.informer::<Role>(Selection::of::<ClusterRole>());
+    let roles = manager.informer::<Role>(Selection::of::<ClusterRole>().in_pages_of(PAGE));
     let client = Api::all(manager.client().clone());
     let known = roles.store().clone();
     let controller = Controller::new(REGISTRATION.name, Aggregation { client, roles: roles.clone() })
@@ -50,11 +53,12 @@ struct Whole {
     rules: Option<Vec<PolicyRule>>,
 }
 
-#[derive(Deserialize)]
+/// Field by field: flattened, all that is not needed would be read into memory first, such as who owns what.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct WholeMetadata {
-    #[serde(flatten)]
-    metadata: Metadata,
-    #[serde(default)]
+    name: Box<str>,
+    resource_version: Box<str>,
     uid: Box<str>,
     labels: Option<BTreeMap<String, String>>,
 }
@@ -66,7 +70,8 @@ impl From<Whole> for Role {
             let selectors = rule.cluster_role_selectors.unwrap_or_default().into_iter();
             selectors.filter_map(|selector| selector.try_into().ok()).collect()
         });
-        let WholeMetadata { metadata, uid, labels } = whole.metadata;
+        let WholeMetadata { name, resource_version, uid, labels } = whole.metadata;
+        let metadata = Metadata { name, resource_version, ..Metadata::default() };
         let rules = whole.rules.unwrap_or_default().into_iter().map(text).collect();
         Self { metadata, uid, labels: labels.unwrap_or_default(), selectors, rules }
     }

@@ -93,15 +93,14 @@ impl Seed {
 }
 
 /// All of them.
-pub(super) fn all(workshop: &Cluster, site: &Site) -> Vec<Seed> {
+pub(super) fn all(workshop: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
     let mut seeds = namespaces();
     seeds.extend(priority_classes());
     seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
     seeds.extend(flow_control::seeds(workshop.now()));
     seeds.extend(api_services::seeds());
-    seeds.extend(rbac::seeds());
     seeds.extend(authentication::seeds(workshop.now(), site));
-    seeds
+    seeds.into_iter().chain(rbac::seeds())
 }
 
 /// A condition that has been there from the beginning.

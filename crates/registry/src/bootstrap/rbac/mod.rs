@@ -34,10 +34,14 @@ pub(super) fn kind_of(object: &Value) -> Option<&'static dyn Kind> {
     })
 }
 
-pub(super) fn seeds() -> Vec<Seed> {
+/// Made one after the other: all of them at once would be the most memory that a start takes.
+pub(super) fn seeds() -> impl Iterator<Item = Seed> {
     let mut roles = table::read(include_str!("roles.txt"));
     roles.extend(table::read(include_str!("controllers.txt")));
-    roles.iter().flat_map(|role| std::iter::once(role_seed(role, &roles)).chain(bindings(role))).collect()
+    (0..roles.len()).flat_map(move |index| {
+        let role = &roles[index];
+        std::iter::once(role_seed(role, &roles)).chain(bindings(role)).collect::<Vec<_>>()
+    })
 }
 
 fn role_seed(role: &table::Role, all: &[table::Role]) -> Seed {
@@ -48,7 +52,7 @@ fn role_seed(role: &table::Role, all: &[table::Role]) -> Seed {
     let mut object = json!({"metadata": metadata(&role.name, labels)});
     let kind: &'static dyn Kind = if role.namespace.is_empty() { &ClusterRole } else { &Role };
     let Some(whole) = role.collects else {
-        object["rules"] = json!(role.rules);
+        object["rules"] = role.rules.iter().map(table::Rule::object).collect();
         return Seed::new(kind, role.namespace, object);
     };
     let label = Map::from_iter([(format!("{AGGREGATE_TO}{whole}"), "true".into())]);
@@ -57,14 +61,14 @@ fn role_seed(role: &table::Role, all: &[table::Role]) -> Seed {
 }
 
 /// The rules of all parts of a role, as the controller would add them up.
-fn collected<'a>(all: &'a [table::Role], whole: &str) -> Vec<&'a Value> {
+fn collected(all: &[table::Role], whole: &str) -> Vec<Value> {
     let mut parts: Vec<&table::Role> = all.iter().filter(|role| role.part_of == Some(whole)).collect();
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     let mut rules = Vec::new();
     for role in parts {
         let of_part = match role.collects {
             Some(inner) => collected(all, inner),
-            None => role.rules.iter().collect(),
+            None => role.rules.iter().map(table::Rule::object).collect(),
         };
         for rule in of_part {
             if !rules.contains(&rule) {
@@ -86,7 +90,7 @@ fn bindings(role: &table::Role) -> impl Iterator<Item = Seed> {
             "roleRef": {"kind": role_kind, "name": role.name},
         });
         if !binding.subjects.is_empty() {
-            object["subjects"] = json!(binding.subjects);
+            object["subjects"] = binding.subjects.iter().map(table::Subject::object).collect();
         }
         Seed::new(kind, role.namespace, object)
     })
@@ -106,14 +110,14 @@ mod tests {
         let text = "role whole collects w\n\nrole z part-of w\n  get core pods\n  get core nodes\n\n\
             role a collects inner part-of w\n\nrole i part-of inner\n  get core nodes\n";
         let roles = table::read(text);
-        let resources: Vec<_> = collected(&roles, "w").iter().map(|rule| &rule["resources"][0]).collect();
+        let resources: Vec<_> =
+            collected(&roles, "w").iter().map(|rule| rule["resources"][0].clone()).collect();
         assert_eq!(resources, ["nodes", "pods"]);
     }
 
     #[test]
     fn names_are_unique() {
         let mut names: Vec<String> = seeds()
-            .iter()
             .map(|seed| {
                 format!(
                     "{} {} {}",

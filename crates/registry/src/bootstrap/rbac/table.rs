@@ -16,14 +16,34 @@ pub(super) struct Role {
     pub(super) collects: Option<&'static str>,
     /// Who has its rules.
     pub(super) part_of: Option<&'static str>,
-    pub(super) rules: Vec<Value>,
+    pub(super) rules: Vec<Rule>,
     pub(super) bindings: Vec<Binding>,
+}
+
+/// A rule as it is written: as a tree, all of them together would take half a megabyte.
+#[derive(Debug, PartialEq)]
+pub(super) struct Rule(Vec<&'static str>);
+
+impl Rule {
+    pub(super) fn object(&self) -> Value {
+        rule(&self.0)
+    }
 }
 
 /// One of those who give a role to somebody.
 pub(super) struct Binding {
     pub(super) name: String,
-    pub(super) subjects: Vec<Value>,
+    pub(super) subjects: Vec<Subject>,
+}
+
+/// Whom a role is given to, as it is written.
+#[derive(Debug, PartialEq)]
+pub(super) struct Subject(String);
+
+impl Subject {
+    pub(super) fn object(&self) -> Value {
+        subject(&self.0)
+    }
 }
 
 /// The roles of a table.
@@ -31,7 +51,7 @@ pub(super) fn read(text: &'static str) -> Vec<Role> {
     let mut roles: Vec<Role> = Vec::new();
     for (begins_role, words) in statements(text) {
         match roles.last_mut() {
-            Some(role) if !begins_role => add(role, &words),
+            Some(role) if !begins_role => add(role, words),
             _ => roles.push(begun(&words)),
         }
     }
@@ -57,7 +77,8 @@ fn begun(words: &[&'static str]) -> Role {
     let after = |word: &str| words.windows(2).find(|pair| pair[0] == word).map(|pair| pair[1]);
     if let Some(controller) = after("controller") {
         let name = format!("system:controller:{controller}");
-        let binding = Binding { name: name.clone(), subjects: vec![account(SYSTEM, controller)] };
+        let account = Subject(format!("account:{SYSTEM}/{controller}"));
+        let binding = Binding { name: name.clone(), subjects: vec![account] };
         return Role {
             namespace: "",
             name,
@@ -79,16 +100,16 @@ fn begun(words: &[&'static str]) -> Role {
     }
 }
 
-fn add(role: &mut Role, words: &[&str]) {
-    let subjects = |words: &[&str]| words.iter().map(|word| subject(word)).collect();
-    match words {
+fn add(role: &mut Role, words: Vec<&'static str>) {
+    let subjects = |words: &[&str]| words.iter().map(|word| Subject((*word).to_owned())).collect();
+    match words.as_slice() {
         ["bound", whom @ ..] => {
             role.bindings.push(Binding { name: role.name.clone(), subjects: subjects(whom) });
         }
         ["bound-as", name, whom @ ..] => {
             role.bindings.push(Binding { name: (*name).to_owned(), subjects: subjects(whom) });
         }
-        words => role.rules.push(rule(words)),
+        _ => role.rules.push(Rule(words)),
     }
 }
 
@@ -98,14 +119,10 @@ fn subject(word: &str) -> Value {
         Some(("group", name)) => json!({"kind": "Group", "name": name}),
         Some(("account", account_name)) => {
             let (namespace, name) = account_name.split_once('/').unwrap_or(("", account_name));
-            account(namespace, name)
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
         }
         _ => Value::Null,
     }
-}
-
-fn account(namespace: &str, name: &str) -> Value {
-    json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
 }
 
 fn rule(words: &[&str]) -> Value {
@@ -156,7 +173,7 @@ mod tests {
         assert_eq!((cluster.namespace, cluster.name.as_str()), ("", "a:b"));
         assert_eq!((cluster.collects, cluster.part_of), (Some("x"), Some("y")));
         assert_eq!(
-            cluster.rules,
+            cluster.rules.iter().map(Rule::object).collect::<Vec<_>>(),
             [
                 json!({
                     "verbs": ["create", "get", "list", "watch"],
@@ -168,13 +185,15 @@ mod tests {
             ]
         );
         assert_eq!(cluster.bindings[0].name, "a:b");
-        assert_eq!(cluster.bindings[0].subjects[0], json!({"kind": "Group", "name": "g:h"}));
+        assert_eq!(cluster.bindings[0].subjects[0].object(), json!({"kind": "Group", "name": "g:h"}));
         assert_eq!((namespaced.namespace, namespaced.name.as_str()), ("n", "r"));
         assert_eq!(namespaced.bindings[0].name, "other");
-        assert_eq!(namespaced.bindings[0].subjects, [account("s", "t")]);
-        assert_eq!(namespaced.rules[0]["apiGroups"], json!(["", "events.k8s.io"]));
+        let account =
+            |namespace, name| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+        assert_eq!(namespaced.bindings[0].subjects[0].object(), account("s", "t"));
+        assert_eq!(namespaced.rules[0].object()["apiGroups"], json!(["", "events.k8s.io"]));
         assert_eq!(controller.name, "system:controller:c");
-        assert_eq!(controller.bindings[0].subjects, [account("kube-system", "c")]);
+        assert_eq!(controller.bindings[0].subjects[0].object(), account("kube-system", "c"));
     }
 
     #[test]
