@@ -52,12 +52,16 @@ impl<R: Reconcile> AnyReconcile for R {
     }
 }
 
+/// Something a controller does beside its work until it is stopped.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A controller, to be handed to a [`Manager`](crate::Manager).
 pub struct Controller {
     name: &'static str,
     workers: usize,
     queue: Queue<ObjectKey>,
     watched: Vec<watch::Receiver<Progress>>,
+    followed: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
     reconcile: Arc<dyn AnyReconcile>,
 }
 
@@ -65,7 +69,8 @@ impl Controller {
     /// A controller that watches nothing yet. The name is for logs.
     pub fn new(name: &'static str, reconcile: impl Reconcile) -> Self {
         let queue = Queue::new(Rng::from_entropy());
-        Self { name, workers: DEFAULT_WORKERS, queue, watched: Vec::new(), reconcile: Arc::new(reconcile) }
+        let (watched, followed) = (Vec::new(), Vec::new());
+        Self { name, workers: DEFAULT_WORKERS, queue, watched, followed, reconcile: Arc::new(reconcile) }
     }
 
     /// Looks at `keys_of` every change of what the informer follows. Nothing is reconciled before the
@@ -79,6 +84,30 @@ impl Controller {
         let keys_of = Box::new(move |change: &Change<V>| keys_of(change).into_iter().collect());
         informer.tell(self.queue.clone(), keys_of);
         self.watched.push(informer.followed().progress());
+        self
+    }
+
+    /// Looks at `keys` whenever something changes that is no object of the API, such as a setting.
+    #[must_use]
+    pub fn follows<T: Send + Sync + 'static, Keys: IntoIterator<Item = ObjectKey>>(
+        mut self,
+        setting: &watch::Receiver<T>,
+        keys: impl Fn() -> Keys + Send + Sync + 'static,
+    ) -> Self {
+        let (queue, setting) = (self.queue.clone(), setting.clone());
+        let keys = Arc::new(move || keys().into_iter().collect::<Vec<_>>());
+        self.followed.push(Box::new(move || {
+            let (queue, mut setting, keys) = (queue.clone(), setting.clone(), Arc::clone(&keys));
+            Box::pin(async move {
+                while setting.changed().await.is_ok() {
+                    for key in keys() {
+                        queue.add(key).await;
+                    }
+                }
+                // It will never change again.
+                std::future::pending().await
+            })
+        }));
         self
     }
 
@@ -97,21 +126,24 @@ impl Controller {
     }
 
     /// What each of its workers does until `stop`, when it finishes what it is at.
-    pub(crate) fn work(
-        &self,
-        stop: &CancellationToken,
-    ) -> impl Iterator<Item = impl Future<Output = ()> + Send + 'static> {
-        (0..self.workers).map(|_| {
-            let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
-            let (watched, reconcile) = (self.watched.clone(), Arc::clone(&self.reconcile));
-            async move {
-                if stop.run_until_cancelled(all_synced(watched)).await.is_none() {
-                    return;
-                }
-                while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
-                    let outcome = attempt(name, &*reconcile, taken.key()).await;
-                    taken.finish(outcome);
-                }
+    pub(crate) fn work(&self, stop: &CancellationToken) -> Vec<Work> {
+        let followed = self.followed.iter().map(|follow| {
+            let (following, stop) = (follow(), stop.clone());
+            Box::pin(async move { stop.run_until_cancelled(following).await.unwrap_or_default() }) as Work
+        });
+        followed.chain((0..self.workers).map(|_| self.worker(stop))).collect()
+    }
+
+    fn worker(&self, stop: &CancellationToken) -> Work {
+        let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
+        let (watched, reconcile) = (self.watched.clone(), Arc::clone(&self.reconcile));
+        Box::pin(async move {
+            if stop.run_until_cancelled(all_synced(watched)).await.is_none() {
+                return;
+            }
+            while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
+                let outcome = attempt(name, &*reconcile, taken.key()).await;
+                taken.finish(outcome);
             }
         })
     }

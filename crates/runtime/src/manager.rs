@@ -95,7 +95,7 @@ impl Manager {
 }
 
 fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {
-    controller.work(stop).map(|work| Task::spawn(controller.name(), work)).collect()
+    controller.work(stop).into_iter().map(|work| Task::spawn(controller.name(), work)).collect()
 }
 
 /// Waits until one of the tasks ends, which none does while the manager runs, and forgets it.

@@ -60,6 +60,11 @@ impl<V: View> Store<V> {
         self.read().by_key.values().cloned().collect()
     }
 
+    /// The keys of all objects, in no order.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.read().by_key.keys().cloned().collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.read().by_key.len()
