@@ -35,7 +35,10 @@ pub use health::HealthChecks;
 pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use service::{ApiServer, BootstrapError};
-pub use token::{EcdsaSigner, LegacySubject, PublicKey, SignerError, TokenPolicy, TokenSigner, issue_legacy};
+pub use token::{
+    EcdsaSigner, LegacySubject, PublicKey, RotatingSigner, SignerError, TokenPolicy, TokenSigner,
+    issue_legacy,
+};
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;

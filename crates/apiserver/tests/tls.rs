@@ -221,9 +221,33 @@ async fn the_certificate_can_be_replaced() {
     let running = Running::start().await;
     let two = Client { expects: "two.example", ..Client::default() };
     assert!(running.ask(two).await.is_err());
-    running.tls.replace_certificate(running.authority.server("two.example").for_server());
+    let mut open = running.connect(Client::default()).await.unwrap();
+    let authority = running.authority.0.pem();
+    let second = running.authority.server("two.example").for_server();
+    running.tls.replace(authority.as_bytes(), None, second).unwrap();
     assert_eq!(running.ask(two).await.unwrap(), "nobody");
     assert!(running.ask(Client::default()).await.is_err());
+    open.write_all(REQUEST).await.unwrap();
+    assert!(rest(&mut open).await.unwrap().ends_with("nobody"), "what is open goes on");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_authority_is_trusted_from_and_until_a_handshake() {
+    let running = Running::start().await;
+    let (first, second) = (running.authority.0.pem(), Authority::new());
+    let (old, new) = (running.authority.client("old", "g"), second.client("new", "g"));
+    let asked = async |pair: &Pair| running.ask(Client { shows: Some(pair), ..Client::default() }).await;
+    assert_eq!(asked(&new).await.unwrap(), "nobody");
+    let server = || running.authority.server("one.example").for_server();
+    let both = [first.as_str(), &second.0.pem()].concat();
+    running.tls.replace(both.as_bytes(), None, server()).unwrap();
+    assert!(asked(&old).await.unwrap().contains("old") && asked(&new).await.unwrap().contains("new"));
+    running.tls.replace(second.0.pem().as_bytes(), None, server()).unwrap();
+    assert_eq!(asked(&old).await.unwrap(), "nobody");
+    assert!(asked(&new).await.unwrap().contains("new"));
+    assert!(running.tls.replace(b"nothing", None, server()).is_err());
+    assert!(asked(&new).await.unwrap().contains("new"), "a replacement of no use changes nothing");
     running.stop().await;
 }
 

@@ -5,6 +5,9 @@
 //! write its module and a line in [`CONTROLLERS`].
 
 mod active_namespaces;
+pub mod bootstrap_token;
+mod certificates;
+mod cluster_authentication_trust;
 mod clusterrole_aggregation;
 mod customresourcedefinition;
 mod namespace;
@@ -14,21 +17,44 @@ mod serviceaccount;
 mod serviceaccount_token;
 mod volume_protection;
 
+use std::fmt;
+use std::sync::Arc;
+
 use coracle_base::Clock;
 use coracle_runtime::Manager;
+use tokio::sync::watch;
 
+pub use certificates::{CertificateSigner, SignError};
+pub use cluster_authentication_trust::ClientTrust;
 pub use serviceaccount_token::{TokenSubject, TokenWriter};
 
 /// What controllers need to know beyond what the API tells.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// What times in conditions are read from.
     pub clock: Clock,
-    /// The certificates by which pods recognize the API server, in PEM. None if it has none, and then
-    /// none are published.
-    pub root_ca: Option<String>,
+    /// What is trusted, which changes when an authority is replaced. None if the server has no
+    /// certificates, and then none are published.
+    pub trust: Option<watch::Receiver<Trust>>,
+    /// What signs certificates that clients ask for. None if nothing does.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Who writes tokens of service accounts into secrets. None if nobody can.
     pub token_writer: Option<TokenWriter>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+/// Whom clients and servers of the cluster trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The certificates by which pods recognize the API server, in PEM.
+    pub root_ca: String,
+    /// By what clients are known.
+    pub clients: ClientTrust,
 }
 
 /// A controller that can be run.
@@ -41,6 +67,11 @@ pub struct Registration {
 
 /// Every controller there is.
 pub const CONTROLLERS: &[Registration] = &[
+    bootstrap_token::cleaner::REGISTRATION,
+    certificates::approver::REGISTRATION,
+    certificates::cleaner::REGISTRATION,
+    certificates::signer::REGISTRATION,
+    cluster_authentication_trust::REGISTRATION,
     clusterrole_aggregation::REGISTRATION,
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,

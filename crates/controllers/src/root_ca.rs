@@ -11,8 +11,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde::Deserialize;
+use tokio::sync::watch;
 
-use crate::{Registration, Settings, active_namespaces, refusal};
+use crate::{Registration, Settings, Trust, active_namespaces, refusal};
 
 /// The name of the ConfigMap, and its only key; pods mount them by these names.
 const NAME: &str = "kube-root-ca.crt";
@@ -29,16 +30,17 @@ pub(crate) const REGISTRATION: Registration =
     Registration { name: "root-ca-certificate-publisher-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
-    let Some(root_ca) = &settings.root_ca else { return };
+    let Some(trust) = &settings.trust else { return };
     let namespaces = active_namespaces::informer(manager);
     let published =
         manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
-    let data = BTreeMap::from([(KEY.to_owned(), root_ca.clone())]);
-    let client = manager.client().clone();
-    let reconcile = RootCa { client, data, namespaces: namespaces.clone(), published: published.clone() };
+    let (client, trust) = (manager.client().clone(), trust.clone());
+    let (of_namespaces, followed) = (namespaces.clone(), trust.clone());
+    let reconcile = RootCa { client, trust, namespaces: namespaces.clone(), published: published.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&namespaces, active_namespaces::itself)
-        .watches(&published, active_namespaces::around);
+        .watches(&published, active_namespaces::around)
+        .follows(&followed, move || of_namespaces.store().keys());
     manager.add(controller);
 }
 
@@ -120,15 +122,18 @@ fn corrected(mut current: ConfigMap, data: &BTreeMap<String, String>) -> ConfigM
 
 struct RootCa {
     client: Client,
-    data: BTreeMap<String, String>,
+    trust: watch::Receiver<Trust>,
     namespaces: Informer<MetadataOnly>,
     published: Informer<Published>,
 }
 
+/// What the ConfigMap holds.
+type Data = BTreeMap<String, String>;
+
 impl RootCa {
-    async fn create(&self, config_maps: &Api<ConfigMap>) -> Result<(), kube::Error> {
+    async fn create(&self, config_maps: &Api<ConfigMap>, data: &Data) -> Result<(), kube::Error> {
         let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
-        let config_map = corrected(ConfigMap { metadata, ..ConfigMap::default() }, &self.data);
+        let config_map = corrected(ConfigMap { metadata, ..ConfigMap::default() }, data);
         match config_maps.create(&PostParams::default(), &config_map).await {
             // If somebody else made it, its arrival brings the key back.
             Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
@@ -139,10 +144,10 @@ impl RootCa {
     }
 
     /// Reads the whole object first, which is not kept; its version guards against anyone in between.
-    async fn repair(&self, config_maps: &Api<ConfigMap>) -> Result<(), kube::Error> {
+    async fn repair(&self, config_maps: &Api<ConfigMap>, data: &Data) -> Result<(), kube::Error> {
         // If it is gone meanwhile, that brings the key back.
         let Some(current) = config_maps.get_opt(NAME).await? else { return Ok(()) };
-        config_maps.replace(NAME, &PostParams::default(), &corrected(current, &self.data)).await?;
+        config_maps.replace(NAME, &PostParams::default(), &corrected(current, data)).await?;
         Ok(())
     }
 }
@@ -155,10 +160,11 @@ impl Reconcile for RootCa {
         let published = self.published.store().get(&key);
         let active = active_namespaces::is_active(&self.namespaces, namespace);
         let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace.name());
-        match plan(active, published.as_deref(), &self.data) {
+        let data = Data::from([(KEY.to_owned(), self.trust.borrow().root_ca.clone())]);
+        match plan(active, published.as_deref(), &data) {
             Plan::Nothing => {}
-            Plan::Create => self.create(&config_maps).await?,
-            Plan::Repair => self.repair(&config_maps).await?,
+            Plan::Create => self.create(&config_maps, &data).await?,
+            Plan::Repair => self.repair(&config_maps, &data).await?,
         }
         Ok(Action::AwaitChange)
     }

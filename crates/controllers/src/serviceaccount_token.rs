@@ -13,8 +13,9 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
+use tokio::sync::watch;
 
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, Trust, refusal};
 
 /// The annotations by which a secret says whose it is.
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -73,13 +74,16 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let reconcile = AccountTokens {
         client: manager.client().clone(),
         writer,
-        root_ca: settings.root_ca.clone(),
+        trust: settings.trust.clone(),
         secrets: secrets.clone(),
         accounts,
     };
-    let controller = Controller::new(REGISTRATION.name, reconcile)
+    let mut controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&secrets, |change| [change.key.clone()])
         .watches(&of_accounts, move |change| around(change, &owned));
+    if let Some(trust) = &settings.trust {
+        controller = controller.follows(trust, move || secrets.store().keys());
+    }
     manager.add(controller);
 }
 
@@ -197,12 +201,17 @@ fn plan(secret: &TokenSecret, account_uid: Option<&str>, root_ca: Option<&str>) 
 struct AccountTokens {
     client: Client,
     writer: TokenWriter,
-    root_ca: Option<String>,
+    trust: Option<watch::Receiver<Trust>>,
     secrets: Informer<TokenSecret>,
     accounts: Informer<Account>,
 }
 
 impl AccountTokens {
+    /// The certificates by which pods recognize the server now.
+    fn root_ca(&self) -> Option<String> {
+        self.trust.as_ref().map(|trust| trust.borrow().root_ca.clone())
+    }
+
     /// Fills in what is missing of the version that was looked at; another brings the key back.
     async fn fill(&self, api: &Api<Secret>, view: &TokenSecret, uid: &str) -> Result<(), kube::Error> {
         let Some(mut secret) = api.get_opt(&view.metadata.base.name).await? else { return Ok(()) };
@@ -224,8 +233,8 @@ impl AccountTokens {
         let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
         let account = view.annotation(ACCOUNT_NAME).to_owned();
         let data = secret.data.get_or_insert_default();
-        if let Some(ca) = &self.root_ca {
-            data.insert(CA.to_owned(), ByteString(ca.clone().into_bytes()));
+        if let Some(ca) = self.root_ca() {
+            data.insert(CA.to_owned(), ByteString(ca.into_bytes()));
         }
         if !view.has_namespace {
             data.insert(NAMESPACE.to_owned(), ByteString(namespace.clone().into_bytes()));
@@ -269,7 +278,7 @@ impl Reconcile for AccountTokens {
         let account = self.accounts.store().get(&account);
         let uid = account.as_ref().map(|account| account.metadata.uid.as_str());
         let api = Api::<Secret>::namespaced(self.client.clone(), key.namespace());
-        let done = match plan(&secret, uid, self.root_ca.as_deref()) {
+        let done = match plan(&secret, uid, self.root_ca().as_deref()) {
             Plan::Nothing => Ok(()),
             Plan::Fill => self.fill(&api, &secret, uid.unwrap_or_default()).await,
             Plan::Delete => self.delete(&api, &secret).await,

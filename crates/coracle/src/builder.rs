@@ -6,16 +6,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use coracle_apiserver::admission::Plugin;
-use coracle_apiserver::listen::{ServerCertificate, Tls, TlsListener};
+use coracle_apiserver::listen::TlsListener;
 use coracle_apiserver::{
-    ApiServer, EcdsaSigner, Endpoint, HealthChecks, LegacySubject, Limits, Registry, Server, Site,
-    issue_legacy,
+    ApiServer, Endpoint, HealthChecks, LegacySubject, Limits, Registry, RotatingSigner, Server, Site,
+    TokenSigner, issue_legacy,
 };
 use coracle_base::{Clock, Rng, Task};
-use coracle_controllers::{Settings, TokenSubject, TokenWriter};
+use coracle_controllers::{CertificateSigner, Settings, TokenSubject, TokenWriter, Trust};
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::Store;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::authentication::{self, Loaded};
@@ -24,6 +25,7 @@ use crate::error::StartError;
 use crate::handle::{Controllers, Handle};
 use crate::in_process;
 use crate::pki;
+use crate::rotation::{Rotation, Socket};
 use crate::storage;
 use crate::supervise::Components;
 
@@ -113,13 +115,17 @@ impl Coracle {
         let limits = Limits { max_connections_per_address, ..Limits::default() };
         let server = Server::new(service.clone(), limits);
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
-        let components = Components::new(secured.listeners.into_iter().map(serve).collect());
-        let token_writer = token_writer(secured.token_signer.clone());
-        let Secured { urls, kubeconfig, root_ca, .. } = secured;
+        let token_writer = Some(token_writer(secured.token_signer.clone()));
+        let Secured { listeners, urls, kubeconfig, trust, signer, rotation, .. } = secured;
+        let mut running: Vec<_> = listeners.into_iter().map(serve).collect();
+        running
+            .extend(rotation.map(|(rotation, socket)| {
+                Task::spawn("certificates", rotation.run(socket, closing.clone()))
+            }));
+        let components = Components::new(running);
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
-        let controllers =
-            start_controllers(&service, Settings { clock, root_ca, token_writer: Some(token_writer) });
+        let controllers = start_controllers(&service, Settings { clock, trust, signer, token_writer });
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
@@ -137,10 +143,10 @@ impl Coracle {
 }
 
 /// Who writes the tokens of service accounts that lie in secrets.
-fn token_writer(signer: Arc<EcdsaSigner>) -> TokenWriter {
+fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
     TokenWriter::new(move |subject| {
         let TokenSubject { namespace, account, account_uid, secret } = *subject;
-        issue_legacy(&*signer, &LegacySubject { namespace, account, account_uid, secret }).ok()
+        issue_legacy(signer.current(), &LegacySubject { namespace, account, account_uid, secret }).ok()
     })
 }
 
@@ -157,15 +163,19 @@ fn start_controllers(server: &ApiServer, settings: Settings) -> Controllers {
 /// Listeners that encrypt, what clients need to know of them, and what service accounts are known
 /// by.
 struct Secured {
-    authentication: Loaded,
-    token_signer: Arc<EcdsaSigner>,
+    authentication: Arc<Loaded>,
+    token_signer: Arc<RotatingSigner>,
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
     kubeconfig: Option<PathBuf>,
     /// What objects of the cluster say of this server.
     site: Site,
-    /// By what clients recognize the server.
-    root_ca: Option<String>,
+    /// Who is trusted, as long as it runs.
+    trust: Option<watch::Receiver<Trust>>,
+    /// What signs certificates that are asked for.
+    signer: Option<Arc<dyn CertificateSigner>>,
+    /// What replaces certificates.
+    rotation: Option<(Rotation, Option<Socket>)>,
 }
 
 impl Secured {
@@ -178,40 +188,46 @@ impl Secured {
     ) -> Result<Self, StartError> {
         let settings = config.authentication.clone();
         let reading = move || authentication::load(&settings);
-        let authentication = Task::spawn_blocking("authentication", reading).await??;
+        let authentication = Arc::new(Task::spawn_blocking("authentication", reading).await??);
         if listeners.is_empty() {
-            let token_signer = authentication.signer(&pki::passing_account_key()?)?;
-            return Ok(Self {
-                authentication,
-                token_signer,
-                listeners: Vec::new(),
-                urls: Vec::new(),
-                kubeconfig: None,
-                root_ca: None,
-                site: Site::default(),
-            });
+            return Self::unreachable(authentication);
         }
         let port = addresses.first().map(SocketAddr::port);
         let (addresses, now) = (addresses.to_vec(), clock.now());
-        let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
-        let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
-        let proxy_ca = authentication.proxy_ca.as_ref().map(String::as_bytes);
-        let shown = ServerCertificate::from_pem(chain, key)?;
-        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), proxy_ca, shown)?;
-        let listeners = listeners.into_iter().map(|listener| tls.listener(listener)).collect();
-        let token_signer = authentication.signer(&prepared.account_key)?;
+        let (wanted, at) = (config.clone(), addresses.clone());
+        let prepared = Task::spawn_blocking("pki", move || pki::prepare(&wanted, &at, now)).await??;
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
-        let root_ca = Some(prepared.ca.clone());
-        let front_proxy = authentication.front_proxy_data();
-        let site = Site { endpoint, client_ca: Some(prepared.ca), front_proxy };
+        let front_proxy = authentication.front_proxy_data(&prepared.front_proxy_ca);
+        let site = Site { endpoint, client_ca: Some(prepared.ca.clone()), front_proxy };
+        let (urls, kubeconfig) = (prepared.urls.clone(), Some(prepared.kubeconfig.clone()));
+        let socket = Socket::open(&config.data_dir);
+        let known = Arc::clone(&authentication);
+        let (rotation, parts) = Rotation::new(config, addresses, clock.clone(), known, prepared)?;
         Ok(Self {
             authentication,
-            token_signer,
-            listeners,
-            urls: prepared.urls,
-            kubeconfig: Some(prepared.kubeconfig),
-            root_ca,
+            token_signer: parts.tokens,
+            listeners: listeners.into_iter().map(|listener| parts.tls.listener(listener)).collect(),
+            urls,
+            kubeconfig,
             site,
+            trust: Some(parts.trust),
+            signer: Some(parts.signer),
+            rotation: Some((rotation, socket)),
+        })
+    }
+
+    fn unreachable(authentication: Arc<Loaded>) -> Result<Self, StartError> {
+        let signer = authentication.signer(&pki::passing_account_keys()?)?;
+        Ok(Self {
+            authentication,
+            token_signer: Arc::new(RotatingSigner::new(signer)),
+            listeners: Vec::new(),
+            urls: Vec::new(),
+            kubeconfig: None,
+            site: Site::default(),
+            trust: None,
+            signer: None,
+            rotation: None,
         })
     }
 }

@@ -28,14 +28,17 @@
 mod advertise;
 pub mod authentication;
 mod builder;
+pub mod certs;
 pub mod config;
 mod error;
 mod handle;
 mod in_process;
 mod pki;
+mod rotation;
 pub mod storage;
 mod subject_name;
 mod supervise;
+pub mod tokens;
 
 pub use builder::{Coracle, Extensions};
 pub use config::{Config, EtcdConfig, StoreConfig};

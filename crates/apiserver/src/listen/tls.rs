@@ -14,8 +14,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, VerifierBuilderError};
-use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::server::{ServerConfig, VerifierBuilderError};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{self, RootCertStore};
 use tokio_rustls::server::TlsStream;
 
@@ -68,13 +68,9 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// How a server encrypts. Clones share the certificate.
+/// How a server encrypts. Clones share it, and what it is replaced by.
 #[derive(Clone)]
-pub struct Tls {
-    config: Arc<ServerConfig>,
-    certificate: Arc<Current>,
-    clients: Arc<ClientAuthority>,
-}
+pub struct Tls(Arc<ArcSwap<Terms>>);
 
 impl Tls {
     /// Shows `certificate`, and knows the clients whose certificates one of the authorities in
@@ -96,30 +92,27 @@ impl Tls {
         proxy_ca: Option<&[u8]>,
         certificate: ServerCertificate,
     ) -> Result<Self, TlsError> {
-        let provider = provider();
-        let proxies = proxy_ca.map(roots).transpose()?;
-        let clients = ClientAuthority::new(roots(client_ca)?, proxies, &provider)
-            .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
-        let clients = Arc::new(clients);
-        let certificate = Arc::new(Current(ArcSwap::new(certificate.0)));
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(TlsError::Pair)?
-            .with_client_cert_verifier(clients.clone())
-            .with_cert_resolver(certificate.clone());
-        config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Self { config: Arc::new(config), certificate, clients })
+        Ok(Self(Arc::new(ArcSwap::from_pointee(Terms::new(client_ca, proxy_ca, certificate)?))))
     }
 
-    /// Shows another certificate from the next handshake on.
-    pub fn replace_certificate(&self, certificate: ServerCertificate) {
-        self.certificate.0.store(certificate.0);
+    /// Shows another certificate and knows the clients and proxies of other authorities, from the next
+    /// handshake on. Connections that are open go on as they are.
+    ///
+    /// # Errors
+    /// If nothing can be verified with `client_ca` or `proxy_ca`; then everything stays as it was.
+    pub fn replace(
+        &self,
+        client_ca: &[u8],
+        proxy_ca: Option<&[u8]>,
+        certificate: ServerCertificate,
+    ) -> Result<(), TlsError> {
+        self.0.store(Arc::new(Terms::new(client_ca, proxy_ca, certificate)?));
+        Ok(())
     }
 
     /// The connections of `listener`, encrypted.
     pub fn listener(&self, listener: TcpListener) -> TlsListener {
-        let acceptor = TlsAcceptor::from(self.config.clone());
-        TlsListener { listener, acceptor, clients: self.clients.clone() }
+        TlsListener { listener, tls: self.clone() }
     }
 }
 
@@ -129,21 +122,38 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// The certificate of the moment.
-#[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+/// What a handshake goes by. Replaced as a whole, so that the authorities a client is told of are those
+/// its certificate is judged by, and no session goes on under terms that are gone.
+struct Terms {
+    config: Arc<ServerConfig>,
+    clients: Arc<ClientAuthority>,
+}
 
-impl ResolvesServerCert for Current {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+impl Terms {
+    fn new(
+        client_ca: &[u8],
+        proxy_ca: Option<&[u8]>,
+        certificate: ServerCertificate,
+    ) -> Result<Self, TlsError> {
+        let provider = provider();
+        let proxies = proxy_ca.map(roots).transpose()?;
+        let clients = ClientAuthority::new(roots(client_ca)?, proxies, &provider)
+            .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
+        let clients = Arc::new(clients);
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Pair)?
+            .with_client_cert_verifier(clients.clone())
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::clone(&certificate.0))));
+        config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Self { config: Arc::new(config), clients })
     }
 }
 
 /// A socket whose connections are encrypted.
 pub struct TlsListener {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
-    clients: Arc<ClientAuthority>,
+    tls: Tls,
 }
 
 impl fmt::Debug for TlsListener {
@@ -157,15 +167,14 @@ impl Accept for TlsListener {
 
     async fn accept(&mut self) -> io::Result<TlsConnection> {
         let stream = Accept::accept(&mut self.listener).await?;
-        Ok(TlsConnection { stream, acceptor: self.acceptor.clone(), clients: self.clients.clone() })
+        Ok(TlsConnection { stream, terms: self.tls.0.load_full() })
     }
 }
 
 /// A connection that is to be encrypted.
 pub struct TlsConnection {
     stream: TcpStream,
-    acceptor: TlsAcceptor,
-    clients: Arc<ClientAuthority>,
+    terms: Arc<Terms>,
 }
 
 impl fmt::Debug for TlsConnection {
@@ -185,10 +194,10 @@ impl Handshake for TlsConnection {
         if plain_http::is_spoken_on(&self.stream).await? {
             return Err(plain_http::refuse(self.stream).await);
         }
-        let stream = self.acceptor.accept(self.stream).await?;
+        let stream = TlsAcceptor::from(self.terms.config.clone()).accept(self.stream).await?;
         // Also of a session that goes on: the certificate may have expired since it began.
         let peer = match stream.get_ref().1.peer_certificates() {
-            Some(chain) if !chain.is_empty() => peer(&self.clients, chain),
+            Some(chain) if !chain.is_empty() => peer(&self.terms.clients, chain),
             _ => Peer::default(),
         };
         Ok((stream, peer))

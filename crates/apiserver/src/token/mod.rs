@@ -4,6 +4,7 @@ mod claims;
 mod jwt;
 mod legacy;
 mod policy;
+mod rotating;
 mod signer;
 
 pub(crate) use claims::{BoundTo, Claims, LEEWAY_S, ObjectRef, issue};
@@ -11,5 +12,6 @@ pub(crate) use jwt::Jwt;
 pub(crate) use legacy::{LEGACY_ISSUER, LegacyClaims};
 pub use legacy::{LegacySubject, issue_legacy};
 pub use policy::TokenPolicy;
+pub use rotating::RotatingSigner;
 pub(crate) use signer::JsonWebKey;
 pub use signer::{EcdsaSigner, PublicKey, SignerError, TokenSigner};

@@ -44,6 +44,10 @@ pub trait TokenSigner: Send + Sync {
     /// The keys whose signatures are good: the one that is used now, and those that were used
     /// before as long as their tokens are to be good.
     fn public_keys(&self) -> &[PublicKey];
+
+    /// The one that signs at this moment, which stays what it is for as long as it is held, also if it is
+    /// replaced meanwhile.
+    fn current(&self) -> &dyn TokenSigner;
 }
 
 /// Why a key cannot be used.
@@ -62,6 +66,9 @@ pub enum SignerError {
     /// The signature could not be made.
     #[error("cannot sign")]
     Sign,
+    /// Keys were replaced too often.
+    #[error("the key was replaced as often as it can be without a restart")]
+    Worn,
 }
 
 /// A key by which tokens are known.
@@ -196,6 +203,10 @@ impl TokenSigner for EcdsaSigner {
 
     fn public_keys(&self) -> &[PublicKey] {
         &self.public_keys
+    }
+
+    fn current(&self) -> &dyn TokenSigner {
+        self
     }
 }
 

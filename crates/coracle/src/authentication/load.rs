@@ -11,7 +11,7 @@ use coracle_apiserver::{
 
 use super::Authentication;
 use crate::error::AuthenticationError;
-use crate::pki::PrivateKey;
+use crate::pki::{self, AccountKeys};
 
 /// Where the keys of tokens are told.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
@@ -19,8 +19,8 @@ const KEY_SET_PATH: &str = "/openid/v1/jwks";
 /// The settings with the contents of the files they name.
 pub(crate) struct Loaded {
     pub(crate) config: AuthenticationConfig,
-    /// The authorities of front proxies, in PEM.
-    pub(crate) proxy_ca: Option<String>,
+    /// The authorities of front proxies that a file names, in PEM; none for our own.
+    proxy_ca: Option<String>,
     pub(crate) policy: TokenPolicy,
     retired_keys: Vec<PublicKey>,
     issuer: String,
@@ -41,7 +41,9 @@ pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationEr
         anonymous: if settings.anonymous { Anonymous::Everywhere } else { Anonymous::HealthPaths },
         static_tokens,
         bootstrap_tokens: settings.bootstrap_tokens,
-        front_proxy: settings.front_proxy.as_ref().map(|proxy| proxy.headers.clone()),
+        front_proxy: Some(
+            settings.front_proxy.as_ref().map_or_else(own_front_proxy, |proxy| proxy.headers.clone()),
+        ),
         further_issuers,
         api_audiences: settings.api_audiences.clone(),
     };
@@ -49,14 +51,26 @@ pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationEr
     Ok(Loaded { config, proxy_ca, policy, retired_keys, issuer })
 }
 
+/// Proxies that have a certificate of our own authority for them, which are servers of this cluster.
+fn own_front_proxy() -> FrontProxy {
+    FrontProxy { allowed_names: vec![pki::FRONT_PROXY_CLIENT.to_owned()], ..FrontProxy::default() }
+}
+
 impl Loaded {
-    /// Who signs tokens with this key.
-    pub(crate) fn signer(
-        &self,
-        key: &PrivateKey,
-    ) -> Result<Arc<EcdsaSigner>, coracle_apiserver::SignerError> {
-        let signer = EcdsaSigner::from_pem(&*self.issuer, key.expose().as_bytes())?;
-        Ok(Arc::new(self.retired_keys.iter().cloned().fold(signer, EcdsaSigner::with_retired_key)))
+    /// Who signs tokens with these keys.
+    pub(crate) fn signer(&self, keys: &AccountKeys) -> Result<EcdsaSigner, coracle_apiserver::SignerError> {
+        let signer = EcdsaSigner::from_pem(&*self.issuer, keys.signing.expose().as_bytes())?;
+        let own = keys.retired.iter().map(|pem| PublicKey::from_pem(pem.as_bytes()));
+        let own: Vec<PublicKey> = own.collect::<Result<_, _>>()?;
+        Ok(own
+            .into_iter()
+            .chain(self.retired_keys.iter().cloned())
+            .fold(signer, EcdsaSigner::with_retired_key))
+    }
+
+    /// The authorities of front proxies, in PEM, where these are our own.
+    pub(crate) fn proxy_ca<'a>(&'a self, own: &'a str) -> &'a str {
+        self.proxy_ca.as_deref().unwrap_or(own)
     }
 
     /// How tokens are given out by a server at this URL, if others can reach it.
@@ -67,14 +81,12 @@ impl Loaded {
 
     /// What servers behind this one need to believe it, as they find it in the ConfigMap
     /// `extension-apiserver-authentication`.
-    pub(crate) fn front_proxy_data(&self) -> BTreeMap<String, String> {
-        let (Some(ca), Some(headers)) = (&self.proxy_ca, &self.config.front_proxy) else {
-            return BTreeMap::new();
-        };
+    pub(crate) fn front_proxy_data(&self, own: &str) -> BTreeMap<String, String> {
+        let Some(headers) = &self.config.front_proxy else { return BTreeMap::new() };
         let FrontProxy { allowed_names, username_headers, uid_headers, group_headers, .. } = headers;
         let names = |headers: &[http::HeaderName]| list(headers.iter().map(http::HeaderName::as_str));
         BTreeMap::from([
-            ("requestheader-client-ca-file".to_owned(), ca.clone()),
+            ("requestheader-client-ca-file".to_owned(), self.proxy_ca(own).to_owned()),
             ("requestheader-allowed-names".to_owned(), list(allowed_names.iter().map(String::as_str))),
             ("requestheader-username-headers".to_owned(), names(username_headers)),
             ("requestheader-uid-headers".to_owned(), names(uid_headers)),

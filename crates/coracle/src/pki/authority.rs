@@ -1,51 +1,77 @@
-//! The authority of a cluster, which signs everything else.
+//! One authority: a certificate and its key, able to sign.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
-};
-use x509_parser::pem::{Pem, parse_x509_pem};
+use rcgen::{KeyPair, PublicKeyData};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::pem::Pem;
 use x509_parser::prelude::X509Certificate;
 
+use super::certificate::{
+    self, COMMON_NAME, CertificateError, DIGITAL_SIGNATURE, KEY_CERT_SIGN, Signer, Template,
+};
 use super::error::PkiError;
-use super::files::{self, Access, Batch};
+use super::private_key::PrivateKey;
 
-/// As long as kubeadm's authority lives: long enough that nobody waits for its end, and it
-/// cannot be replaced without touching every client.
-const LIFE: Duration = Duration::from_hours(10 * 365 * 24);
+/// As long as kubeadm's authority lives: long enough that most clusters never see its end.
+pub(super) const LIFE: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Certificates are valid from a little before they are made, for clocks that are behind.
-const BACKDATE: Duration = Duration::from_mins(5);
+pub(super) const BACKDATE: Duration = Duration::from_mins(5);
 
-/// The authority, able to sign.
+/// An authority, able to sign.
 pub(super) struct Authority {
     pem: String,
     der: Vec<u8>,
+    made: Timestamp,
     expires: Timestamp,
-    issuer: Issuer<'static, KeyPair>,
+    /// Its subject in DER.
+    name: Vec<u8>,
+    /// What its certificate calls its key.
+    key_id: Option<Vec<u8>>,
+    key: KeyPair,
 }
 
 impl Authority {
-    /// The one in the directory, which is made if there is none.
-    pub(super) fn load_or_make(dir: &Path, now: Timestamp, batch: &mut Batch) -> Result<Self, PkiError> {
-        let (certificate_path, key_path) = paths(dir, "ca");
-        let authority = match (files::read(&certificate_path)?, files::read(&key_path)?) {
-            (Some(pem), Some(key)) => Self::new(pem, parse_key(&key, &key_path)?, dir)?,
-            // A first start that was cut short, or an authority to be renewed.
-            (None, Some(key)) => Self::make(parse_key(&key, &key_path)?, dir, now, batch)?,
-            (None, None) => Self::make(make_key(&key_path, batch)?, dir, now, batch)?,
-            (Some(_), None) => {
-                return Err(PkiError::KeyMissing { certificate: certificate_path, key: key_path });
-            }
+    /// The authority with this certificate and key. None if the certificate is none of an authority.
+    pub(super) fn new(der: Vec<u8>, key: KeyPair) -> Option<Self> {
+        let certificate = parse_der(&der).filter(|certificate| certificate.is_ca())?;
+        let made = timestamp(certificate.validity().not_before.timestamp()) + BACKDATE;
+        let expires = timestamp(certificate.validity().not_after.timestamp());
+        let name = certificate.subject().as_raw().to_vec();
+        let key_id =
+            certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+                _ => None,
+            });
+        Some(Self { pem: certificate::pem("CERTIFICATE", &der), made, expires, name, key_id, key, der })
+    }
+
+    /// A new one of this name. The path is for what is said if it cannot be made.
+    pub(super) fn make(
+        common_name: String,
+        key: KeyPair,
+        now: Timestamp,
+        path: &Path,
+    ) -> Result<Self, PkiError> {
+        let template = Template {
+            subject: vec![(COMMON_NAME, common_name)],
+            names: Vec::new(),
+            usages: BTreeSet::from([DIGITAL_SIGNATURE, KEY_CERT_SIGN]),
+            extended_usages: Vec::new(),
+            not_before: now - BACKDATE,
+            not_after: now + LIFE,
+            is_authority: true,
         };
-        if authority.expires <= now {
-            return Err(PkiError::Expired { path: certificate_path });
-        }
-        Ok(authority)
+        let signer = Signer { name: None, key_id: None, key: &key };
+        let der = certificate::signed(&template, &key.subject_public_key_info(), &signer)
+            .map_err(|error| issue_failed(path, error))?;
+        tracing::info!(path = %path.display(), "making a certificate authority");
+        let malformed = PkiError::Malformed { path: path.to_owned(), expected: AN_AUTHORITY };
+        Self::new(der, key).ok_or(malformed)
     }
 
     /// The certificate in PEM.
@@ -53,22 +79,37 @@ impl Authority {
         &self.pem
     }
 
-    /// The certificate in PEM.
-    pub(super) fn into_certificate(self) -> String {
-        self.pem
+    /// When it was made.
+    pub(super) fn made(&self) -> Timestamp {
+        self.made
     }
 
-    /// Signs what `params` describe, for `life` and not longer than the authority itself lives.
+    /// When it ends, and everything it signed with it.
+    pub(super) fn expires(&self) -> Timestamp {
+        self.expires
+    }
+
+    /// Whether both have the same key.
+    pub(super) fn has_key_of(&self, other: &Authority) -> bool {
+        self.key.public_key_raw() == other.key.public_key_raw()
+    }
+
+    /// Its key, for its file.
+    pub(super) fn key(&self) -> PrivateKey {
+        PrivateKey::new(self.key.serialize_pem())
+    }
+
+    /// Signs what `template` describes for the holder of a public key, given as `SubjectPublicKeyInfo`,
+    /// and not for longer than the authority itself lives.
     pub(super) fn sign(
         &self,
-        mut params: CertificateParams,
-        key: &KeyPair,
-        now: Timestamp,
-        life: Duration,
-    ) -> Result<String, rcgen::Error> {
-        valid(&mut params, now, (now + life).min(self.expires));
-        params.use_authority_key_identifier_extension = true;
-        Ok(params.signed_by(key, &self.issuer)?.pem())
+        template: &Template<'_>,
+        public_key: &[u8],
+    ) -> Result<String, CertificateError> {
+        let template = Template { not_after: template.not_after.min(self.expires), ..template.clone() };
+        let signer = Signer { name: Some(&self.name), key_id: self.key_id.as_deref(), key: &self.key };
+        let der = certificate::signed(&template, public_key, &signer)?;
+        Ok(certificate::pem("CERTIFICATE", &der))
     }
 
     /// Whether it has signed this certificate.
@@ -79,52 +120,10 @@ impl Authority {
                 && certificate.verify_signature(Some(own.public_key())).is_ok()
         })
     }
-
-    fn new(pem: String, key: KeyPair, dir: &Path) -> Result<Self, PkiError> {
-        let (certificate_path, key_path) = paths(dir, "ca");
-        let malformed = || PkiError::Malformed {
-            path: certificate_path.clone(),
-            expected: "the certificate of an authority",
-        };
-        let der = parse_pem(&pem).ok_or_else(malformed)?.contents;
-        let certificate = parse_der(&der).filter(|certificate| certificate.is_ca()).ok_or_else(malformed)?;
-        if !is_key_of(&key, &certificate) {
-            return Err(PkiError::Mismatch { certificate: certificate_path, key: key_path });
-        }
-        let expires = timestamp(certificate.validity().not_after.timestamp());
-        let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|_| malformed())?;
-        Ok(Self { pem, der, expires, issuer })
-    }
-
-    fn make(key: KeyPair, dir: &Path, now: Timestamp, batch: &mut Batch) -> Result<Self, PkiError> {
-        let (path, _) = paths(dir, "ca");
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "coracle");
-        // It signs servers and clients, never other authorities.
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        valid(&mut params, now, now + LIFE);
-        let made = params.self_signed(&key).map_err(|error| issue_failed(&path, error))?;
-        let pem = made.pem();
-        tracing::info!(path = %path.display(), "making a certificate authority");
-        batch.add(path, pem.clone(), Access::Public);
-        Self::new(pem, key, dir)
-    }
 }
 
-/// A new private key. It is stored before the certificate: alone it can be used again, which
-/// cannot be said of a certificate alone.
-fn make_key(path: &Path, batch: &mut Batch) -> Result<KeyPair, PkiError> {
-    let key = KeyPair::generate().map_err(|error| issue_failed(path, error))?;
-    batch.add(path.to_owned(), key.serialize_pem(), Access::Private);
-    Ok(key)
-}
-
-/// Where the certificate and the key of that name lie.
-pub(super) fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
-    (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")))
-}
+/// What a file of an authority should hold, for its error.
+pub(super) const AN_AUTHORITY: &str = "the certificate of an authority";
 
 /// The parser's own words are left out: they may repeat what it read.
 pub(super) fn parse_key(pem: &str, path: &Path) -> Result<KeyPair, PkiError> {
@@ -132,14 +131,16 @@ pub(super) fn parse_key(pem: &str, path: &Path) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(pem).map_err(malformed)
 }
 
-/// The first certificate in a text.
-pub(super) fn parse_pem(text: &str) -> Option<Pem> {
-    let (_, pem) = parse_x509_pem(text.as_bytes()).ok()?;
-    (pem.label == "CERTIFICATE").then_some(pem)
+/// All certificates in a text, in DER. None if there is none, or something else beside them.
+pub(super) fn parse_pem(text: &str) -> Option<Vec<Vec<u8>>> {
+    let found: Vec<Pem> = Pem::iter_from_buffer(text.as_bytes()).collect::<Result<_, _>>().ok()?;
+    let all_fit = !found.is_empty() && found.iter().all(|pem| pem.label == "CERTIFICATE");
+    all_fit.then(|| found.into_iter().map(|pem| pem.contents).collect())
 }
 
 pub(super) fn parse_der(der: &[u8]) -> Option<X509Certificate<'_>> {
-    x509_parser::parse_x509_certificate(der).ok().map(|(_, certificate)| certificate)
+    let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    rest.is_empty().then_some(certificate)
 }
 
 pub(super) fn is_key_of(key: &KeyPair, certificate: &X509Certificate<'_>) -> bool {
@@ -151,12 +152,6 @@ pub(super) fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_millis(u64::try_from(seconds).unwrap_or_default().saturating_mul(1000))
 }
 
-pub(super) fn issue_failed(path: &Path, error: rcgen::Error) -> PkiError {
-    PkiError::Issue { path: path.to_owned(), source: error.into() }
-}
-
-fn valid(params: &mut CertificateParams, now: Timestamp, until: Timestamp) {
-    let epoch = date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + Duration::from_millis((now - BACKDATE).as_millis());
-    params.not_after = epoch + Duration::from_millis(until.as_millis());
+pub(super) fn issue_failed(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> PkiError {
+    PkiError::Issue { path: path.to_owned(), source: Box::new(error) }
 }

@@ -2,6 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+use coracle_meta::time::Time;
 
 /// Why the certificates of a cluster are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -62,4 +66,57 @@ pub enum PkiError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There are no certificates to speak of.
+    #[error(
+        "there are no certificates in {}: start the cluster once, or name its directory by --data-dir",
+        .path.display()
+    )]
+    NoCluster {
+        /// Where they would be.
+        path: PathBuf,
+    },
+    /// Nothing is called so.
+    #[error("there is no certificate called {name:?}: expected one of {known}")]
+    UnknownName {
+        /// What was given.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// An authority is not replaced by accident.
+    #[error("{name} is an authority, with everything it signed: add --ca to have it replaced")]
+    IsAuthority {
+        /// Its name.
+        name: String,
+    },
+    /// One succession at a time.
+    #[error("{name} is being replaced already; the next step is due on {}", seconds(*.until))]
+    Rotating {
+        /// Its name.
+        name: &'static str,
+        /// When something happens by itself.
+        until: Timestamp,
+    },
+    /// A user or a group without a name.
+    #[error("a user and a group need a name")]
+    EmptyName,
+    /// A certificate that would outlive its authority.
+    #[error("a certificate can be valid for at most {} hours, and for a second at least", .longest.as_secs() / 3600)]
+    Life {
+        /// The longest.
+        longest: Duration,
+    },
+    /// The running cluster was asked and could not.
+    #[error("the server cannot replace its certificates: {message}; it is tried again, see its log")]
+    Server {
+        /// What it said.
+        message: String,
+    },
+    /// Nobody knows where the server is.
+    #[error("there is no admin.kubeconfig that says where the server is: name its URL by --server")]
+    NoServer,
+}
+
+fn seconds(moment: Timestamp) -> Time {
+    Time(i64::try_from(moment.as_millis() / 1000).unwrap_or(i64::MAX))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -52,7 +52,10 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
 
 /// Files that are put in place together. Needs the lock, for the names aside are always the same.
 #[derive(Debug, Default)]
-pub(super) struct Batch(Vec<Pending>);
+pub(super) struct Batch {
+    added: Vec<Pending>,
+    removed: BTreeSet<PathBuf>,
+}
 
 struct Pending {
     path: PathBuf,
@@ -68,16 +71,33 @@ impl fmt::Debug for Pending {
 }
 
 impl Batch {
+    /// Has a file written, instead of what was to be written there before.
     pub(super) fn add(&mut self, path: PathBuf, text: String, access: Access) {
-        self.0.push(Pending { path, text, access });
+        self.removed.remove(&path);
+        self.added.retain(|pending| pending.path != path);
+        self.added.push(Pending { path, text, access });
     }
 
-    /// Writes the files. Of each the old one or the new one is there at any time, and they
-    /// appear in the order in which they were added; on return they are there to stay.
+    /// Has a file removed, should it be there.
+    pub(super) fn remove(&mut self, path: PathBuf) {
+        self.added.retain(|pending| pending.path != path);
+        if path.exists() {
+            self.removed.insert(path);
+        }
+    }
+
+    /// What is to be written there.
+    pub(super) fn text(&self, path: &Path) -> Option<&str> {
+        self.added.iter().find(|pending| pending.path == path).map(|pending| pending.text.as_str())
+    }
+
+    /// Writes the files, and then removes those that are to go. Of each the old one or the new one is
+    /// there at any time, and they appear in the order in which they were added; on return they are there
+    /// to stay.
     pub(super) fn commit(self) -> Result<(), PkiError> {
         let done = self.stage().and_then(|()| self.publish());
         if done.is_err() {
-            for pending in &self.0 {
+            for pending in &self.added {
                 // Mostly not there; and if it cannot be removed, the next start does it.
                 let _ = fs::remove_file(aside(&pending.path));
             }
@@ -93,7 +113,7 @@ impl Batch {
                 let written = write_whole(&aside(&pending.path), &pending.text, pending.access);
                 written.map_err(|source| failed("write", &pending.path, source))
             };
-            let started = self.0.iter().map(|pending| {
+            let started = self.added.iter().map(|pending| {
                 let thread = thread::Builder::new().name("pki-write".to_owned());
                 let thread = thread.spawn_scoped(scope, move || write(pending));
                 thread.map_err(|source| failed("write", &pending.path, source))
@@ -104,10 +124,14 @@ impl Batch {
     }
 
     fn publish(&self) -> Result<(), PkiError> {
-        for Pending { path, .. } in &self.0 {
+        for Pending { path, .. } in &self.added {
             fs::rename(aside(path), path).map_err(|source| failed("write", path, source))?;
         }
-        let dirs: BTreeSet<_> = self.0.iter().filter_map(|pending| pending.path.parent()).collect();
+        for path in &self.removed {
+            remove(path)?;
+        }
+        let changed = self.added.iter().map(|pending| &pending.path).chain(&self.removed);
+        let dirs: BTreeSet<_> = changed.filter_map(|path| path.parent()).collect();
         dirs.into_iter().try_for_each(sync_dir)
     }
 }
@@ -117,6 +141,13 @@ fn sync_dir(dir: &Path) -> Result<(), PkiError> {
     File::open(dir).and_then(|file| file.sync_all()).map_err(|source| failed("sync", dir, source))
 }
 
+fn remove(path: &Path) -> Result<(), PkiError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(failed("remove", path, source)),
+        _ => Ok(()),
+    }
+}
+
 fn write_whole(path: &Path, text: &str, access: Access) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -124,6 +155,8 @@ fn write_whole(path: &Path, text: &str, access: Access) -> io::Result<()> {
     }
     // Created anew, so that the mode is the one asked for and no link is followed.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(access.mode()).open(path)?;
+    // Whatever the process masks: what is public must stay readable, or nobody could verify anything.
+    file.set_permissions(Permissions::from_mode(access.mode()))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

@@ -1,63 +1,98 @@
-//! Certificates the authority signs, and whether one from an earlier start is still good.
+//! Certificates an authority signs for this cluster, and whether one from an earlier start is still good.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use coracle_base::Timestamp;
-use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
-};
+use rcgen::{KeyPair, PublicKeyData};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-use super::authority::{self, Authority};
+use super::authority::{self, Authority, BACKDATE};
+use super::certificate::{
+    AlternativeName, CLIENT_AUTH, COMMON_NAME, DIGITAL_SIGNATURE, ORGANIZATION, SERVER_AUTH, Template,
+};
 use super::error::PkiError;
 use super::files::{self, Access, Batch};
 use super::private_key::PrivateKey;
+use super::schedule;
 use crate::config::SubjectName;
 
 /// As long as kubeadm's certificates live.
 const LIFE: Duration = Duration::from_hours(365 * 24);
 
-/// The part of its life that a certificate must still have before it, or it is remade: a server
-/// that is started at least every few months never shows one that expired.
-const SPARE_PARTS: u32 = 3;
+/// Nothing is signed for longer, so that an authority can be dropped one day.
+pub(super) const MAX_LIFE: Duration = Duration::from_hours(365 * 24);
 
 /// What a certificate is for.
 pub(super) struct Profile<'a> {
     /// What its files are called.
-    file: &'static str,
-    common_name: &'static str,
-    organization: Option<&'static str>,
+    pub(super) file: &'static str,
+    common_name: &'a str,
+    organizations: &'a [String],
     names: Option<&'a BTreeSet<SubjectName>>,
-    purpose: ExtendedKeyUsagePurpose,
+    purpose: &'static [u32],
 }
+
+/// What the files of the server's certificate are called.
+pub(super) const SERVER: &str = "apiserver";
+
+/// What the files of the administrator's certificate are called.
+pub(super) const ADMIN: &str = "admin";
+
+/// What the files of the certificate are called that a server shows as a proxy.
+pub(super) const PROXY: &str = "front-proxy-client";
 
 impl<'a> Profile<'a> {
     /// What the server shows under these names.
     pub(super) fn server(names: &'a BTreeSet<SubjectName>) -> Self {
         Self {
-            file: "apiserver",
+            file: SERVER,
             common_name: "kube-apiserver",
-            organization: None,
+            organizations: &[],
             names: Some(names),
-            purpose: ExtendedKeyUsagePurpose::ServerAuth,
+            purpose: SERVER_AUTH,
         }
     }
-}
 
-impl Profile<'static> {
-    /// What an administrator shows, who may do everything: that is what the group means.
-    pub(super) fn admin() -> Self {
-        Self {
-            file: "admin",
-            common_name: "kubernetes-admin",
-            organization: Some("system:masters"),
-            names: None,
-            purpose: ExtendedKeyUsagePurpose::ClientAuth,
+    /// What a user of these groups shows.
+    pub(super) fn user(file: &'static str, name: &'a str, groups: &'a [String]) -> Self {
+        Self { file, common_name: name, organizations: groups, names: None, purpose: CLIENT_AUTH }
+    }
+
+    fn template(&self, now: Timestamp, life: Duration) -> Template<'static> {
+        let organizations = self.organizations.iter().map(|group| (ORGANIZATION, group.clone()));
+        let names = self.names.into_iter().flatten().map(|name| match name {
+            SubjectName::Dns(name) => AlternativeName::Dns(name.clone()),
+            SubjectName::Ip(ip) => AlternativeName::Ip(*ip),
+        });
+        Template {
+            subject: organizations.chain([(COMMON_NAME, self.common_name.to_owned())]).collect(),
+            names: names.collect(),
+            usages: BTreeSet::from([DIGITAL_SIGNATURE]),
+            extended_usages: vec![self.purpose],
+            not_before: now - BACKDATE,
+            not_after: now + life,
+            is_authority: false,
         }
+    }
+
+    /// A certificate and a key that nobody else has, in no file.
+    pub(super) fn issue(
+        &self,
+        signer: &Authority,
+        now: Timestamp,
+        life: Duration,
+        path: &Path,
+    ) -> Result<Leaf, PkiError> {
+        let pair = KeyPair::generate().map_err(|error| authority::issue_failed(path, error))?;
+        let certificate = signer
+            .sign(&self.template(now, life), &pair.subject_public_key_info())
+            .map_err(|error| authority::issue_failed(path, error))?;
+        let due = schedule::of_pem(&certificate).map_or(now + life, |schedule| schedule.due());
+        Ok(Leaf { certificate, key: PrivateKey::new(pair.serialize_pem()), due })
     }
 }
 
@@ -65,97 +100,68 @@ impl Profile<'static> {
 pub(super) struct Leaf {
     pub(super) certificate: String,
     pub(super) key: PrivateKey,
+    /// When it should be replaced.
+    pub(super) due: Timestamp,
 }
 
 impl Leaf {
-    /// The one in the directory, if it is there and good for some time; otherwise a new one.
+    /// The one in the directory, if it is there, signed by `signer` and good for some time; otherwise,
+    /// or if `rotate` says so, a new one.
     pub(super) fn load_or_issue(
         dir: &Path,
-        authority: &Authority,
+        signer: &Authority,
         profile: &Profile<'_>,
+        rotate: bool,
         now: Timestamp,
         batch: &mut Batch,
     ) -> Result<Self, PkiError> {
-        let (certificate_path, key_path) = authority::paths(dir, profile.file);
+        let (certificate_path, key_path) = paths(dir, profile.file);
         // Halves of a pair: a start was cut short between them.
         if let (Some(certificate), Some(key)) = (files::read(&certificate_path)?, files::read(&key_path)?) {
             let pair = authority::parse_key(&key, &key_path)?;
             let malformed =
                 || PkiError::Malformed { path: certificate_path.clone(), expected: "a certificate" };
-            let pem = authority::parse_pem(&certificate).ok_or_else(malformed)?;
-            let parsed = authority::parse_der(&pem.contents).ok_or_else(malformed)?;
-            if is_good(&parsed, &pair, authority, profile, now) {
-                return Ok(Self { certificate, key: PrivateKey::new(key) });
+            let found = authority::parse_pem(&certificate).ok_or_else(malformed)?;
+            let der = found.into_iter().next().ok_or_else(malformed)?;
+            let parsed = authority::parse_der(&der).ok_or_else(malformed)?;
+            let due = schedule::of(&parsed).due();
+            if !rotate && now < due && is_good(&parsed, &pair, signer, profile, now) {
+                return Ok(Self { certificate, key: PrivateKey::new(key), due });
             }
             tracing::info!(path = %certificate_path.display(), "making this certificate anew");
         }
-        Self::issue(dir, authority, profile, now, batch)
-    }
-
-    fn issue(
-        dir: &Path,
-        authority: &Authority,
-        profile: &Profile<'_>,
-        now: Timestamp,
-        batch: &mut Batch,
-    ) -> Result<Self, PkiError> {
-        let (certificate_path, key_path) = authority::paths(dir, profile.file);
-        let failed = |error| authority::issue_failed(&certificate_path, error);
-        // Never an old key: serial numbers are made from it.
-        let pair = KeyPair::generate().map_err(failed)?;
-        let signed = params(profile).and_then(|params| authority.sign(params, &pair, now, LIFE));
-        let certificate = signed.map_err(failed)?;
-        let key = PrivateKey::new(pair.serialize_pem());
-        batch.add(key_path, key.expose().to_owned(), Access::Private);
-        batch.add(certificate_path, certificate.clone(), Access::Public);
-        Ok(Self { certificate, key })
+        let leaf = profile.issue(signer, now, LIFE, &certificate_path)?;
+        batch.add(key_path, leaf.key.expose().to_owned(), Access::Private);
+        batch.add(certificate_path, leaf.certificate.clone(), Access::Public);
+        Ok(leaf)
     }
 }
 
-fn params(profile: &Profile<'_>) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    if let Some(organization) = profile.organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization);
-    }
-    params.distinguished_name.push(DnType::CommonName, profile.common_name);
-    for name in profile.names.into_iter().flatten() {
-        params.subject_alt_names.push(match name {
-            SubjectName::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
-            SubjectName::Ip(ip) => SanType::IpAddress(*ip),
-        });
-    }
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![profile.purpose.clone()];
-    Ok(params)
+/// Where the certificate and the key of that name lie.
+pub(super) fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+    (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")))
 }
 
 fn is_good(
     certificate: &X509Certificate<'_>,
     key: &KeyPair,
-    authority: &Authority,
+    signer: &Authority,
     profile: &Profile<'_>,
     now: Timestamp,
 ) -> bool {
     authority::is_key_of(key, certificate)
-        && has_time_left(certificate, now)
+        && schedule::of(certificate).begins <= now
         && subject_fits(certificate, profile)
         && names_of(certificate).as_ref() == Some(profile.names.unwrap_or(&BTreeSet::new()))
-        && authority.has_signed(certificate)
-}
-
-fn has_time_left(certificate: &X509Certificate<'_>, now: Timestamp) -> bool {
-    let begins = authority::timestamp(certificate.validity().not_before.timestamp());
-    let ends = authority::timestamp(certificate.validity().not_after.timestamp());
-    begins <= now && ends.since(now) >= ends.since(begins) / SPARE_PARTS
+        && signer.has_signed(certificate)
 }
 
 fn subject_fits(certificate: &X509Certificate<'_>, profile: &Profile<'_>) -> bool {
     let subject = certificate.subject();
     let common_name: Vec<_> = subject.iter_common_name().map(|value| value.as_str().ok()).collect();
-    let organization: Vec<_> = subject.iter_organization().map(|value| value.as_str().ok()).collect();
+    let organizations: Vec<_> = subject.iter_organization().map(|value| value.as_str().ok()).collect();
     common_name == [Some(profile.common_name)]
-        && organization == profile.organization.map(Some).into_iter().collect::<Vec<_>>()
+        && organizations == profile.organizations.iter().map(|group| Some(group.as_str())).collect::<Vec<_>>()
 }
 
 /// None if there is something among them that is no name of ours.
@@ -168,11 +174,13 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<BTreeSet<SubjectName>> 
 fn subject_name(name: &GeneralName<'_>) -> Option<SubjectName> {
     match name {
         GeneralName::DNSName(name) => Some(SubjectName::Dns((*name).to_owned())),
-        GeneralName::IPAddress(bytes) => {
-            let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let ip = four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
-            ip.ok().map(SubjectName::Ip)
-        }
+        GeneralName::IPAddress(bytes) => ip(bytes).map(SubjectName::Ip),
         _ => None,
     }
+}
+
+/// An address as certificates have it.
+pub(super) fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }

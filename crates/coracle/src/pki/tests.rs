@@ -12,15 +12,15 @@ use super::*;
 const DAY: Duration = Duration::from_hours(24);
 
 /// Any moment will do.
-const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-struct Cluster {
+pub(super) struct Cluster {
     dir: TempDir,
-    config: Config,
+    pub(super) config: Config,
 }
 
 impl Cluster {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let config =
             Config { advertise_address: Some([192, 0, 2, 1].into()), ..Config::new(dir.path().join("data")) };
@@ -31,11 +31,11 @@ impl Cluster {
         prepare(&self.config, &self.config.listen, now)
     }
 
-    fn prepare(&self, now: Timestamp) -> Credentials {
+    pub(super) fn prepare(&self, now: Timestamp) -> Credentials {
         self.try_prepare(now).unwrap()
     }
 
-    fn path(&self, file: &str) -> PathBuf {
+    pub(super) fn path(&self, file: &str) -> PathBuf {
         directory(&self.config.data_dir).join(file)
     }
 
@@ -49,8 +49,34 @@ impl Cluster {
             .collect()
     }
 
+    /// Asserts that nothing secret is for others to read, wherever it lies.
+    pub(super) fn check_modes(&self) {
+        let mut dirs = vec![self.config.data_dir.clone()];
+        while let Some(dir) = dirs.pop() {
+            assert_eq!(mode(&dir), 0o700, "{}", dir.display());
+            for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+                let secret = text.contains("PRIVATE KEY") || text.contains("client-key-data");
+                let expected = if secret { 0o600 } else { 0o644 };
+                assert_eq!(mode(&path), expected, "{}", path.display());
+            }
+        }
+    }
+
+    /// Wishes for something, and has it done.
+    pub(super) fn rotate(&self, names: &[&str], authorities: bool, now: Timestamp) -> Credentials {
+        let names = names.iter().map(ToString::to_string).collect();
+        request_rotation(&self.config.data_dir, &Rotation { names, authorities }).unwrap();
+        self.prepare(now)
+    }
+
     /// The names of the files that `change` leads to being written anew.
-    fn changed_by(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> Vec<String> {
+    pub(super) fn changed_by(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> Vec<String> {
         let before = self.files();
         change(self);
         self.prepare(now);
@@ -64,23 +90,23 @@ impl Cluster {
     }
 }
 
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
 const SERVER: [&str; 2] = ["apiserver.crt", "apiserver.key"];
 const ADMIN: [&str; 3] = ["admin.crt", "admin.key", "admin.kubeconfig"];
+const PROXY: [&str; 2] = ["front-proxy-client.crt", "front-proxy-client.key"];
 
 #[test]
 fn files_are_private() {
     let cluster = Cluster::new();
     let credentials = cluster.prepare(NOW);
     let names: Vec<_> = cluster.files().into_keys().collect();
-    let expected = ["admin.crt", "admin.key", "admin.kubeconfig", "apiserver.crt", "apiserver.key", "ca.crt"];
-    assert_eq!(names, [&expected[..], &["ca.key", "sa.key"]].concat());
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    for file in ["admin.key", "apiserver.key", "ca.key", "sa.key"] {
-        assert_eq!(mode(&cluster.path(file)), 0o600, "{file}");
-    }
+    let authorities = ["ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key"];
+    assert_eq!(names, [&ADMIN[..], &SERVER, &authorities, &PROXY, &["sa.key"]].concat());
+    cluster.check_modes();
     assert_eq!(mode(&credentials.kubeconfig), 0o600);
-    assert_eq!(mode(&cluster.path("")), 0o700);
-    assert_eq!(mode(&cluster.config.data_dir), 0o700);
     assert_eq!(credentials.urls, ["https://127.0.0.1:6443"]);
 }
 
@@ -111,8 +137,9 @@ fn new_names_need_a_new_certificate() {
 fn certificates_are_remade_before_they_expire() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
-    let due = NOW + DAY * 250;
-    assert_eq!(cluster.changed_by(due, |_| ()), [&ADMIN[..], &SERVER].concat());
+    assert!(cluster.prepare(NOW).due > NOW + DAY * 243 && cluster.prepare(NOW).due < NOW + DAY * 293);
+    let due = NOW + DAY * 293;
+    assert_eq!(cluster.changed_by(due, |_| ()), [&ADMIN[..], &SERVER, &PROXY].concat());
     assert_eq!(cluster.changed_by(due, |_| ()), [""; 0]);
 }
 
@@ -123,8 +150,11 @@ fn an_expired_authority_is_renewed_only_by_hand() {
     let late = NOW + DAY * 3651;
     let error = cluster.try_prepare(late).unwrap_err();
     assert!(matches!(&error, PkiError::Expired { path } if *path == cluster.path("ca.crt")), "{error}");
-    let changed = cluster.changed_by(late, |cluster| fs::remove_file(cluster.path("ca.crt")).unwrap());
-    assert_eq!(changed, [&ADMIN[..], &SERVER, &["ca.crt"]].concat());
+    let changed = cluster.changed_by(late, |cluster| {
+        fs::remove_file(cluster.path("ca.crt")).unwrap();
+        fs::remove_file(cluster.path("front-proxy-ca.crt")).unwrap();
+    });
+    assert_eq!(changed, [&ADMIN[..], &SERVER, &["ca.crt", "front-proxy-ca.crt"], &PROXY].concat());
 }
 
 #[test]
@@ -182,7 +212,7 @@ fn an_authority_in_halves_is_refused() {
 
 #[test]
 fn spoilt_files_are_named_and_not_shown() {
-    for file in ["ca.crt", "ca.key", "admin.crt", "admin.key", "apiserver.crt", "apiserver.key"] {
+    for file in ["ca.crt", "ca.key", "admin.crt", "admin.key", "front-proxy-ca.crt", "apiserver.key"] {
         let cluster = Cluster::new();
         cluster.prepare(NOW);
         let path = cluster.path(file);

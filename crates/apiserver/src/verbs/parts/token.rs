@@ -38,7 +38,8 @@ impl ResourceRequest {
         let api_version = self.kind.declaration().storage_api_version();
         let (write, name) = (self.write(&api_version)?, &self.path.name);
         self.cluster.mutate(&write, Operation::Create, name, &mut request, None, &mut warnings).await?;
-        let signer = self.components.tokens.as_deref().ok_or_else(no_key)?;
+        // The same for all of it, should the key be replaced meanwhile.
+        let signer = self.components.tokens.as_deref().ok_or_else(no_key)?.current();
         let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account)?;
         self.cluster.validate(&write, Operation::Create, name, &request, None, &mut warnings).await?;

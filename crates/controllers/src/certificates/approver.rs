@@ -1,0 +1,169 @@
+//! Approves what kubelets ask for, if whoever asks may have it: a node that joins by a token, or one that
+//! renews its own certificate.
+
+use std::time::Duration;
+
+use coracle_base::Clock;
+use coracle_runtime::informer::View;
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::object::SigningRequest;
+use super::request::Asked;
+use super::{KUBELET_CLIENT, patch_part};
+use crate::bootstrap_token::{self, Admission};
+use crate::{Registration, Settings};
+
+/// When a request is looked at again that its sender may not have yet: roles may change, and nobody tells.
+/// As long as upstream waits at most, half of it on average.
+const ASK_AGAIN: Duration = Duration::from_mins(8);
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "certificatesigningrequest-approving-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let requests = super::informer(manager);
+    let (client, clock) = (manager.client().clone(), settings.clock.clone());
+    let reconcile = Approver { client, clock, requests: requests.clone() };
+    let controller =
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
+    manager.add(controller);
+}
+
+/// What somebody must be allowed to create, and what is said then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Permission {
+    subresource: &'static str,
+    message: &'static str,
+}
+
+const OWN: Permission = Permission {
+    subresource: "selfnodeclient",
+    message: "Auto approving self kubelet client certificate after SubjectAccessReview.",
+};
+
+const ANY: Permission = Permission {
+    subresource: "nodeclient",
+    message: "Auto approving kubelet client certificate after SubjectAccessReview.",
+};
+
+/// The permissions of which one is enough; none if the request is none of a kubelet or was decided.
+fn plan(request: &SigningRequest) -> Vec<Permission> {
+    if request.is_issued() || request.has("Approved") || request.has("Denied") {
+        return Vec::new();
+    }
+    let Some(asked) = Asked::parse(&request.spec.request.0) else { return Vec::new() };
+    let fits =
+        request.spec.signer_name == KUBELET_CLIENT && asked.check_kubelet_client(request.usages()).is_ok();
+    if !fits {
+        return Vec::new();
+    }
+    let is_own = request.spec.username.as_deref().unwrap_or_default() == asked.common_name;
+    if is_own { vec![OWN, ANY] } else { vec![ANY] }
+}
+
+struct Approver {
+    client: Client,
+    clock: Clock,
+    requests: Informer<SigningRequest>,
+}
+
+impl Approver {
+    async fn may(&self, request: &SigningRequest, permission: Permission) -> Result<bool, kube::Error> {
+        let resource = ResourceAttributes {
+            group: Some("certificates.k8s.io".to_owned()),
+            version: Some("*".to_owned()),
+            resource: Some("certificatesigningrequests".to_owned()),
+            subresource: Some(permission.subresource.to_owned()),
+            verb: Some("create".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: request.spec.username.clone(),
+            uid: request.spec.uid.clone(),
+            groups: request.spec.groups.clone(),
+            extra: request.spec.extra.clone(),
+            resource_attributes: Some(resource),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    async fn approve(&self, request: &SigningRequest, permission: Permission) -> Result<Action, kube::Error> {
+        let user = request.spec.username.as_deref().unwrap_or_default();
+        // Counted before it is approved, so that a limit is never passed; the same request counts once.
+        if bootstrap_token::admit(&self.client, user, &request.uid, self.clock.now()).await?
+            == Admission::Refused
+        {
+            tracing::info!(
+                user,
+                request = &*request.metadata().name,
+                "a token has been used as often as it may"
+            );
+            return Ok(Action::AwaitChange);
+        }
+        let patch = request.with_condition("Approved", "AutoApproved", permission.message);
+        patch_part(&self.client, &request.metadata().name, "approval", &patch).await?;
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl Reconcile for Approver {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        let Some(request) = self.requests.store().get(key) else { return Ok(Action::AwaitChange) };
+        let wanted = plan(&request);
+        for permission in &wanted {
+            if self.may(&request, *permission).await? {
+                return self.approve(&request, *permission).await;
+            }
+        }
+        Ok(if wanted.is_empty() { Action::AwaitChange } else { Action::RequeueAfter(ASK_AGAIN) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::object::tests::{kubelet, pem, request};
+    use super::*;
+
+    const USAGES: &[&str] = &["client auth", "digital signature"];
+
+    fn planned(signer: &str, usages: &[&str], pem: &str, user: &str, status: Value) -> Vec<Permission> {
+        let mut request = request(signer, usages, pem, status);
+        request.spec.username = Some(user.to_owned());
+        plan(&request)
+    }
+
+    #[test]
+    fn kubelets_are_recognized() {
+        let none = || json!({});
+        assert_eq!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "system:bootstrap:abcdef", none()), [ANY]);
+        assert_eq!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "system:node:a", none()), [OWN, ANY]);
+        assert_eq!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "system:node:b", none()), [ANY]);
+        assert!(planned("kubernetes.io/kube-apiserver-client", USAGES, &kubelet(), "u", none()).is_empty());
+        assert!(planned(KUBELET_CLIENT, &["any"], &kubelet(), "u", none()).is_empty());
+        let admin = pem(&["O=system:masters", "CN=system:node:a"], &[]);
+        assert!(planned(KUBELET_CLIENT, USAGES, &admin, "u", none()).is_empty());
+        assert!(planned(KUBELET_CLIENT, USAGES, "no request", "u", none()).is_empty());
+    }
+
+    #[test]
+    fn what_was_decided_stays_so() {
+        for status in [
+            json!({"conditions": [{"type": "Approved", "status": "True"}]}),
+            json!({"conditions": [{"type": "Denied", "status": "True"}]}),
+            json!({"certificate": "AAAA"}),
+        ] {
+            assert!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "u", status).is_empty());
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Requests for certificates: nodes that may have one are approved, what is approved is signed, and what
+//! is over is taken away. Upstream's `pkg/controller/certificates`.
+
+pub(crate) mod approver;
+pub(crate) mod cleaner;
+mod object;
+mod request;
+pub(crate) mod signer;
+
+use std::time::Duration;
+
+use coracle_runtime::{Informer, Manager, Selection};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::request::Request;
+use serde_json::Value;
+
+use object::SigningRequest;
+
+/// Where requests are.
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// Who owns what these controllers write.
+const MANAGER: &str = "kube-controller-manager";
+
+/// Certificates for clients of the API server.
+const API_CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Certificates for kubelets as clients of the API server.
+const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Certificates for kubelets as servers.
+const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+/// Certificates for anything, from before there were names for it.
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+/// Signs what clients ask for.
+pub trait CertificateSigner: Send + Sync {
+    /// The certificate for a request (PKCS #10, in DER) for these usages, named as in the API, in PEM. It
+    /// may live shorter than `life`.
+    ///
+    /// # Errors
+    /// If the request is not signed by the key it is for, or nothing can be signed now.
+    fn sign(&self, request: &[u8], usages: &[String], life: Duration) -> Result<String, SignError>;
+}
+
+/// Why a request is not signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SignError(pub String);
+
+fn informer(manager: &mut Manager) -> Informer<SigningRequest> {
+    manager.informer(Selection::of::<CertificateSigningRequest>())
+}
+
+/// Changes a part of a request; if it is gone or has changed, that brings its key back.
+async fn patch_part(client: &Client, name: &str, part: &str, patch: &Value) -> Result<(), kube::Error> {
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let request = Request::new(PATH)
+        .patch_subresource(part, name, &params, &Patch::Merge(patch))
+        .map_err(kube::Error::BuildRequest)?;
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        answer => answer.map(drop),
+    }
+}

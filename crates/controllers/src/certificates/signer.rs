@@ -1,0 +1,161 @@
+//! Signs what has been approved, by upstream's rules for each of its signers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_runtime::informer::View;
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+use k8s_openapi::ByteString;
+use kube::Client;
+use serde_json::json;
+
+use super::object::SigningRequest;
+use super::request::{Asked, check_client_usages};
+use super::{API_CLIENT, CertificateSigner, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, SignError, patch_part};
+use crate::{Registration, Settings};
+
+/// How long a certificate lives, and the shortest life: upstream's `--cluster-signing-duration` and twice
+/// what certificates are backdated by.
+const MAX_LIFE: Duration = Duration::from_hours(365 * 24);
+const MIN_LIFE: Duration = Duration::from_mins(10);
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "certificatesigningrequest-signing-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let Some(signer) = &settings.signer else { return };
+    let requests = super::informer(manager);
+    let (client, signer) = (manager.client().clone(), Arc::clone(signer));
+    let reconcile = Signer { client, signer, requests: requests.clone() };
+    let controller =
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
+    manager.add(controller);
+}
+
+/// What is to be done about a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    Nothing,
+    /// It breaks a rule of its signer.
+    Fail(String),
+    /// The request in DER, and how long its certificate lives.
+    Sign(Vec<u8>, Duration),
+}
+
+fn plan(request: &SigningRequest) -> Plan {
+    let approved = request.has("Approved") && !request.has("Denied");
+    if request.is_issued() || !approved || request.has_true("Failed") {
+        return Plan::Nothing;
+    }
+    // What cannot be read was let in by nobody, and will not become readable.
+    let Some(asked) = Asked::parse(&request.spec.request.0) else { return Plan::Nothing };
+    let checked = match request.spec.signer_name.as_str() {
+        API_CLIENT => check_client_usages(request.usages()),
+        KUBELET_CLIENT => asked.check_kubelet_client(request.usages()),
+        KUBELET_SERVING => asked.check_kubelet_serving(request.usages()),
+        LEGACY => Ok(()),
+        _ => return Plan::Nothing,
+    };
+    match checked {
+        Ok(()) => Plan::Sign(asked.der, life(request.spec.expiration_seconds)),
+        Err(message) => Plan::Fail(message),
+    }
+}
+
+/// As long as was asked for, within limits.
+fn life(seconds: Option<i32>) -> Duration {
+    let asked = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+    asked.unwrap_or(MAX_LIFE).clamp(MIN_LIFE, MAX_LIFE)
+}
+
+struct Signer {
+    client: Client,
+    signer: Arc<dyn CertificateSigner>,
+    requests: Informer<SigningRequest>,
+}
+
+/// Why a request could not be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SigningError {
+    #[error("error auto signing csr")]
+    Sign(#[from] SignError),
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+impl Reconcile for Signer {
+    type Error = SigningError;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SigningError> {
+        let Some(request) = self.requests.store().get(key) else { return Ok(Action::AwaitChange) };
+        let patch = match plan(&request) {
+            Plan::Nothing => return Ok(Action::AwaitChange),
+            Plan::Fail(message) => request.with_condition("Failed", "SignerValidationFailure", &message),
+            Plan::Sign(der, life) => {
+                let pem = self.signer.sign(&der, request.usages(), life)?;
+                request.patch(json!({"certificate": ByteString(pem.into_bytes())}))
+            }
+        };
+        patch_part(&self.client, &request.metadata().name, "status", &patch).await?;
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::object::tests::{kubelet, pem, request};
+    use super::*;
+
+    const CLIENT: &[&str] = &["client auth", "digital signature"];
+
+    fn approved() -> Value {
+        json!({"conditions": [{"type": "Approved", "status": "True"}]})
+    }
+
+    fn signs(signer: &str, usages: &[&str], pem: &str) -> bool {
+        matches!(plan(&request(signer, usages, pem, approved())), Plan::Sign(..))
+    }
+
+    #[test]
+    fn only_what_is_approved_and_not_done_is_signed() {
+        let planned = |status| plan(&request(API_CLIENT, CLIENT, &pem(&["CN=jane"], &[]), status));
+        assert!(matches!(planned(approved()), Plan::Sign(..)));
+        for status in [
+            json!({}),
+            json!({"conditions": [{"type": "Denied", "status": "True"}]}),
+            json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}]}),
+            json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Failed", "status": "True"}]}),
+            json!({"conditions": [{"type": "Approved", "status": "True"}], "certificate": "AAAA"}),
+        ] {
+            assert_eq!(planned(status.clone()), Plan::Nothing, "{status}");
+        }
+    }
+
+    #[test]
+    fn every_signer_has_its_rules() {
+        let anyone = pem(&["O=g", "CN=jane"], &[]);
+        assert!(signs(API_CLIENT, CLIENT, &anyone));
+        assert!(signs(KUBELET_CLIENT, CLIENT, &kubelet()));
+        assert!(signs(LEGACY, &["any"], &anyone));
+        assert!(!signs("example.com/other", CLIENT, &anyone));
+        assert!(!signs(API_CLIENT, CLIENT, "nonsense"));
+        let failed = |signer, usages, pem: &str| match plan(&request(signer, usages, pem, approved())) {
+            Plan::Fail(message) => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(failed(KUBELET_CLIENT, CLIENT, &anyone), "subject organization is not system:nodes");
+        assert_eq!(failed(KUBELET_SERVING, CLIENT, &kubelet()), "DNS or IP subjectAltName is required");
+        assert_eq!(failed(API_CLIENT, &["any"], &anyone), "invalid usage for client certificate: any");
+    }
+
+    #[test]
+    fn lives_are_as_long_as_asked_for_within_limits() {
+        assert_eq!(life(None), MAX_LIFE);
+        assert_eq!(life(Some(3600)), Duration::from_hours(1));
+        assert_eq!(life(Some(1)), MIN_LIFE);
+        assert_eq!(life(Some(-1)), MIN_LIFE);
+        assert_eq!(life(Some(i32::MAX)), MAX_LIFE);
+    }
+}

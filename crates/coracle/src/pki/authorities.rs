@@ -1,0 +1,281 @@
+//! An authority and its succession, so that it can be replaced while the cluster runs and nobody is cut
+//! off.
+//!
+//! A successor is trusted beside the one that signs for [`TRUST_LEAD`] before it signs anything itself.
+//! From then on it signs for clients. What servers show is still signed by its predecessor, because a
+//! client that was set up before knows no other; such a client has a certificate of the predecessor, and
+//! when the last of those has expired, so has the predecessor's time. Everything follows from the times
+//! in the certificates, so there is no state that could be lost.
+//!
+//! `NAME.crt` holds everything that is trusted, the one that signs first, and `NAME.key` the key of that
+//! one. `NAME-next` and `NAME-old` are its successor and its predecessor, while there is one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+use rcgen::KeyPair;
+
+use super::authority::{self, AN_AUTHORITY, Authority, is_key_of, parse_key};
+use super::error::PkiError;
+use super::files::{self, Access, Batch};
+use super::leaf;
+
+/// How long a successor is trusted before it signs: whoever reads what we publish has read it by then.
+/// Kubelets bring a changed ConfigMap into pods within two minutes.
+pub(super) const TRUST_LEAD: Duration = Duration::from_hours(1);
+
+/// A successor is made when this part of an authority's life is over, in fifths.
+const SUCCESSION_AT: (u32, u32) = (4, 5);
+
+/// A predecessor goes so long before it expires, and what it signed for servers with it.
+const DROP_MARGIN: Duration = Duration::from_hours(7 * 24);
+
+/// Which authority.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    /// What its files are called.
+    pub(super) file: &'static str,
+    /// What its certificates are called; successors have their time behind it.
+    pub(super) common_name: &'static str,
+}
+
+/// The authority of the cluster, for servers and clients.
+pub(super) const CLUSTER: Family = Family { file: "ca", common_name: "coracle" };
+
+/// Who signs for proxies that say who their clients are. Not the same: a client certificate of the cluster
+/// must not be one of a proxy.
+pub(super) const FRONT_PROXY: Family = Family { file: "front-proxy-ca", common_name: "front-proxy-ca" };
+
+/// An authority with its successor and its predecessor.
+pub(super) struct Authorities {
+    pub(super) current: Authority,
+    pub(super) next: Option<Authority>,
+    pub(super) old: Option<Authority>,
+    /// The certificate of one that went just now, in PEM.
+    pub(super) withdrawn: Option<String>,
+}
+
+/// What is due in a succession.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// A successor is made.
+    Succeed,
+    /// The successor takes over.
+    Promote,
+    /// The predecessor goes.
+    Drop,
+}
+
+impl Authorities {
+    /// Those in the directory, made if there are none, and moved on as far as is due. A successor is
+    /// made before its time if `rotate` says so.
+    pub(super) fn load_or_make(
+        dir: &Path,
+        family: Family,
+        rotate: bool,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Result<Self, PkiError> {
+        let files = Files { dir, family };
+        let mut found = match files.load()? {
+            Some(found) => found,
+            None => files.make_first(now, batch)?,
+        };
+        let mut rotate = rotate;
+        while let Some(step) = found.due(rotate, now) {
+            rotate &= step != Step::Succeed;
+            found = files.carry_out(step, found, now, batch)?;
+        }
+        if found.current.expires() <= now {
+            return Err(PkiError::Expired { path: files.certificate("") });
+        }
+        files.tidy(&found, batch)?;
+        Ok(found)
+    }
+
+    /// Those in the directory, as they are; none if there are none.
+    pub(super) fn load(dir: &Path, family: Family) -> Result<Option<Self>, PkiError> {
+        Files { dir, family }.load()
+    }
+
+    /// Everything to be trusted in PEM, the one that signs first.
+    pub(super) fn bundle(&self) -> String {
+        self.trusted().map(Authority::certificate).collect()
+    }
+
+    /// Who signs for servers: clients may know only the oldest.
+    pub(super) fn for_servers(&self) -> &Authority {
+        self.old.as_ref().unwrap_or(&self.current)
+    }
+
+    /// When something is due again.
+    pub(super) fn next_due(&self) -> Timestamp {
+        match (&self.next, &self.old) {
+            (Some(next), _) => promote_at(next, &self.current),
+            (None, Some(old)) => drop_at(&self.current, old),
+            (None, None) => succeed_at(&self.current),
+        }
+    }
+
+    fn trusted(&self) -> impl Iterator<Item = &Authority> {
+        std::iter::once(&self.current).chain(&self.next).chain(&self.old)
+    }
+
+    fn due(&self, rotate: bool, now: Timestamp) -> Option<Step> {
+        let step = match (&self.next, &self.old) {
+            (Some(_), _) => Step::Promote,
+            (None, Some(_)) => Step::Drop,
+            (None, None) if rotate => return Some(Step::Succeed),
+            // What has expired cannot hand over: its successor would be trusted by nobody.
+            (None, None) if self.current.expires() <= now => return None,
+            (None, None) => Step::Succeed,
+        };
+        (self.next_due() <= now).then_some(step)
+    }
+}
+
+fn succeed_at(current: &Authority) -> Timestamp {
+    let (part, parts) = SUCCESSION_AT;
+    current.made() + current.expires().since(current.made()) / parts * part
+}
+
+fn promote_at(next: &Authority, current: &Authority) -> Timestamp {
+    (next.made() + TRUST_LEAD).min(current.expires())
+}
+
+/// When the last certificate of the predecessor has expired.
+fn drop_at(current: &Authority, old: &Authority) -> Timestamp {
+    (current.made() + TRUST_LEAD + leaf::MAX_LIFE).min(old.expires() - DROP_MARGIN)
+}
+
+/// Where they are kept.
+struct Files<'a> {
+    dir: &'a Path,
+    family: Family,
+}
+
+const NEXT: &str = "-next";
+const OLD: &str = "-old";
+
+impl Files<'_> {
+    fn certificate(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{}{suffix}.crt", self.family.file))
+    }
+
+    fn key(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{}{suffix}.key", self.family.file))
+    }
+
+    fn load(&self) -> Result<Option<Authorities>, PkiError> {
+        let (certificate, key) = (self.certificate(""), self.key(""));
+        let current = match self.pair("")? {
+            Some(current) => current,
+            None if files::read(&certificate)?.is_some() => {
+                return Err(PkiError::KeyMissing { certificate, key });
+            }
+            None => return Ok(None),
+        };
+        // A change that was cut short leaves a copy of the current one.
+        let other = |authority: &Authority| !authority.has_key_of(&current);
+        let next = self.pair(NEXT)?.filter(other);
+        let old = self.pair(OLD)?.filter(other);
+        Ok(Some(Authorities { next, old, current, withdrawn: None }))
+    }
+
+    /// The pair with this suffix; none if one half is missing. Of several certificates the one that
+    /// belongs to the key.
+    fn pair(&self, suffix: &str) -> Result<Option<Authority>, PkiError> {
+        let (certificate, key) = (self.certificate(suffix), self.key(suffix));
+        let (Some(text), Some(key_text)) = (files::read(&certificate)?, files::read(&key)?) else {
+            return Ok(None);
+        };
+        let pair = parse_key(&key_text, &key)?;
+        let malformed = || PkiError::Malformed { path: certificate.clone(), expected: AN_AUTHORITY };
+        let found = authority::parse_pem(&text).ok_or_else(malformed)?;
+        for der in found {
+            let parsed = authority::parse_der(&der).ok_or_else(malformed)?;
+            if is_key_of(&pair, &parsed) {
+                return Authority::new(der, pair).ok_or_else(malformed).map(Some);
+            }
+        }
+        Err(PkiError::Mismatch { certificate, key })
+    }
+
+    /// The first one. Its key is stored before the certificate: alone it can be used again, which cannot
+    /// be said of a certificate alone.
+    fn make_first(&self, now: Timestamp, batch: &mut Batch) -> Result<Authorities, PkiError> {
+        let (certificate, key) = (self.certificate(""), self.key(""));
+        let pair = match files::read(&key)? {
+            Some(text) => parse_key(&text, &key)?,
+            None => self.make_key("", batch)?,
+        };
+        let current = Authority::make(self.family.common_name.to_owned(), pair, now, &certificate)?;
+        batch.add(certificate, current.certificate().to_owned(), Access::Public);
+        Ok(Authorities { current, next: None, old: None, withdrawn: None })
+    }
+
+    fn make_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
+        let path = self.key(suffix);
+        let key = KeyPair::generate().map_err(|error| authority::issue_failed(&path, error))?;
+        batch.add(path, key.serialize_pem(), Access::Private);
+        Ok(key)
+    }
+
+    fn carry_out(
+        &self,
+        step: Step,
+        found: Authorities,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Result<Authorities, PkiError> {
+        Ok(match (step, found) {
+            (Step::Succeed, found) => Authorities { next: Some(self.make_next(now, batch)?), ..found },
+            (Step::Promote, Authorities { current, next: Some(next), withdrawn, .. }) => {
+                tracing::info!(authority = self.family.file, "a new certificate authority signs from now on");
+                self.add_pair(OLD, &current, batch);
+                let promoted = Authorities { current: next, next: None, old: Some(current), withdrawn };
+                // In this order, because the key says which of the certificates is the one.
+                batch.add(self.certificate(""), promoted.bundle(), Access::Public);
+                batch.add(self.key(""), promoted.current.key().expose().to_owned(), Access::Private);
+                promoted
+            }
+            (_, found) => {
+                tracing::info!(authority = self.family.file, "dropping the old certificate authority");
+                let withdrawn = found.old.map(|old| old.certificate().to_owned());
+                Authorities { old: None, withdrawn, ..found }
+            }
+        })
+    }
+
+    fn make_next(&self, now: Timestamp, batch: &mut Batch) -> Result<Authority, PkiError> {
+        let name = format!("{}@{}", self.family.common_name, now.as_millis() / 1000);
+        let key = self.make_key(NEXT, batch)?;
+        let path = self.certificate(NEXT);
+        let next = Authority::make(name, key, now, &path)?;
+        batch.add(path, next.certificate().to_owned(), Access::Public);
+        Ok(next)
+    }
+
+    fn add_pair(&self, suffix: &str, authority: &Authority, batch: &mut Batch) {
+        batch.add(self.key(suffix), authority.key().expose().to_owned(), Access::Private);
+        batch.add(self.certificate(suffix), authority.certificate().to_owned(), Access::Public);
+    }
+
+    /// Has the file of everything trusted say so, and files removed that stand for nothing any more.
+    fn tidy(&self, found: &Authorities, batch: &mut Batch) -> Result<(), PkiError> {
+        let (path, bundle) = (self.certificate(""), found.bundle());
+        if batch.text(&path).map_or_else(|| files::read(&path), |text| Ok(Some(text.to_owned())))?
+            != Some(bundle.clone())
+        {
+            batch.add(path, bundle, Access::Public);
+        }
+        for (suffix, present) in [(NEXT, found.next.is_some()), (OLD, found.old.is_some())] {
+            if !present {
+                batch.remove(self.certificate(suffix));
+                batch.remove(self.key(suffix));
+            }
+        }
+        Ok(())
+    }
+}

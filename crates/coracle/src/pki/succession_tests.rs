@@ -1,0 +1,233 @@
+//! Authorities that are replaced while clients of both go in and out.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+
+use super::authorities::TRUST_LEAD;
+use super::leaf::MAX_LIFE;
+use super::tests::{Cluster, NOW};
+use super::*;
+
+const DAY: Duration = Duration::from_hours(24);
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The common names in a bundle.
+fn names(bundle: &str) -> Vec<String> {
+    let found = authority::parse_pem(bundle).unwrap();
+    found.iter().map(|der| authority::parse_der(der).unwrap().subject().to_string()).collect()
+}
+
+/// Who signed the first certificate in a text.
+fn issuer(pem: &str) -> String {
+    let der = authority::parse_pem(pem).unwrap().remove(0);
+    authority::parse_der(&der).unwrap().issuer().to_string()
+}
+
+fn admin(cluster: &Cluster) -> String {
+    fs::read_to_string(cluster.path("admin.crt")).unwrap()
+}
+
+const OLD: &str = "CN=coracle";
+const NEW: &str = "CN=coracle@1800000000";
+
+#[test]
+fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
+    let cluster = Cluster::new();
+    cluster.prepare(NOW);
+    // Trusted, and that is all.
+    let begun = cluster.rotate(&["ca"], true, NOW);
+    assert_eq!(names(&begun.ca), [OLD, NEW]);
+    assert_eq!((issuer(&begun.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
+    assert_eq!(begun.due, NOW + TRUST_LEAD);
+    cluster.check_modes();
+    let kubeconfig = fs::read_to_string(&begun.kubeconfig).unwrap();
+    assert_eq!(names(&cluster.prepare(NOW + TRUST_LEAD - MOMENT).ca), [OLD, NEW]);
+
+    // It signs for clients. Servers show what the clients of the old one know.
+    let promoted = cluster.prepare(NOW + TRUST_LEAD);
+    assert_eq!(names(&promoted.ca), [NEW, OLD]);
+    assert_eq!((issuer(&promoted.server_certificate), issuer(&admin(&cluster))), (OLD.into(), NEW.into()));
+    assert_ne!(fs::read_to_string(&promoted.kubeconfig).unwrap(), kubeconfig);
+    assert_eq!(fs::read_to_string(cluster.path("ca.crt")).unwrap(), promoted.ca);
+    assert!(!cluster.path("ca-next.key").exists() && cluster.path("ca-old.key").exists());
+    cluster.check_modes();
+
+    // The last certificate of the old one has expired.
+    let last = NOW + TRUST_LEAD + MAX_LIFE;
+    assert_eq!(names(&cluster.prepare(last - MOMENT).ca), [NEW, OLD]);
+    let done = cluster.prepare(last);
+    assert_eq!((names(&done.ca), names(&done.withdrawn.concat())), (vec![NEW.into()], vec![OLD.into()]));
+    assert_eq!((issuer(&done.server_certificate), issuer(&admin(&cluster))), (NEW.into(), NEW.into()));
+    assert!(!cluster.path("ca-old.key").exists() && !cluster.path("ca-old.crt").exists());
+    assert!(cluster.prepare(last).withdrawn.is_empty());
+}
+
+#[test]
+fn an_authority_is_replaced_before_it_expires() {
+    let cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let due = NOW + DAY * 2920;
+    assert_eq!(names(&cluster.prepare(due - DAY).ca).len(), 1);
+    let begun = cluster.prepare(due + DAY);
+    assert_eq!(names(&begun.ca).len(), 2);
+    assert_eq!(names(&begun.front_proxy_ca).len(), 2);
+    // Nobody looked until the old one had expired: the successor takes over all the same.
+    let late = cluster.prepare(NOW + DAY * 3651);
+    assert_eq!(names(&late.ca).len(), 1);
+    assert_ne!(names(&late.ca), [OLD]);
+}
+
+#[test]
+fn one_succession_at_a_time() {
+    let cluster = Cluster::new();
+    cluster.prepare(NOW);
+    cluster.rotate(&["ca"], true, NOW);
+    let again = |names: &[&str]| {
+        let names = names.iter().map(ToString::to_string).collect();
+        request_rotation(&cluster.config.data_dir, &Rotation { names, authorities: true })
+    };
+    let error = again(&["ca"]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ca is being replaced already; the next step is due on 2027-01-15T09:00:00Z"
+    );
+    assert!(again(&[]).is_err());
+    assert!(again(&["front-proxy-ca"]).is_ok());
+    cluster.prepare(NOW + TRUST_LEAD);
+    assert!(again(&["ca"]).is_err(), "the old one is still trusted");
+}
+
+/// A change that is cut short after any of its files is made up for, and nobody is cut off.
+#[test]
+fn a_succession_that_was_cut_short_goes_on() {
+    let whole = Cluster::new();
+    whole.prepare(NOW);
+    whole.rotate(&["ca"], true, NOW);
+    let files = ["ca-old.key", "ca-old.crt", "ca.crt", "ca.key"];
+    let before: Vec<_> = files.map(|file| fs::read(whole.path(file)).ok()).into();
+    let next = ["ca-next.key", "ca-next.crt"].map(|file| (file, fs::read(whole.path(file)).unwrap()));
+    whole.prepare(NOW + TRUST_LEAD);
+    let after: Vec<_> = files.map(|file| fs::read(whole.path(file)).unwrap()).into();
+    for written in 0..=files.len() {
+        for (index, file) in files.iter().enumerate() {
+            match (&before[index], index < written) {
+                (_, true) => fs::write(whole.path(file), &after[index]).unwrap(),
+                (Some(bytes), false) => fs::write(whole.path(file), bytes).unwrap(),
+                (None, false) => drop(fs::remove_file(whole.path(file))),
+            }
+        }
+        for (file, bytes) in &next {
+            fs::write(whole.path(file), bytes).unwrap();
+        }
+        let mended = whole.prepare(NOW + TRUST_LEAD);
+        assert_eq!(names(&mended.ca), [NEW, OLD], "after {written} files");
+        assert_eq!(issuer(&mended.server_certificate), OLD);
+        assert!(!whole.path("ca-next.key").exists());
+    }
+}
+
+#[test]
+fn what_is_wished_for_is_replaced_once() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let changed = cluster.changed_by(NOW, |cluster| {
+        request_rotation(&cluster.config.data_dir, &Rotation::default()).unwrap();
+    });
+    let expected = ["admin.crt", "admin.key", "admin.kubeconfig", "apiserver.crt", "apiserver.key"];
+    assert_eq!(changed, [&expected[..], &["front-proxy-client.crt", "front-proxy-client.key"]].concat());
+    assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
+}
+
+#[test]
+fn names_are_checked() {
+    let cluster = Cluster::new();
+    let wish = |name: &str, authorities| {
+        let rotation = Rotation { names: vec![name.to_owned()], authorities };
+        request_rotation(&cluster.config.data_dir, &rotation).unwrap_err().to_string()
+    };
+    assert!(wish("admin", false).starts_with("there are no certificates in "));
+    assert!(wish("ca", false).contains("add --ca"));
+    assert!(wish("x", true).contains("expected one of ca, front-proxy-ca, apiserver, admin"));
+}
+
+#[test]
+fn tokens_of_an_old_key_are_known_for_a_year() {
+    let cluster = Cluster::new();
+    let first = cluster.prepare(NOW).account_keys;
+    let second = cluster.rotate(&["sa"], false, NOW).account_keys;
+    assert_ne!(first.signing.expose(), second.signing.expose());
+    let key = |pem: &str| rcgen::KeyPair::from_pem(pem).unwrap().public_key_pem();
+    assert_eq!(second.retired, [key(first.signing.expose())]);
+    let third = cluster.rotate(&["sa"], false, NOW + DAY * 300).account_keys;
+    assert_eq!(third.retired, [key(first.signing.expose()), key(second.signing.expose())]);
+    assert_eq!(cluster.prepare(NOW + DAY * 366).account_keys.retired.len(), 1);
+    assert!(cluster.prepare(NOW + DAY * 700).account_keys.retired.is_empty());
+    assert!(!cluster.path("sa-old.pub").exists());
+}
+
+#[test]
+fn users_get_in_with_all_their_groups() {
+    let cluster = Cluster::new();
+    let data_dir: &Path = &cluster.config.data_dir;
+    let request = |user: &str, groups: &[&str], life| KubeconfigRequest {
+        user: user.to_owned(),
+        groups: groups.iter().map(ToString::to_string).collect(),
+        life,
+        server: None,
+    };
+    let create = |request: &KubeconfigRequest| create_kubeconfig(data_dir, request, NOW);
+    assert!(matches!(create(&request("jane", &[], DAY)), Err(PkiError::NoCluster { .. })));
+    cluster.prepare(NOW);
+    let text = create(&request("jane", &["dev", "ops"], DAY)).unwrap();
+    assert!(text.contains("server: https://127.0.0.1:6443\n"), "{text}");
+    let data = text.lines().find_map(|line| line.trim().strip_prefix("client-certificate-data: ")).unwrap();
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    let der = authority::parse_pem(&String::from_utf8(pem).unwrap()).unwrap().remove(0);
+    let certificate = authority::parse_der(&der).unwrap();
+    assert_eq!(certificate.subject().to_string(), "O=dev, O=ops, CN=jane");
+    assert_eq!(schedule::of(&certificate).ends, Timestamp::from_millis(1_800_086_400_000));
+    for (bad, why) in [
+        (request("", &[], DAY), "need a name"),
+        (request("jane", &[""], DAY), "need a name"),
+        (request("jane", &[], DAY * 366), "at most 8760 hours"),
+        (request("jane", &[], Duration::ZERO), "at most 8760 hours"),
+    ] {
+        let error = create(&bad).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn the_inventory_tells_what_is_due() {
+    let cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let told = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();
+    let items = list(&cluster.config.data_dir).unwrap();
+    let plain = [
+        ("ca", Role::Authority),
+        ("front-proxy-ca", Role::Authority),
+        ("apiserver", Role::Server),
+        ("admin", Role::Client),
+        ("front-proxy-client", Role::Client),
+        ("sa", Role::TokenKey),
+    ]
+    .map(|(name, role)| (name.to_owned(), role));
+    assert_eq!(told(&items), plain);
+    let server = &items[2];
+    assert!(server.names.contains(&"kubernetes.default.svc".to_owned()), "{server:?}");
+    assert!(server.names.contains(&"10.96.0.1".to_owned()), "{server:?}");
+    assert_eq!(
+        (server.usages.join(", "), server.signer.as_str()),
+        ("digital signature, server auth".into(), OLD)
+    );
+    assert!(server.due < server.expires);
+    assert_eq!(items[3].subject, "O=system:masters, CN=kubernetes-admin");
+    assert_eq!((items[5].expires, items[5].due), (None, None));
+    cluster.rotate(&["ca"], true, NOW);
+    let items = list(&cluster.config.data_dir).unwrap();
+    assert_eq!(items[1].role, Role::NextAuthority);
+    assert_eq!((items[0].due, items[1].due), (None, Some(NOW + TRUST_LEAD)));
+}

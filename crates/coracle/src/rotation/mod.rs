@@ -1,0 +1,159 @@
+//! Certificates of a cluster that runs: replaced when they are due or somebody wants it, without a
+//! restart.
+//!
+//! One task waits for either. It has the files brought in order, as a start does ([`crate::pki`]), and
+//! hands what it finds to everyone who uses it: listeners show the new certificate from the next
+//! handshake on, controllers publish the new authorities, new requests are signed by the new key.
+
+mod socket;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use coracle_apiserver::RotatingSigner;
+use coracle_apiserver::listen::{ServerCertificate, Tls, TlsError};
+use coracle_base::{Clock, Task, Timestamp};
+use coracle_controllers::{CertificateSigner, ClientTrust, SignError, Trust};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::authentication::Loaded;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::pki::{self, ClientSigner, Credentials};
+pub(crate) use socket::{ASKED_LIMIT, Socket, path as socket_path};
+
+/// The longest that is slept at once. The clock of timers stands still while a machine sleeps, and time
+/// may be set; a certificate that is due is noticed a day late at most, which is nothing against its life.
+const LONGEST_SLEEP: Duration = Duration::from_hours(24);
+
+/// When it is tried again after a failure, such as a full disk.
+const RETRY: Duration = Duration::from_mins(5);
+
+/// What a running cluster uses, and what replaces it.
+pub(crate) struct Rotation {
+    config: Config,
+    addresses: Vec<SocketAddr>,
+    clock: Clock,
+    tls: Tls,
+    authentication: Arc<Loaded>,
+    trust: watch::Sender<Trust>,
+    signer: Arc<CurrentSigner>,
+    tokens: Arc<RotatingSigner>,
+    due: Timestamp,
+}
+
+/// What others use of it.
+pub(crate) struct Parts {
+    pub(crate) tls: Tls,
+    pub(crate) trust: watch::Receiver<Trust>,
+    pub(crate) signer: Arc<dyn CertificateSigner>,
+    pub(crate) tokens: Arc<RotatingSigner>,
+}
+
+impl Rotation {
+    /// Begins with what a start has prepared.
+    pub(crate) fn new(
+        config: Config,
+        addresses: Vec<SocketAddr>,
+        clock: Clock,
+        authentication: Arc<Loaded>,
+        prepared: Credentials,
+    ) -> Result<(Self, Parts), StartError> {
+        let proxy_ca = authentication.proxy_ca(&prepared.front_proxy_ca);
+        let shown = server_certificate(&prepared)?;
+        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        let trust = watch::Sender::new(trust(&prepared, &authentication));
+        let tokens = Arc::new(RotatingSigner::new(authentication.signer(&prepared.account_keys)?));
+        let due = prepared.due;
+        let current = Mutex::new(Arc::new(prepared.client_signer));
+        let signer = Arc::new(CurrentSigner { clock: clock.clone(), current });
+        let (subscribed, keys) = (trust.subscribe(), Arc::clone(&tokens));
+        let parts = Parts { tls: tls.clone(), trust: subscribed, signer: signer.clone(), tokens: keys };
+        Ok((Self { config, addresses, clock, tls, authentication, trust, signer, tokens, due }, parts))
+    }
+
+    /// Waits and replaces, until `stop`.
+    pub(crate) async fn run(mut self, socket: Option<Socket>, stop: CancellationToken) {
+        loop {
+            let wake = self.due.min(self.clock.now() + LONGEST_SLEEP);
+            tokio::select! {
+                // Safe to drop: only waits.
+                () = stop.cancelled() => return,
+                // Safe to drop: only waits.
+                () = self.clock.sleep_until(wake) => {
+                    if self.due <= self.clock.now() {
+                        // Said where it failed; the next attempt is noted.
+                        let _ = self.replace().await;
+                    }
+                }
+                // Safe to drop: a connection that is not taken waits for the next time.
+                asked = socket::accept(socket.as_ref()) => {
+                    let outcome = self.replace().await;
+                    asked.answer(outcome).await;
+                }
+            }
+        }
+    }
+
+    async fn replace(&mut self) -> Result<(), StartError> {
+        let replaced = self.try_replace().await;
+        if let Err(error) = &replaced {
+            tracing::error!(%error, "cannot replace certificates; trying again");
+            self.due = self.clock.now() + RETRY;
+        }
+        replaced
+    }
+
+    async fn try_replace(&mut self) -> Result<(), StartError> {
+        let (config, addresses, now) = (self.config.clone(), self.addresses.clone(), self.clock.now());
+        let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
+        // Trusted before anything is shown that needs the trust.
+        let next = trust(&prepared, &self.authentication);
+        self.trust.send_if_modified(|known| {
+            let changed = *known != next;
+            *known = next;
+            changed
+        });
+        let proxy_ca = self.authentication.proxy_ca(&prepared.front_proxy_ca);
+        let shown = server_certificate(&prepared)?;
+        self.tls.replace(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        self.tokens.replace(self.authentication.signer(&prepared.account_keys)?)?;
+        self.due = prepared.due;
+        self.signer.replace(prepared.client_signer);
+        Ok(())
+    }
+}
+
+fn server_certificate(prepared: &Credentials) -> Result<ServerCertificate, TlsError> {
+    let (chain, key) = (prepared.server_certificate.as_bytes(), prepared.server_key.expose().as_bytes());
+    ServerCertificate::from_pem(chain, key)
+}
+
+/// What is published of it.
+fn trust(prepared: &Credentials, authentication: &Loaded) -> Trust {
+    let mut data = authentication.front_proxy_data(&prepared.front_proxy_ca);
+    data.insert("client-ca-file".to_owned(), prepared.ca.clone());
+    let clients = ClientTrust { data, withdrawn: prepared.withdrawn.clone() };
+    Trust { root_ca: prepared.ca.clone(), clients }
+}
+
+/// Signs with whatever signs at the moment.
+struct CurrentSigner {
+    clock: Clock,
+    current: Mutex<Arc<ClientSigner>>,
+}
+
+impl CurrentSigner {
+    fn replace(&self, signer: ClientSigner) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(signer);
+    }
+}
+
+impl CertificateSigner for CurrentSigner {
+    fn sign(&self, request: &[u8], usages: &[String], life: Duration) -> Result<String, SignError> {
+        let signer = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        signer.sign(request, usages, life, self.clock.now()).map_err(|error| SignError(error.to_string()))
+    }
+}

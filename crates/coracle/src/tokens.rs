@@ -1,0 +1,363 @@
+//! Tokens by which nodes join a cluster: secrets of `kube-system` in the form of all Kubernetes
+//! (`k8s.io/cluster-bootstrap`), made, listed and deleted through the API.
+//!
+//! A token has a public half, by which it is known, and a secret one, which is told once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+use coracle_controllers::bootstrap_token::{
+    self as keys, MAX_USAGE_LIMIT, NAME_PREFIX, NAMESPACE, SECRET_TYPE,
+};
+use coracle_meta::time::Time;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Api, Client};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// The two halves of a token, in characters.
+const ID_LENGTH: usize = 6;
+const SECRET_LENGTH: usize = 16;
+
+/// What the halves are made of.
+const CHARACTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// What the groups of tokens begin with.
+const GROUP_PREFIX: &str = "system:bootstrappers:";
+
+/// The longest rest of such a group.
+const MAX_GROUP_BYTES: usize = 256;
+
+/// What a token may be used for.
+const USAGES: &[&str] = &["signing", "authentication"];
+
+/// What a key begins with that says so.
+const USAGE_PREFIX: &str = "usage-bootstrap-";
+
+/// Attempts to find an id that is not taken. There are two thousand million.
+const ATTEMPTS: usize = 8;
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// No such usage.
+    #[error("invalid usage {usage:?}: expected signing or authentication")]
+    Usage {
+        /// What was given.
+        usage: String,
+    },
+    /// A group that tokens cannot be in.
+    #[error("invalid group {group:?}: expected system:bootstrappers: and then a-z, 0-9, - or :")]
+    Group {
+        /// What was given.
+        group: String,
+    },
+    /// Groups and no authentication.
+    #[error("groups need the usage authentication")]
+    GroupsWithoutAuthentication,
+    /// A limit that cannot be one.
+    #[error("invalid usage limit {limit}: expected 1 to {MAX_USAGE_LIMIT}")]
+    Limit {
+        /// What was given.
+        limit: usize,
+    },
+    /// What was given is not the public half of a token.
+    #[error("expected the id of a token: six of a-z and 0-9, which is what stands before its dot")]
+    Id,
+    /// There is no such token.
+    #[error("there is no token with the id {id}")]
+    NotFound {
+        /// The id.
+        id: String,
+    },
+    /// The system has no randomness to make a secret of.
+    #[error("the system has no randomness for a token")]
+    NoRandomness,
+    /// The server says no, or does not answer.
+    #[error("the API server refuses")]
+    Api(#[source] kube::Error),
+}
+
+/// What a token should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRequest {
+    /// How long it is good; none for ever.
+    pub life: Option<Duration>,
+    /// What it is good for: `signing`, `authentication`.
+    pub usages: Vec<String>,
+    /// Further groups of whoever shows it.
+    pub groups: Vec<String>,
+    /// What it is for.
+    pub description: String,
+    /// For how many nodes it is good; none for any number.
+    pub usage_limit: Option<usize>,
+}
+
+impl Default for TokenRequest {
+    /// As kubeadm makes them: for a day and for anything.
+    fn default() -> Self {
+        Self {
+            life: Some(Duration::from_hours(24)),
+            usages: USAGES.iter().map(ToString::to_string).collect(),
+            groups: Vec::new(),
+            description: String::new(),
+            usage_limit: None,
+        }
+    }
+}
+
+/// A new token. Shows its secret only to whoever asks for it.
+pub struct Token {
+    id: String,
+    secret: String,
+}
+
+impl Token {
+    fn random() -> Result<Self, TokenError> {
+        Ok(Self { id: random(ID_LENGTH)?, secret: random(SECRET_LENGTH)? })
+    }
+
+    /// Its public half.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// All of it, to be handed to a node.
+    pub fn expose(&self) -> String {
+        format!("{}.{}", self.id, self.secret)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What there is to know of a token without its secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenInfo {
+    /// Its public half.
+    pub id: String,
+    /// When it ends, as it says; none if it does not.
+    pub expires: Option<String>,
+    /// What it is good for.
+    pub usages: Vec<String>,
+    /// Further groups of whoever shows it.
+    pub groups: Vec<String>,
+    /// What it is for.
+    pub description: String,
+    /// For how many nodes it is good; none for any number.
+    pub usage_limit: Option<String>,
+    /// How many it has let in, if that is counted.
+    pub used: usize,
+}
+
+/// Makes a token.
+///
+/// # Errors
+/// If the request makes no sense, or the server refuses.
+pub async fn create(client: Client, request: &TokenRequest, now: Timestamp) -> Result<Token, TokenError> {
+    check(request)?;
+    let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
+    let mut attempts = ATTEMPTS;
+    loop {
+        let token = Token::random()?;
+        match secrets.create(&PostParams::default(), &secret(&token, request, now)).await {
+            Ok(_) => return Ok(token),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" && attempts > 1 => {
+                attempts -= 1
+            }
+            Err(error) => return Err(TokenError::Api(error)),
+        }
+    }
+}
+
+/// All tokens, by their ids.
+///
+/// # Errors
+/// If the server refuses.
+pub async fn list(client: Client) -> Result<Vec<TokenInfo>, TokenError> {
+    let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
+    let params = ListParams::default().fields(&format!("type={SECRET_TYPE}"));
+    let found = secrets.list(&params).await.map_err(TokenError::Api)?;
+    Ok(found.items.iter().filter_map(info).collect())
+}
+
+/// Deletes the token of an id.
+///
+/// # Errors
+/// If there is none, or the server refuses.
+pub async fn delete(client: Client, id: &str) -> Result<(), TokenError> {
+    let fits = |byte: u8| CHARACTERS.contains(&byte);
+    if id.len() != ID_LENGTH || !id.bytes().all(fits) {
+        return Err(TokenError::Id);
+    }
+    let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
+    match secrets.delete(&format!("{NAME_PREFIX}{id}"), &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            Err(TokenError::NotFound { id: id.to_owned() })
+        }
+        Err(error) => Err(TokenError::Api(error)),
+    }
+}
+
+fn check(request: &TokenRequest) -> Result<(), TokenError> {
+    if let Some(usage) = request.usages.iter().find(|usage| !USAGES.contains(&usage.as_str())) {
+        return Err(TokenError::Usage { usage: usage.clone() });
+    }
+    if let Some(group) = request.groups.iter().find(|group| !is_group(group)) {
+        return Err(TokenError::Group { group: group.clone() });
+    }
+    if !request.groups.is_empty() && !request.usages.iter().any(|usage| usage == "authentication") {
+        return Err(TokenError::GroupsWithoutAuthentication);
+    }
+    match request.usage_limit {
+        Some(limit) if limit == 0 || limit > MAX_USAGE_LIMIT => Err(TokenError::Limit { limit }),
+        _ => Ok(()),
+    }
+}
+
+/// Upstream's `BootstrapGroupPattern`.
+fn is_group(group: &str) -> bool {
+    let Some(rest) = group.strip_prefix(GROUP_PREFIX) else { return false };
+    let ends_well = rest.bytes().next_back().is_some_and(|byte| CHARACTERS.contains(&byte));
+    let fits = rest.bytes().all(|byte| CHARACTERS.contains(&byte) || matches!(byte, b':' | b'-'));
+    ends_well && fits && rest.len() <= MAX_GROUP_BYTES
+}
+
+fn secret(token: &Token, request: &TokenRequest, now: Timestamp) -> Secret {
+    let mut data = BTreeMap::from([
+        ("token-id".to_owned(), token.id.clone()),
+        ("token-secret".to_owned(), token.secret.clone()),
+    ]);
+    if let Some(life) = request.life {
+        let seconds = i64::try_from((now + life).as_millis() / 1000).unwrap_or(i64::MAX);
+        data.insert(keys::EXPIRATION.to_owned(), Time(seconds).to_string());
+    }
+    for usage in &request.usages {
+        data.insert(format!("{USAGE_PREFIX}{usage}"), "true".to_owned());
+    }
+    if !request.groups.is_empty() {
+        data.insert("auth-extra-groups".to_owned(), request.groups.join(","));
+    }
+    if !request.description.is_empty() {
+        data.insert("description".to_owned(), request.description.clone());
+    }
+    if let Some(limit) = request.usage_limit {
+        data.insert(keys::USAGE_LIMIT.to_owned(), limit.to_string());
+    }
+    let metadata = ObjectMeta { name: Some(format!("{NAME_PREFIX}{}", token.id)), ..ObjectMeta::default() };
+    Secret {
+        metadata,
+        type_: Some(SECRET_TYPE.to_owned()),
+        data: Some(data.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))).collect()),
+        ..Secret::default()
+    }
+}
+
+/// None for a secret that is called otherwise, which is no token.
+fn info(secret: &Secret) -> Option<TokenInfo> {
+    let id = secret.metadata.name.as_deref()?.strip_prefix(NAME_PREFIX)?.to_owned();
+    let text = |key: &str| -> Option<String> {
+        let bytes = secret.data.as_ref()?.get(key)?;
+        Some(String::from_utf8_lossy(&bytes.0).into_owned()).filter(|text| !text.is_empty())
+    };
+    let several = |key: &str| -> Vec<String> {
+        text(key).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
+    };
+    let granted = |usage: &&&str| text(&format!("{USAGE_PREFIX}{usage}")).as_deref() == Some("true");
+    Some(TokenInfo {
+        id,
+        expires: text(keys::EXPIRATION),
+        usages: USAGES.iter().filter(granted).map(ToString::to_string).collect(),
+        groups: several("auth-extra-groups"),
+        description: text("description").unwrap_or_default(),
+        usage_limit: text(keys::USAGE_LIMIT),
+        used: several(keys::USED_BY).len(),
+    })
+}
+
+/// Characters of which each is as likely as any other.
+fn random(length: usize) -> Result<String, TokenError> {
+    let source = SystemRandom::new();
+    // The largest multiple of their number that a byte can hold; what lies above is drawn again.
+    let fair = u8::MAX - u8::MAX % 36;
+    let mut text = String::new();
+    while text.len() < length {
+        let mut byte = [0];
+        source.fill(&mut byte).map_err(|_| TokenError::NoRandomness)?;
+        if byte[0] < fair {
+            text.push(char::from(CHARACTERS[usize::from(byte[0] % 36)]));
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    #[test]
+    fn tokens_have_upstreams_form() {
+        let token = Token::random().unwrap();
+        let text = token.expose();
+        let (id, secret) = text.split_once('.').unwrap();
+        assert_eq!((id.len(), secret.len()), (6, 16));
+        assert!(id.bytes().chain(secret.bytes()).all(|byte| CHARACTERS.contains(&byte)), "{text}");
+        assert_ne!(token.expose(), Token::random().unwrap().expose());
+        assert!(!format!("{token:?}").contains(secret));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_told_again() {
+        let token = Token { id: "abcdef".into(), secret: "0123456789abcdef".into() };
+        let request = TokenRequest {
+            groups: vec!["system:bootstrappers:a".into(), "system:bootstrappers:b".into()],
+            description: "for a test".into(),
+            usage_limit: Some(3),
+            ..TokenRequest::default()
+        };
+        let secret = secret(&token, &request, NOW);
+        assert_eq!(secret.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
+        assert_eq!(secret.metadata.name.as_deref(), Some("bootstrap-token-abcdef"));
+        let told = info(&secret).unwrap();
+        assert_eq!(told.expires.as_deref(), Some("2027-01-16T08:00:00Z"));
+        assert_eq!((told.usages, told.groups), (request.usages, request.groups));
+        assert_eq!((told.usage_limit.as_deref(), told.used), (Some("3"), 0));
+        assert_eq!(told.description, "for a test");
+        let endless = TokenRequest { life: None, ..TokenRequest::default() };
+        assert_eq!(info(&super::secret(&token, &endless, NOW)).unwrap().expires, None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let check = |change: fn(&mut TokenRequest), expected: &str| {
+            let mut request = TokenRequest::default();
+            change(&mut request);
+            let error = super::check(&request).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(|request| request.usages.push("x".into()), "invalid usage \"x\"");
+        for group in ["system:masters", "system:bootstrappers:", "system:bootstrappers:A"] {
+            let request = TokenRequest { groups: vec![group.into()], ..TokenRequest::default() };
+            assert!(matches!(super::check(&request), Err(TokenError::Group { .. })), "{group}");
+        }
+        check(|request| request.usage_limit = Some(0), "invalid usage limit 0");
+        check(
+            |request| {
+                request.usages = vec!["signing".into()];
+                request.groups = vec!["system:bootstrappers:a".into()];
+            },
+            "need the usage authentication",
+        );
+    }
+}
