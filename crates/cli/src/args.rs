@@ -4,14 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use coracle::config::{
     AddressRange, ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, PortRange, ServiceNetwork, SubjectName,
 };
 use coracle::{Config, ConfigError, StoreConfig};
 
 use crate::authentication::AuthenticationArgs;
+use crate::cmd::certs::CertsCommand;
+use crate::cmd::kubeconfig::KubeconfigCommand;
 use crate::cmd::store::StoreCommand;
+use crate::cmd::token::TokenCommand;
 use crate::data_dir;
 
 /// A whole Kubernetes in one program.
@@ -26,6 +29,9 @@ const EXAMPLES: &str = "\
 Examples:
   coracle up                            start a cluster that keeps its data in your home
   coracle up --store memory             start one that keeps nothing
+  coracle kubeconfig create --user me   let somebody else in
+  coracle token create                  let a node join
+  coracle certs list                    see which certificates there are, and when they end
   coracle store check                   look whether the data is in good order
 
 The variable CORACLE_LOG says what is logged, such as `debug` or `info,coracle_store=debug`.";
@@ -41,6 +47,15 @@ pub(crate) enum Command {
     /// Look at, copy or repair the data of a cluster that does not run.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Look at the certificates of a cluster, or replace them.
+    #[command(subcommand)]
+    Certs(CertsCommand),
+    /// Let further users in.
+    #[command(subcommand)]
+    Kubeconfig(KubeconfigCommand),
+    /// Look after the tokens by which nodes join.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Print the version.
     Version,
 }
@@ -100,13 +115,37 @@ impl ServerArgs {
     }
 }
 
-/// Where the data of a cluster is.
+/// The form of what is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+/// Where the files of a cluster are.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct LocationArgs {
+pub(crate) struct DataDirArgs {
     /// The directory everything is kept in [default: /var/lib/coracle for root, else
     /// $XDG_DATA_HOME/coracle or ~/.local/share/coracle].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+impl DataDirArgs {
+    /// The directory.
+    pub(crate) fn path(&self) -> Result<PathBuf> {
+        match &self.data_dir {
+            Some(dir) => Ok(dir.clone()),
+            None => data_dir::of_user(),
+        }
+    }
+}
+
+/// Where the data of a cluster is.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LocationArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
     /// What the objects are kept in: files (disk), nothing (memory), or an etcd of yours.
     #[arg(long, value_name = "disk|memory|etcd=URL[,URL...]", default_value = "disk")]
     store: String,
@@ -137,11 +176,7 @@ struct EtcdArgs {
 impl LocationArgs {
     pub(crate) fn config(&self) -> Result<Config> {
         let store = self.store_config()?;
-        let data_dir = match &self.data_dir {
-            Some(dir) => dir.clone(),
-            None => data_dir::of_user()?,
-        };
-        Ok(Config { store, ..Config::new(data_dir) })
+        Ok(Config { store, ..Config::new(self.data_dir.path()?) })
     }
 
     fn store_config(&self) -> Result<StoreConfig, ConfigError> {

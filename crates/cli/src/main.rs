@@ -6,6 +6,7 @@ mod authentication;
 mod cmd;
 mod data_dir;
 mod failure;
+mod lifetime;
 mod logging;
 mod progress;
 mod shell;

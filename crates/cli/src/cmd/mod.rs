@@ -1,6 +1,9 @@
 //! The commands. Each takes its arguments and returns when its work is done.
 
+pub(crate) mod certs;
+pub(crate) mod kubeconfig;
 pub(crate) mod store;
+pub(crate) mod token;
 mod up;
 
 use std::io::{self, Write};
@@ -15,6 +18,9 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Up(args) | Command::Server(args) => up::run(args.config()?),
         Command::Store(command) => store::run(command),
+        Command::Certs(command) => certs::run(command),
+        Command::Kubeconfig(command) => kubeconfig::run(command),
+        Command::Token(command) => token::run(command),
         Command::Version => print(concat!("coracle ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }

@@ -1,13 +1,13 @@
 //! `coracle store stat`: how much there is.
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use coracle::storage::{self, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use super::{kept, print, runtime};
-use crate::args::LocationArgs;
+use crate::args::{LocationArgs, Output};
 use crate::table::aligned;
 
 #[derive(Debug, Args)]
@@ -17,12 +17,6 @@ pub(crate) struct StatArgs {
     /// The form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// The figures with names for programs.

@@ -1,0 +1,93 @@
+//! `coracle token`: what nodes join with.
+
+mod create;
+mod list;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Error, Result};
+use clap::{Args, Subcommand};
+use coracle::tokens::{self, TokenError};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::{print, runtime};
+use crate::args::DataDirArgs;
+use crate::failure::Advice;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it. It is told only once.
+    #[command(after_help = "\
+Examples:
+  coracle token create                                for a day, for any number of nodes
+  coracle token create --expires 1h --usage-limit 3   for three nodes within the hour")]
+    Create(create::CreateArgs),
+    /// Print the tokens there are, without their secrets.
+    #[command(after_help = "Example:\n  coracle token list -o json")]
+    List(list::ListArgs),
+    /// Delete a token. Nodes that have joined with it stay.
+    #[command(after_help = "Example:\n  coracle token delete abcdef")]
+    Delete(DeleteArgs),
+}
+
+/// Which cluster, and as whom.
+#[derive(Debug, Args)]
+pub(super) struct ClusterArgs {
+    #[command(flatten)]
+    location: DataDirArgs,
+    /// The file to get in with [default: admin.kubeconfig in the data directory].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// A client of the cluster, which must run.
+    async fn client(&self) -> Result<Client> {
+        let path = match &self.kubeconfig {
+            Some(path) => path.clone(),
+            None => self.location.path()?.join("admin.kubeconfig"),
+        };
+        let unusable = || format!("cannot use {}", path.display());
+        let kubeconfig = Kubeconfig::read_from(&path)
+            .with_context(unusable)
+            .context(Advice("start the cluster once, or name a kubeconfig by --kubeconfig".to_owned()))?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?;
+        Client::try_from(config).with_context(unusable)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The id of the token, which is what stands before its dot.
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+pub(crate) fn run(command: &TokenCommand) -> Result<()> {
+    runtime()?.block_on(async {
+        match command {
+            TokenCommand::Create(args) => create::run(args).await,
+            TokenCommand::List(args) => list::run(args).await,
+            TokenCommand::Delete(args) => {
+                let client = args.cluster.client().await?;
+                tokens::delete(client, &args.id).await.map_err(explain)?;
+                print(&format!("deleted: {}\n", args.id))
+            }
+        }
+    })
+}
+
+/// A server that does not answer is the failure that needs more than its own words.
+fn explain(error: TokenError) -> Error {
+    let unreachable = matches!(&error, TokenError::Api(cause) if !matches!(cause, kube::Error::Api(_)));
+    let error = Error::new(error);
+    if unreachable {
+        error.context(Advice("is the cluster running? coracle up starts it".to_owned()))
+    } else {
+        error
+    }
+}
