@@ -6,6 +6,8 @@
 //! handshake on, controllers publish the new authorities, new requests are signed by the new key.
 
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

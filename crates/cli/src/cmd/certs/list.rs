@@ -59,19 +59,20 @@ fn role(role: Role) -> &'static str {
 }
 
 fn text(items: &[Item], now: Timestamp) -> String {
-    let header = ["NAME", "ROLE", "SUBJECT", "NAMES", "USAGES", "SIGNER", "EXPIRES", "REMAINING", "DUE"];
+    // What is long comes last, so that the rest stays in view.
+    let header = ["NAME", "ROLE", "EXPIRES", "REMAINING", "DUE", "SIGNER", "SUBJECT", "USAGES", "NAMES"];
     let row = |item: &Item| {
         let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
         [
             item.name.clone(),
             role(item.role).to_owned(),
-            or_none(item.subject.clone()),
-            or_none(item.names.join(",")),
-            or_none(item.usages.join(",")),
-            or_none(item.signer.clone()),
             or_none(item.expires.map(time).unwrap_or_default()),
             item.expires.map_or_else(|| "-".to_owned(), |ends| remaining(ends, now)),
             or_none(item.due.map(time).unwrap_or_default()),
+            or_none(item.signer.clone()),
+            or_none(item.subject.clone()),
+            or_none(item.usages.join(",")),
+            or_none(item.names.join(",")),
         ]
     };
     let rows: Vec<_> = std::iter::once(header.map(str::to_owned)).chain(items.iter().map(row)).collect();

@@ -1,0 +1,299 @@
+//! Certificates of a cluster that runs: asked for, signed, used, replaced.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use coracle::certs::{self, KubeconfigRequest, Rotation};
+use coracle::kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
+use coracle::kube::config::{KubeConfigOptions, Kubeconfig};
+use coracle::kube::core::WatchEvent;
+use coracle::kube::{self, Client, Resource};
+use coracle::tokens::{self, TokenRequest};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use coracle_base::Clock;
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Nothing here takes long; whoever waits longer waits for something that does not come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+async fn start() -> (Handle, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    let config = Config { store: StoreConfig::Memory, listen, ..Config::new(dir.path()) };
+    (Coracle::start(config).await.unwrap(), dir)
+}
+
+async fn client_of(kubeconfig: Kubeconfig) -> Client {
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.unwrap()).unwrap()
+}
+
+fn admin_kubeconfig(cluster: &Handle) -> Kubeconfig {
+    Kubeconfig::read_from(cluster.kubeconfig().unwrap()).unwrap()
+}
+
+/// The admin's kubeconfig with another way to say who it is.
+fn kubeconfig_as(cluster: &Handle, user: serde_json::Value) -> Kubeconfig {
+    let mut kubeconfig = admin_kubeconfig(cluster);
+    kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(user).unwrap());
+    kubeconfig
+}
+
+async fn who(client: &Client) -> (String, Vec<String>) {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
+    let user = review.status.unwrap().user_info.unwrap();
+    (user.username.unwrap(), user.groups.unwrap_or_default())
+}
+
+/// Waits for an object of this name that is as `expected` says.
+async fn wait_for<K>(api: &Api<K>, name: &str, expected: impl Fn(&K) -> bool) -> K
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = WatchParams { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
+    let watching = async {
+        let mut events = api.watch(&params, "").await.unwrap().boxed();
+        while let Some(event) = events.try_next().await.unwrap() {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
+                && expected(&object)
+            {
+                return object;
+            }
+        }
+        panic!("the watch ended");
+    };
+    tokio::time::timeout(LIMIT, watching).await.unwrap_or_else(|_| panic!("no {name} came"))
+}
+
+/// Asks for a certificate, and keeps its key.
+async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, subject[0]);
+    params.distinguished_name.push(DnType::CommonName, subject[1]);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    let spec = CertificateSigningRequestSpec {
+        request: ByteString(pem.into_bytes()),
+        signer_name: signer.to_owned(),
+        usages: Some(vec!["client auth".to_owned(), "digital signature".to_owned()]),
+        expiration_seconds: Some(3600),
+        ..CertificateSigningRequestSpec::default()
+    };
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let request = CertificateSigningRequest { metadata, spec, ..CertificateSigningRequest::default() };
+    let requests = Api::<CertificateSigningRequest>::all(client.clone());
+    requests.create(&PostParams::default(), &request).await.unwrap();
+    key
+}
+
+fn is_issued(request: &CertificateSigningRequest) -> bool {
+    request.status.as_ref().is_some_and(|status| status.certificate.is_some())
+}
+
+/// Waits for a certificate, and uses it.
+async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
+    let requests = Api::<CertificateSigningRequest>::all(cluster.client());
+    let issued = wait_for(&requests, name, is_issued).await;
+    let certificate = issued.status.unwrap().certificate.unwrap();
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(certificate.0),
+        "client-key-data": STANDARD.encode(key.serialize_pem()),
+    });
+    client_of(kubeconfig_as(cluster, user)).await
+}
+
+#[tokio::test]
+async fn an_approved_request_becomes_a_certificate_that_lets_in() {
+    let (cluster, _dir) = start().await;
+    let key = ask(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
+    cluster.run_until_idle().await.unwrap();
+    let requests = Api::<CertificateSigningRequest>::all(cluster.client());
+    assert!(!is_issued(&requests.get("jane").await.unwrap()), "nobody has approved it");
+
+    let condition =
+        json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
+    let approval = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+    requests.patch_approval("jane", &PatchParams::default(), &approval).await.unwrap();
+    let jane = client_with(&cluster, "jane", &key).await;
+    let expected = ("jane".to_owned(), vec!["dev".to_owned(), "system:authenticated".to_owned()]);
+    assert_eq!(who(&jane).await, expected);
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_breaks_the_rules_of_its_signer_fails() {
+    let (cluster, _dir) = start().await;
+    ask(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
+    let requests = Api::<CertificateSigningRequest>::all(cluster.client());
+    let condition =
+        json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
+    let approval = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+    requests.patch_approval("node", &PatchParams::default(), &approval).await.unwrap();
+    let failed = wait_for(&requests, "node", |request| {
+        let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Failed"))
+    })
+    .await;
+    let said = &failed.status.unwrap().conditions.unwrap()[1];
+    assert_eq!(said.reason.as_deref(), Some("SignerValidationFailure"));
+    assert_eq!(said.message.as_deref(), Some("subject organization is not system:nodes"));
+    cluster.shutdown().await;
+}
+
+/// What kubeadm binds to whoever joins.
+async fn let_nodes_join(cluster: &Handle) {
+    let roles =
+        ["system:node-bootstrapper", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"];
+    let bindings = Api::<ClusterRoleBinding>::all(cluster.client());
+    for (index, role) in roles.into_iter().enumerate() {
+        let binding = json!({
+            "metadata": {"name": format!("join-{index}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"},
+            ],
+        });
+        let binding = serde_json::from_value(binding).unwrap();
+        bindings.create(&PostParams::default(), &binding).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nodes_join_with_a_token_as_often_as_it_says() {
+    let (cluster, _dir) = start().await;
+    let_nodes_join(&cluster).await;
+    let request = TokenRequest { usage_limit: Some(1), ..TokenRequest::default() };
+    let token = tokens::create(cluster.client(), &request, Clock::system().now()).await.unwrap();
+    let joining = client_of(kubeconfig_as(&cluster, json!({"token": token.expose()}))).await;
+    assert_eq!(who(&joining).await.0, format!("system:bootstrap:{}", token.id()));
+
+    let key = ask(&joining, "a", ["system:nodes", "system:node:a"], KUBELET).await;
+    let node = client_with(&cluster, "a", &key).await;
+    let expected = vec!["system:nodes".to_owned(), "system:authenticated".to_owned()];
+    assert_eq!(who(&node).await, ("system:node:a".to_owned(), expected));
+
+    ask(&joining, "b", ["system:nodes", "system:node:b"], KUBELET).await;
+    cluster.run_until_idle().await.unwrap();
+    let requests = Api::<CertificateSigningRequest>::all(cluster.client());
+    let second = requests.get("b").await.unwrap();
+    assert!(second.status.is_none_or(|status| status.conditions.is_none()), "the token is used up");
+    let told = tokens::list(cluster.client()).await.unwrap();
+    assert_eq!((told.len(), told[0].used, told[0].usage_limit.as_deref()), (1, 1, Some("1")));
+    tokens::delete(cluster.client(), token.id()).await.unwrap();
+    let secrets = Api::<Secret>::namespaced(cluster.client(), "kube-system");
+    assert!(secrets.get_opt(&format!("bootstrap-token-{}", token.id())).await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+fn rotate(dir: &Path, names: &[&str], authorities: bool) {
+    let names = names.iter().map(ToString::to_string).collect();
+    let rotated = certs::rotate(dir, &Rotation { names, authorities }).unwrap();
+    assert!(rotated.done, "the cluster runs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_replaced_while_everyone_goes_on() {
+    let (cluster, dir) = start().await;
+    let (old, before) = (client_of(admin_kubeconfig(&cluster)).await, certs::list(dir.path()).unwrap());
+    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    let path = dir.path().to_owned();
+    tokio::task::spawn_blocking(move || rotate(&path, &[], false)).await.unwrap();
+    let after = certs::list(dir.path()).unwrap();
+    let expiry = |items: &[certs::Item], name: &str| {
+        items.iter().find(|item| item.name == name).map(|item| (item.signer.clone(), item.due)).unwrap()
+    };
+    for name in ["apiserver", "admin", "front-proxy-client"] {
+        assert_ne!(expiry(&before, name).1, expiry(&after, name).1, "{name}");
+    }
+    assert_eq!(who(&old).await.0, "kubernetes-admin", "an old kubeconfig is good until it expires");
+    let new = client_of(admin_kubeconfig(&cluster)).await;
+    assert_eq!(who(&new).await.0, "kubernetes-admin");
+    cluster.shutdown().await;
+    let left = std::fs::read_dir(dir.path().join("pki")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name == "reload.sock" || name == "rotate").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_authority_is_published_before_it_signs() {
+    let (cluster, dir) = start().await;
+    let old = client_of(admin_kubeconfig(&cluster)).await;
+    let roots = Api::<ConfigMap>::namespaced(cluster.client(), "default");
+    let count = |map: &ConfigMap, key: &str| {
+        map.data.as_ref().and_then(|data| data.get(key)).map_or(0, |pem| pem.matches("BEGIN CERT").count())
+    };
+    wait_for(&roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 1).await;
+    let trusted = Api::<ConfigMap>::namespaced(cluster.client(), "kube-system");
+    let first = wait_for(&trusted, "extension-apiserver-authentication", |_| true).await;
+    assert_eq!((count(&first, "client-ca-file"), count(&first, "requestheader-client-ca-file")), (1, 1));
+    assert_eq!(first.data.unwrap()["requestheader-allowed-names"], "[\"front-proxy-client\"]");
+
+    let path = dir.path().to_owned();
+    tokio::task::spawn_blocking(move || rotate(&path, &[], true)).await.unwrap();
+    wait_for(&roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 2).await;
+    wait_for(&trusted, "extension-apiserver-authentication", |map| {
+        count(map, "client-ca-file") == 2 && count(map, "requestheader-client-ca-file") == 2
+    })
+    .await;
+    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    let again = certs::rotate(dir.path(), &Rotation { authorities: true, ..Rotation::default() });
+    assert!(again.unwrap_err().to_string().starts_with("ca is being replaced already"));
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_a_replaced_key_stay_good() {
+    let (cluster, dir) = start().await;
+    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(cluster.client(), "default");
+    wait_for(&accounts, "default", |_| true).await;
+    let request = json!({"spec": {"audiences": [], "expirationSeconds": 3600}});
+    let request: k8s_openapi::api::authentication::v1::TokenRequest =
+        serde_json::from_value(request).unwrap();
+    let token = async || {
+        let made = accounts.create_token_request("default", &PostParams::default(), &request).await.unwrap();
+        made.status.unwrap().token.unwrap()
+    };
+    let old = token().await;
+    let path = dir.path().to_owned();
+    tokio::task::spawn_blocking(move || rotate(&path, &["sa"], false)).await.unwrap();
+    let new = token().await;
+    let key_of = |token: &str| token.split('.').next().unwrap().to_owned();
+    assert_ne!(key_of(&old), key_of(&new));
+    for token in [old, new] {
+        let client = client_of(kubeconfig_as(&cluster, json!({"token": token}))).await;
+        assert_eq!(who(&client).await.0, "system:serviceaccount:default:default");
+    }
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_further_user_gets_in() {
+    let (cluster, dir) = start().await;
+    let groups = vec!["dev".to_owned(), "ops".to_owned()];
+    let life = Duration::from_secs(600);
+    let request = KubeconfigRequest { user: "jane".to_owned(), groups, life, server: None };
+    let text = certs::create_kubeconfig(dir.path(), &request, Clock::system().now()).unwrap();
+    let jane = client_of(Kubeconfig::from_yaml(&text).unwrap()).await;
+    let expected = ["dev", "ops", "system:authenticated"].map(str::to_owned).to_vec();
+    assert_eq!(who(&jane).await, ("jane".to_owned(), expected));
+    cluster.shutdown().await;
+}
