@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::{Checked, Decl, Env, FieldDecl, ListKind, MutationTypes, Shape, Type};
+use crate::{Checked, CompileError, Decl, Env, FieldDecl, ListKind, MutationTypes, Shape, Type};
 
 /// The variable that holds the object as it is to be.
 pub const OBJECT: &str = "object";
@@ -23,6 +23,8 @@ pub const AUTHORIZER: &str = "authorizer";
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 /// The variable that holds what the policy itself has named.
 pub const VARIABLES: &str = "variables";
+
+const AUTHORIZER_TYPE: &str = "kubernetes.authorization.Authorizer";
 
 /// What an expression is for, which decides what it may refer to and must evaluate to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,32 @@ impl PolicyExpressions {
         Self { env, variables: Vec::new() }
     }
 
+    /// For objects of a kind of which is known what they look like.
+    #[must_use]
+    pub fn with_object_type(mut self, kind: &str, decl: &Decl) -> Self {
+        for variable in [OBJECT, OLD_OBJECT] {
+            self.env = self.env.declared_variable(variable, kind, decl);
+        }
+        self
+    }
+
+    /// For parameters of a kind of which is known what they look like.
+    #[must_use]
+    pub fn with_params_type(mut self, kind: &str, decl: &Decl) -> Self {
+        self.env = self.env.declared_variable(PARAMS, &format!("params.{kind}"), decl);
+        self
+    }
+
+    /// Reads an expression and checks its types, whatever it is for: what only the evaluation of some
+    /// expressions knows is not there, and any value will do.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_types(&self, expression: &str) -> Result<Checked, CompileError> {
+        let env = self.env.clone().variable(AUTHORIZER, Type::object(AUTHORIZER_TYPE));
+        self.with_variables(env).check(expression)
+    }
+
     /// With a name for an expression; of one that could not be compiled, nothing is known.
     pub fn name(&mut self, name: &str, of: Option<&Type>) {
         let decl = of.map_or_else(|| Decl::anything().clone(), declaration);
@@ -111,15 +139,16 @@ impl PolicyExpressions {
         let mut env = self.env.clone();
         if role != Role::Message {
             env = env
-                .variable(AUTHORIZER, Type::object("kubernetes.authorization.Authorizer"))
+                .variable(AUTHORIZER, Type::object(AUTHORIZER_TYPE))
                 .variable(REQUEST_RESOURCE, Type::object("kubernetes.authorization.ResourceCheck"));
         }
         if role.patches() {
             env = env.types(Arc::new(MutationTypes)).json_patch();
         }
-        if self.variables.is_empty() {
-            return env;
-        }
+        if self.variables.is_empty() { env } else { self.with_variables(env) }
+    }
+
+    fn with_variables(&self, env: Env) -> Env {
         let fields =
             self.variables.iter().filter_map(|(name, decl)| FieldDecl::new(name, decl.clone(), true));
         env.declared_variable(

@@ -15,6 +15,7 @@ mod refusal;
 mod root_ca;
 mod serviceaccount;
 mod serviceaccount_token;
+mod validatingadmissionpolicy_status;
 mod volume_protection;
 
 use std::fmt;
@@ -80,6 +81,7 @@ pub const CONTROLLERS: &[Registration] = &[
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,
+    validatingadmissionpolicy_status::REGISTRATION,
     volume_protection::pv::REGISTRATION,
     volume_protection::pvc::REGISTRATION,
     volume_protection::vac::REGISTRATION,

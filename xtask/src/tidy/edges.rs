@@ -41,7 +41,11 @@ const TABLE: &[(&str, Uses)] = &[
         ]),
     ),
     ("coracle-runtime", Only(&["coracle-api", "coracle-meta", "coracle-base"])),
-    ("coracle-controllers", Only(&["coracle-runtime", "coracle-api", "coracle-meta", "coracle-base"])),
+    // What the expressions of a policy mean is the same for the server and for who checks their types.
+    (
+        "coracle-controllers",
+        Only(&["coracle-runtime", "coracle-cel", "coracle-api", "coracle-meta", "coracle-base"]),
+    ),
     ("coracle-scheduler", Only(&["coracle-runtime", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-container", Only(&["coracle-api", "coracle-meta", "coracle-base"])),
     (

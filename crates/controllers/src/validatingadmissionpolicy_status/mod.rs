@@ -1,0 +1,162 @@
+//! Policies are told what cannot be right about them: their expressions are checked against the types of
+//! the kinds they are about, once for each change, and what is found stands in their status.
+//!
+//! Policies themselves take every object for one of which nothing is known, so nothing is refused here.
+
+mod check;
+mod declare;
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+use coracle_runtime::informer::{Metadata, View};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use http::Request;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec};
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Registration, Settings};
+use check::KnownKind;
+
+/// Who owns what stands in the status.
+const MANAGER: &str = "validatingadmissionpolicy-status";
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "validatingadmissionpolicy-status-controller", register };
+
+fn register(manager: &mut Manager, _settings: &Settings) {
+    let policies = manager.informer::<Policy>(Selection::of::<ValidatingAdmissionPolicy>());
+    let reconcile = TypeChecking { client: manager.client().clone(), policies: policies.clone() };
+    let controller =
+        Controller::new(REGISTRATION.name, reconcile).watches(&policies, |change| Some(change.key.clone()));
+    manager.add(controller);
+}
+
+/// As much of a policy as is needed to see whether it has been checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Whole")]
+struct Policy {
+    metadata: Metadata,
+    is_checked: bool,
+}
+
+/// What the server sends.
+#[derive(Deserialize)]
+struct Whole {
+    metadata: WholeMetadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct WholeMetadata {
+    #[serde(flatten)]
+    metadata: Metadata,
+    #[serde(default)]
+    generation: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    observed_generation: i64,
+}
+
+impl From<Whole> for Policy {
+    fn from(whole: Whole) -> Self {
+        let is_checked = whole.metadata.generation <= whole.status.observed_generation;
+        Self { metadata: whole.metadata.metadata, is_checked }
+    }
+}
+
+impl View for Policy {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+struct TypeChecking {
+    client: Client,
+    policies: Informer<Policy>,
+}
+
+impl TypeChecking {
+    async fn check(&self, name: &str) -> Result<(), kube::Error> {
+        let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
+        let Some(policy) = policies.get_opt(name).await? else { return Ok(()) };
+        let spec = policy.spec.clone().unwrap_or_default();
+        let warnings = self.warnings(&spec).await?;
+        let mut type_checking = json!({});
+        if !warnings.is_empty() {
+            type_checking["expressionWarnings"] = json!(warnings);
+        }
+        let status = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": policy.name_any()},
+            "status": {"observedGeneration": policy.metadata.generation, "typeChecking": type_checking},
+        });
+        let params = PatchParams::apply(MANAGER).force();
+        match policies.patch_status(name, &params, &Patch::Apply(status)).await {
+            // It went meanwhile.
+            Err(kube::Error::Api(refusal)) if refusal.code == 404 => Ok(()),
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    async fn warnings(&self, spec: &ValidatingAdmissionPolicySpec) -> Result<Vec<Value>, kube::Error> {
+        let wanted = kinds::wanted(spec);
+        let kinds = match wanted.is_empty() {
+            true => Vec::new(),
+            false => {
+                let core = self.client.list_core_api_versions_aggregated().await?;
+                let groups = self.client.list_api_groups_aggregated().await?;
+                kinds::resolve(&wanted, &kinds::Served::new([core, groups]))
+            }
+        };
+        let mut known = Vec::new();
+        for kind in kinds {
+            known.extend(self.known(kind).await?);
+        }
+        let params = match kinds::params(spec) {
+            // Parameters of a kind that is not there are still parameters.
+            Some(kind) => {
+                let found = self.known(kind.clone()).await?;
+                Some(found.unwrap_or(KnownKind { kind, decl: None }))
+            }
+            None => None,
+        };
+        Ok(check::warnings(spec, &known, params.as_ref()))
+    }
+
+    /// What the server's description says of a kind, if it has one.
+    async fn known(&self, kind: GroupVersionKind) -> Result<Option<KnownKind>, kube::Error> {
+        let path = match &*kind.group {
+            "" => format!("/openapi/v3/api/{}", kind.version),
+            group => format!("/openapi/v3/apis/{group}/{}", kind.version),
+        };
+        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let document: Value = match self.client.request(request).await {
+            Err(kube::Error::Api(refusal)) if refusal.code == 404 => return Ok(None),
+            answer => answer?,
+        };
+        let schemas = &document["components"]["schemas"];
+        Ok(declare::find(schemas, &kind)
+            .map(|name| KnownKind { decl: declare::declaration(schemas, name), kind }))
+    }
+}
+
+impl Reconcile for TypeChecking {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        if self.policies.store().get(key).is_some_and(|policy| !policy.is_checked) {
+            self.check(key.name()).await?;
+        }
+        Ok(Action::AwaitChange)
+    }
+}
