@@ -1,6 +1,6 @@
 //! All built-in kinds in one slice.
 
-use crate::kind::Kind;
+use crate::kind::{Declaration, Kind};
 use crate::kinds::admissionregistration::mutating_admission_policy::MutatingAdmissionPolicy;
 use crate::kinds::admissionregistration::mutating_admission_policy_binding::MutatingAdmissionPolicyBinding;
 use crate::kinds::admissionregistration::mutating_webhook_configuration::MutatingWebhookConfiguration;
@@ -154,6 +154,17 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kin
 /// The kind of this name in a version, if it is built in.
 pub fn find_named(group: &str, version: &str, kind: &str) -> Option<&'static dyn Kind> {
     BUILT_IN.iter().copied().find(|known| known.declaration().is_named(group, version, kind))
+}
+
+/// Other kinds whose objects are the same objects, seen in another way, such as the events of the two
+/// groups that have them.
+pub fn same_objects(declaration: &Declaration) -> impl Iterator<Item = &'static dyn Kind> {
+    BUILT_IN.iter().copied().filter(|kind| {
+        let other = kind.declaration();
+        other.plural == declaration.plural
+            && other.group != declaration.group
+            && other.storage_api_version() == declaration.storage_api_version()
+    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use coracle_registry::{Identity, view};
 use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
-use super::request::PolicyRequest;
+use super::request::{PolicyRequest, Seen};
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
 /// What the conditions of a policy may cost together, as in upstream
@@ -54,18 +54,18 @@ pub(super) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// For a request in one of the versions it can be seen in.
+    /// For a request in one of the ways it can be seen.
     pub(super) fn new(
         request: &PolicyRequest<'a>,
-        version: &str,
+        seen: Seen<'_>,
         namespace: Option<Arc<Value>>,
         permissions: &'a dyn Permissions,
     ) -> Self {
         let write = request.attributes.write;
         Self {
-            object: request.object.map(|object| request.in_version(version, object)),
-            old: request.old.map(|old| request.in_version(version, old)),
-            request: request.describe(version),
+            object: request.object.map(|object| request.seen_as(seen, object)),
+            old: request.old.map(|old| request.seen_as(seen, old)),
+            request: request.describe(seen),
             resource: ResourceCheck {
                 group: request.group().into(),
                 resource: request.resource().into(),
@@ -79,7 +79,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The object, in the version of these inputs.
+    /// The object, as these inputs see it.
     pub(super) fn object(&self) -> Option<&Value> {
         self.object.as_deref()
     }

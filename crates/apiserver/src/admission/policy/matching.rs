@@ -7,7 +7,7 @@ use coracle_registry::view;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::request::{PolicyRequest, labels};
+use super::request::{PolicyRequest, Seen, labels};
 
 /// Which writes.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct MatchResources {
     excluded: Vec<NamedRule>,
     namespaces: Result<Selector, String>,
     objects: Result<Selector, String>,
-    /// Whether a rule for one version is also about the others.
+    /// Whether a rule for one version or group is also about others in which the object can be seen.
     equivalent: bool,
 }
 
@@ -51,26 +51,26 @@ impl MatchResources {
         }
     }
 
-    /// The version in which the request is looked at, if it is one of these writes.
+    /// How the request is looked at, if it is one of these writes.
     ///
     /// # Errors
     /// What is wrong with the selectors, or with the request's namespace.
-    pub(super) async fn matches<'a>(&self, request: &PolicyRequest<'a>) -> Result<Option<&'a str>, String> {
+    pub(super) async fn matches<'a>(&self, request: &PolicyRequest<'a>) -> Result<Option<Seen<'a>>, String> {
         let in_namespace = self.matches_namespace(request).await;
         let has_labels = self.matches_labels(request);
         if in_namespace == Ok(false)
             || has_labels == Ok(false)
-            || self.matching_version(&self.excluded, request).is_some()
+            || self.matching_way(&self.excluded, request).is_some()
         {
             return Ok(None);
         }
-        let version = match self.rules.is_empty() {
-            true => Some(request.version()),
-            false => self.matching_version(&self.rules, request),
+        let seen = match self.rules.is_empty() {
+            true => Some(request.own()),
+            false => self.matching_way(&self.rules, request),
         };
         // Only whom the write concerns is told that a selector is broken.
-        match version {
-            Some(version) => in_namespace.and(has_labels).map(|_| Some(version)),
+        match seen {
+            Some(seen) => in_namespace.and(has_labels).map(|_| Some(seen)),
             None => Ok(None),
         }
     }
@@ -103,15 +103,15 @@ impl MatchResources {
         Ok(selector.is_everything() || objects.any(|object| selector.matches(&labels(object))))
     }
 
-    /// The version in which one of the rules is about the request: that of the request, else one
+    /// The way in which one of the rules is about the request: that of the request, else one
     /// in which the same object can be seen.
-    fn matching_version<'a>(&self, rules: &[NamedRule], request: &PolicyRequest<'a>) -> Option<&'a str> {
-        let own = request.version();
+    fn matching_way<'a>(&self, rules: &[NamedRule], request: &PolicyRequest<'a>) -> Option<Seen<'a>> {
+        let own = request.own();
         if rules.iter().any(|rule| rule.matches(request, own)) {
             return Some(own);
         }
         let fits = |rule: &NamedRule| {
-            request.versions().find(|version| *version != own && rule.matches(request, version))
+            request.ways().find(|seen| !seen.is(&own.way()) && rule.matches(request, *seen))
         };
         rules.iter().filter(|_| self.equivalent).find_map(fits)
     }
@@ -129,14 +129,14 @@ fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String>
 }
 
 impl NamedRule {
-    fn matches(&self, request: &PolicyRequest<'_>, version: &str) -> bool {
+    fn matches(&self, request: &PolicyRequest<'_>, seen: Seen<'_>) -> bool {
         let among = |wanted: &[String], found: &str| {
             wanted.iter().any(|wanted| wanted == ANYTHING || wanted == found)
         };
         self.matches_scope(request)
             && among(&self.operations, request.operation())
-            && among(&self.api_groups, request.group())
-            && among(&self.api_versions, version)
+            && among(&self.api_groups, seen.group())
+            && among(&self.api_versions, seen.version)
             && self.resources.iter().any(|resource| matches_resource(resource, request))
             && (self.resource_names.is_empty()
                 || self.resource_names.iter().any(|name| name == request.attributes.name))

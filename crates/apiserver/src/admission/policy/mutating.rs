@@ -63,12 +63,13 @@ impl MutatingAdmissionPolicy {
         pass: &Pass,
         failures: &mut Failures,
     ) -> Result<()> {
-        let Invocation { policy, binding, params, version } = invocation;
+        let Invocation { policy, binding, params, way } = invocation;
         let before = object.clone();
         let request = PolicyRequest::new(attributes, &before);
+        let seen = request.seen(way);
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        let mut inputs = Inputs::new(&request, version, namespace, &*permissions);
+        let mut inputs = Inputs::new(&request, seen, namespace, &*permissions);
         let params = params.as_deref();
         match inputs.meets_conditions(&policy.policy, params) {
             Ok(true) => {}
@@ -84,13 +85,13 @@ impl MutatingAdmissionPolicy {
         }
         for mutation in &policy.mutations {
             let mut budget = Budget::new(RUNTIME_COST_BUDGET);
-            match patch::apply(mutation, &policy.policy, params, &inputs, &request, version, &mut budget) {
+            match patch::apply(mutation, &policy.policy, params, &inputs, &request, seen, &mut budget) {
                 Ok(Some(patched)) => inputs.set_object(patched),
                 Ok(None) => {}
                 Err(error) => failures.failed(&policy.policy, binding, &error),
             }
         }
-        let after = inputs.into_object().map(|after| request.out_of_version(version, after));
+        let after = inputs.into_object().map(|after| request.stored_from(seen, after));
         let changed = after.as_ref().is_some_and(|after| *after != before);
         if let Some(after) = after.filter(|_| changed) {
             *object = after;

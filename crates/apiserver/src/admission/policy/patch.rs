@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::compiled::{Mutation, Policy};
 use super::evaluation::{Failure, Inputs};
-use super::request::PolicyRequest;
+use super::request::{PolicyRequest, Seen};
 
 /// The object after a mutation; nothing if there is none to change, or it is left as it is.
 ///
@@ -24,12 +24,12 @@ pub(super) fn apply(
     params: Option<&Value>,
     inputs: &Inputs<'_>,
     request: &PolicyRequest<'_>,
-    version: &str,
+    seen: Seen<'_>,
     budget: &mut Budget,
 ) -> Result<Option<Value>, String> {
     let Some(object) = inputs.object() else { return Ok(None) };
     let bound = inputs.bind(policy, params);
-    let form = request.form(version);
+    let form = request.form(seen);
     match mutation {
         Mutation::ApplyConfiguration(expression) => {
             let config = bound.evaluate(expression, budget).map_err(Failure::message)?;

@@ -7,8 +7,36 @@ use coracle_meta::object::Meta;
 use coracle_registry::admission::{Attributes, Operation};
 use coracle_registry::form::ObjectForm;
 use coracle_registry::kinds::core::namespace::Namespace;
-use coracle_registry::{Result, view};
+use coracle_registry::{Kind, Result, catalog, view};
 use serde_json::{Value, json};
+
+/// One of the ways in which the objects of a request can be seen: its group and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    group: String,
+    version: String,
+}
+
+/// The same, with the kind that knows how.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) kind: &'a dyn Kind,
+    pub(super) version: &'a str,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn group(&self) -> &'a str {
+        &self.kind.declaration().group
+    }
+
+    pub(super) fn way(&self) -> Way {
+        Way { group: self.group().to_owned(), version: self.version.to_owned() }
+    }
+
+    pub(super) fn is(&self, way: &Way) -> bool {
+        (self.group(), self.version) == (&*way.group, &*way.version)
+    }
+}
 
 /// A write, and the objects it is about.
 #[derive(Clone, Copy)]
@@ -37,14 +65,24 @@ impl<'a> PolicyRequest<'a> {
         &self.attributes.write.kind.declaration().plural
     }
 
-    /// The version in which the client speaks.
-    pub(super) fn version(&self) -> &'a str {
-        self.attributes.write.served_version
+    /// As the client sees the object.
+    pub(super) fn own(&self) -> Seen<'a> {
+        Seen { kind: self.attributes.write.kind, version: self.attributes.write.served_version }
     }
 
-    /// All versions that the client could have spoken in.
-    pub(super) fn versions(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.attributes.write.kind.declaration().versions.iter().map(|version| &**version)
+    /// As it is seen in one of the ways; as the client sees it, if it is none of them.
+    pub(super) fn seen(&self, way: &Way) -> Seen<'a> {
+        self.ways().find(|seen| seen.is(way)).unwrap_or_else(|| self.own())
+    }
+
+    /// All ways in which the client could have seen it: in other versions, or as objects of another group
+    /// that are the same.
+    pub(super) fn ways(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
+        let kind = self.attributes.write.kind;
+        let others = catalog::same_objects(kind.declaration());
+        std::iter::once(kind)
+            .chain(others.map(|other| other as &'a dyn Kind))
+            .flat_map(|kind| kind.declaration().versions.iter().map(move |version| Seen { kind, version }))
     }
 
     pub(super) fn is_namespace(&self) -> bool {
@@ -78,9 +116,8 @@ impl<'a> PolicyRequest<'a> {
         }
     }
 
-    /// An object of the request in another version.
-    pub(super) fn in_version<'o>(&self, version: &str, object: &'o Value) -> Cow<'o, Value> {
-        let kind = self.attributes.write.kind;
+    /// An object of the request as it is seen in another way.
+    pub(super) fn seen_as<'o>(&self, Seen { kind, version }: Seen<'_>, object: &'o Value) -> Cow<'o, Value> {
         // What is sent to a part may be no object of the kind.
         if kind.declaration().is_converted(version) && self.is_whole() {
             Cow::Owned(kind.convert_out(version, object.clone()))
@@ -90,8 +127,7 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// The way back.
-    pub(super) fn out_of_version(&self, version: &str, object: Value) -> Value {
-        let kind = self.attributes.write.kind;
+    pub(super) fn stored_from(&self, Seen { kind, version }: Seen<'_>, object: Value) -> Value {
         if kind.declaration().is_converted(version) && self.is_whole() {
             kind.convert_in(version, object)
         } else {
@@ -105,24 +141,19 @@ impl<'a> PolicyRequest<'a> {
         part.is_none_or(|part| part.kind == declaration.kind)
     }
 
-    /// The form of what is sent, in a version.
-    pub(super) fn form<'v>(&self, version: &'v str) -> ObjectForm<'v>
-    where
-        'a: 'v,
-    {
-        let write = self.attributes.write;
-        ObjectForm::new(write.kind, version, write.subresource)
+    /// The form of what is sent, if it is seen so.
+    pub(super) fn form<'v>(&self, seen: Seen<'v>) -> ObjectForm<'v> {
+        ObjectForm::new(seen.kind, seen.version, self.attributes.write.subresource)
     }
 
-    /// The `AdmissionRequest` of a policy that matches the request in a version.
-    pub(super) fn describe(&self, version: &str) -> Value {
+    /// The `AdmissionRequest` of a policy that matches the request if it is seen so.
+    pub(super) fn describe(&self, seen: Seen<'_>) -> Value {
         let Attributes { write, name, .. } = self.attributes;
-        let kind = |version| {
-            let form = self.form(version);
+        let kind = |seen: Seen<'_>| {
+            let form = self.form(seen);
             json!({"group": form.group(), "version": form.version(), "kind": form.kind()})
         };
-        let resource =
-            |version| json!({"group": self.group(), "version": version, "resource": self.resource()});
+        let resource = |seen: Seen<'_>| json!({"group": seen.group(), "version": seen.version, "resource": self.resource()});
         let who = write.requester;
         let mut user = json!({"username": who.name, "groups": who.groups, "extra": who.extra});
         if !who.uid.is_empty() {
@@ -130,10 +161,10 @@ impl<'a> PolicyRequest<'a> {
         }
         let name = if name.is_empty() { self.object.map_or("", view::name) } else { name };
         let mut request = json!({
-            "kind": kind(version),
-            "resource": resource(version),
-            "requestKind": kind(self.version()),
-            "requestResource": resource(self.version()),
+            "kind": kind(seen),
+            "resource": resource(seen),
+            "requestKind": kind(self.own()),
+            "requestResource": resource(self.own()),
             "name": name,
             "operation": self.operation(),
             "userInfo": user,

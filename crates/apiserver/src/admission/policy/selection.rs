@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::compiled::{Binding, Policy};
 use super::params;
-use super::request::PolicyRequest;
+use super::request::{PolicyRequest, Way};
 use super::{cache, is_exempt};
 
 /// Policies of one kind and their bindings, compiled when they are first met.
@@ -38,8 +38,8 @@ pub(super) struct Invocation<P> {
     pub(super) policy: Arc<P>,
     pub(super) binding: Arc<Binding>,
     pub(super) params: Option<Arc<Value>>,
-    /// The version in which the policy knows the object.
-    pub(super) version: String,
+    /// How the policy knows the object.
+    pub(super) way: Way,
 }
 
 /// What is found for a policy, in the order in which it is found.
@@ -91,7 +91,7 @@ async fn select_bound<P: AsRef<Policy>>(
     found: &mut Vec<Selection<P>>,
 ) -> Result<(), String> {
     let said = policy.as_ref().as_ref();
-    let Some(version) = said.constraints.matches(request).await? else { return Ok(()) };
+    let Some(seen) = said.constraints.matches(request).await? else { return Ok(()) };
     let kind = params::resolve(said.params.as_ref(), request).await?;
     for binding in bindings {
         match binding.params(kind.as_ref(), request).await {
@@ -100,7 +100,7 @@ async fn select_bound<P: AsRef<Policy>>(
                     policy: policy.clone(),
                     binding: Arc::clone(binding),
                     params,
-                    version: version.to_owned(),
+                    way: seen.way(),
                 })
             })),
             Err(error) => found.push(Selection::Misconfigured {

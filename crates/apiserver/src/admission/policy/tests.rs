@@ -7,6 +7,7 @@ use coracle_registry::kinds::admissionregistration::validating_admission_policy:
 use coracle_registry::kinds::admissionregistration::validating_admission_policy_binding::ValidatingAdmissionPolicyBinding as ValidatingBindingKind;
 use coracle_registry::kinds::apps::deployment::Deployment;
 use coracle_registry::kinds::core::config_map::ConfigMap;
+use coracle_registry::kinds::core::event::Event;
 use serde_json::{Value, json};
 
 use super::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
@@ -205,6 +206,28 @@ async fn selectors_choose_namespaces_and_objects() {
         let bench = bench_with(policy.clone(), json!({"matchResources": matches.clone()})).await;
         let outcome = bench.admit_new(validating(), &Deployment, deployment(1)).await;
         assert_eq!(outcome.is_err(), is_meant, "{matches}");
+    }
+}
+
+#[tokio::test]
+async fn rules_for_one_group_are_about_the_same_objects_in_another() {
+    let rule = json!({
+        "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["events"],
+    });
+    let expression =
+        "object.note != 'no' && request.kind.group == 'events.k8s.io' && request.requestKind.group == ''";
+    for (policy, is_meant) in [("Equivalent", true), ("Exact", false)] {
+        let constraints = json!({"matchPolicy": policy, "resourceRules": [rule]});
+        let spec = json!({"matchConstraints": constraints, "validations": [{"expression": expression}]});
+        let bench = bench_with(spec, json!({})).await;
+        let event = |message: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+                "message": message, "involvedObject": {"namespace": "default"},
+            })
+        };
+        assert!(bench.admit_new(validating(), &Event, event("yes")).await.is_ok(), "{policy}");
+        assert_eq!(bench.admit_new(validating(), &Event, event("no")).await.is_err(), is_meant, "{policy}");
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::compiled::{Validating, Validation};
 use super::evaluation::{Bound, Failure, Inputs};
-use super::request::PolicyRequest;
+use super::request::{PolicyRequest, Way};
 use super::selection::{Policies, Selection};
 use super::verdict::{Failed, Outcome, Verdict};
 use crate::admission::plugin::{Plugin, Rule};
@@ -40,8 +40,8 @@ impl ValidatingAdmissionPolicy {
         }
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        // Most policies know the object in the same version.
-        let mut known: Option<(String, Inputs<'_>)> = None;
+        // Most policies know the object in the same way.
+        let mut known: Option<(Way, Inputs<'_>)> = None;
         for selection in selected {
             let invocation = match selection {
                 Selection::Ask(invocation) => invocation,
@@ -51,10 +51,11 @@ impl ValidatingAdmissionPolicy {
                 }
             };
             let (_, inputs) = match &mut known {
-                Some(known) if known.0 == invocation.version => known,
+                Some(known) if known.0 == invocation.way => known,
                 other => {
-                    let inputs = Inputs::new(request, &invocation.version, namespace.clone(), &*permissions);
-                    other.insert((invocation.version, inputs))
+                    let inputs =
+                        Inputs::new(request, request.seen(&invocation.way), namespace.clone(), &*permissions);
+                    other.insert((invocation.way, inputs))
                 }
             };
             let outcome = evaluate(&invocation.policy, inputs, invocation.params.as_deref());
