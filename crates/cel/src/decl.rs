@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use coracle_meta::prefix::Prefix;
+
 use crate::names::RESERVED;
 use crate::types::Type;
 
@@ -78,6 +80,8 @@ pub struct FieldDecl {
     pub name: Arc<str>,
     /// As expressions write it; see [`escape`].
     pub identifier: Arc<str>,
+    /// How that begins.
+    prefix: Prefix,
     /// What it is.
     pub decl: Arc<Decl>,
     /// Whether it is always there.
@@ -238,8 +242,10 @@ impl Decl {
 impl ObjectDecl {
     /// The field of an identifier.
     pub fn field(&self, identifier: &str) -> Option<&FieldDecl> {
-        let found = self.fields.binary_search_by(|field| (*field.identifier).cmp(identifier)).ok()?;
-        self.fields.get(found)
+        let prefix = Prefix::of(identifier);
+        let order =
+            |field: &FieldDecl| field.prefix.cmp(&prefix).then_with(|| (*field.identifier).cmp(identifier));
+        self.fields.get(self.fields.binary_search_by(order).ok()?)
     }
 
     /// All fields, by identifier.
@@ -256,7 +262,8 @@ impl FieldDecl {
     /// A field; none if no identifier can express its name.
     pub fn new(name: &str, decl: impl Into<Arc<Decl>>, required: bool) -> Option<Self> {
         let identifier = escape(name)?;
-        Some(Self { name: name.into(), identifier: identifier.into(), decl: decl.into(), required })
+        let prefix = Prefix::of(&identifier);
+        Some(Self { name: name.into(), identifier: identifier.into(), prefix, decl: decl.into(), required })
     }
 }
 

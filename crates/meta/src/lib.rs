@@ -10,6 +10,7 @@ pub mod json_path;
 pub mod name;
 pub mod object;
 pub mod patch;
+pub mod prefix;
 pub mod quantity;
 pub mod schema;
 pub mod selector;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::prefix::Prefix;
+
 /// A node of a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
@@ -63,6 +65,8 @@ pub enum Scalar {
 pub struct ObjectNode {
     /// Known fields, ascending by name; see [`ObjectNode::field`].
     fields: Box<[Field]>,
+    /// How their names begin.
+    prefixes: Box<[Prefix]>,
     /// What values of other keys look like.
     pub rest: Rest,
     /// Whether apply treats it as one value.
@@ -156,7 +160,8 @@ impl ObjectNode {
     /// An object with these fields.
     pub fn new(mut fields: Vec<Field>) -> Self {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { fields: fields.into(), ..Self::default() }
+        let prefixes = fields.iter().map(|field| Prefix::of(&field.name)).collect();
+        Self { fields: fields.into(), prefixes, ..Self::default() }
     }
 
     /// A map with values of this type.
@@ -171,8 +176,10 @@ impl ObjectNode {
 
     /// The known field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let at = self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok()?;
-        Some(&self.fields[at])
+        let prefix = Prefix::of(name);
+        let first = self.prefixes.partition_point(|other| *other < prefix);
+        let alike = self.prefixes[first..].iter().take_while(|other| **other == prefix).count();
+        self.fields[first..first + alike].iter().find(|field| *field.name == *name)
     }
 
     /// The type of whatever stands under this name.

@@ -1,5 +1,6 @@
 //! The nodes of a schema, and how they are looked at.
 
+use coracle_meta::prefix::Prefix;
 use serde_json::Value;
 
 use super::{Facet, Rule, Structural};
@@ -96,19 +97,6 @@ pub(super) struct Property {
     pub(super) name_offset: u32,
     pub(super) name_length: u32,
     pub(super) node: NodeIndex,
-}
-
-/// The first bytes of a name; ordered as names are, but for what comes after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Prefix(u32);
-
-impl Prefix {
-    pub(super) fn of(name: &str) -> Self {
-        let mut bytes = [0; 4];
-        let length = name.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-        Self(u32::from_be_bytes(bytes))
-    }
 }
 
 /// What is said of keys that are not among the properties.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use coracle_meta::prefix::Prefix;
 use serde_json::{Map, Value};
 
-use super::node::{Flags, NONE, Node, NodeIndex, Prefix, Property, Type};
+use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
 use super::{Facet, Rule, Structural};
 
 /// How deep a schema may be. Documents are read to this depth only, and each level of a schema

@@ -15,6 +15,7 @@ use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, T
 use super::GROUP;
 use super::binding::{Binding, RoleRef};
 use super::bindings::Bindings;
+use super::relevance::{Relevance, Relevant};
 use super::rule::{PolicyRule, Question};
 
 /// What roles say, by their names.
@@ -29,7 +30,11 @@ pub(crate) struct Index {
     cluster_bindings: Bindings,
     /// By namespace.
     bindings: HashMap<Box<str>, Bindings>,
+    relevance: Relevance,
 }
+
+/// Whoever has no more bindings is not worth remembering anything of.
+const FEW_BINDINGS: usize = 16;
 
 impl Arranged for Index {
     const SOURCES: &'static [Source] = &[Source::Group(GROUP)];
@@ -50,6 +55,7 @@ impl Index {
     /// Takes note of an object, or of none where it is gone.
     pub(super) fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
         let Place { plural, namespace, name } = place;
+        self.relevance.forget();
         match plural {
             "clusterroles" => put(&mut self.cluster_roles, name, object.map(rules_of)),
             "roles" => {
@@ -73,26 +79,35 @@ impl Index {
 
     /// Whether somebody may do something, and by which binding.
     pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
-        let namespace = match &attributes.target {
-            Target::Resource(target) => target.namespace,
-            Target::Path(_) => "",
+        let relevant = match &attributes.target {
+            Target::Resource(target) => {
+                let make = || self.relevant(identity, target.namespace, attributes);
+                let is_many = self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some();
+                if is_many {
+                    self.relevance.of(identity, attributes.verb, target, make)
+                } else {
+                    Arc::new(make())
+                }
+            }
+            Target::Path(_) => Arc::new(self.relevant(identity, "", attributes)),
         };
+        relevant.decide(identity, attributes)
+    }
+
+    /// The bindings whose roles are about what is asked, whichever object it is.
+    fn relevant(&self, identity: &Identity, namespace: &str, attributes: &Attributes<'_>) -> Relevant {
         let question = Question::new(*attributes);
-        let mut errors = Vec::new();
+        let mut relevant = Relevant::default();
         for binding in self.given(identity, namespace) {
             match self.rules_of(&binding.role, &binding.namespace) {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(&question)) => {
-                    let reason = format!("RBAC: allowed by {}", binding.describe(identity));
-                    return Decision { allowed: true, reason, ..Decision::default() };
+                Ok(rules) if rules.iter().any(|rule| rule.concerns(&question)) => {
+                    relevant.bindings.push((binding.clone(), rules.clone()));
                 }
                 Ok(_) => {}
-                Err(error) => errors.push(error),
+                Err(error) => relevant.errors.push(error),
             }
         }
-        match aggregate(errors) {
-            error if error.is_empty() => Decision::default(),
-            error => Decision { reason: format!("RBAC: {error}"), ..Decision::default() },
-        }
+        relevant
     }
 
     /// What somebody may do in a namespace.
@@ -119,7 +134,7 @@ impl Index {
             .collect();
         for binding in given.into_values() {
             match self.rules_of(&binding.role, &binding.namespace) {
-                Ok(rules) => all.extend(rules),
+                Ok(rules) => all.extend(rules.iter()),
                 Err(error) => errors.push(error),
             }
         }
@@ -139,7 +154,7 @@ impl Index {
     }
 
     /// The rules of a role, or why there are none.
-    fn rules_of(&self, role: &RoleRef, namespace: &str) -> std::result::Result<&[PolicyRule], String> {
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> std::result::Result<&Arc<[PolicyRule]>, String> {
         let found = match &*role.kind {
             "ClusterRole" => self.cluster_roles.get(&role.name),
             "Role" => self.roles.get(namespace).and_then(|roles| roles.get(&role.name)),
@@ -149,7 +164,7 @@ impl Index {
             let kind = role.kind.to_lowercase();
             format!("{kind}.rbac.authorization.k8s.io {} not found", quoted(&role.name))
         };
-        found.map(|rules| &**rules).ok_or_else(missing)
+        found.ok_or_else(missing)
     }
 }
 
@@ -283,6 +298,37 @@ mod tests {
         put(&mut index, CLUSTER_BINDING, "z", binding("ClusterRole", "get", user()));
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         assert!(asked(&index, "u", &[], "get", "ns").allowed);
+    }
+
+    #[test]
+    fn what_is_remembered_for_those_with_many_bindings_is_never_old() {
+        let mut index = Index::default();
+        let user = || json!([{"kind": "User", "name": "u"}]);
+        for number in 0..2 * FEW_BINDINGS {
+            let name = format!("r{number:02}");
+            put(&mut index, ROLE, &name, role(&format!("verb-{number}")));
+            put(&mut index, BINDING, &name, binding("Role", &name, user()));
+        }
+        for _ in 0..2 {
+            assert!(asked(&index, "u", &[], "verb-20", "ns").allowed);
+            assert!(!asked(&index, "u", &[], "get", "ns").allowed);
+            assert!(!asked(&index, "v", &[], "verb-20", "ns").allowed);
+            assert!(!asked(&index, "u", &[], "verb-20", "other").allowed);
+        }
+        let named = json!({"rules": [
+            {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
+        ]});
+        put(&mut index, ROLE, "r20", Some(named));
+        let get = |name| {
+            let target =
+                ResourceTarget { resource: "pods", namespace: "ns", name, ..ResourceTarget::default() };
+            let identity = Identity { name: "u".to_owned(), ..Identity::default() };
+            index.authorize(&identity, &Attributes { verb: "get", target: Target::Resource(target) }).allowed
+        };
+        for _ in 0..2 {
+            assert_eq!((get("p"), get("q")), (true, false), "names are asked for each time");
+            assert!(!asked(&index, "u", &[], "verb-20", "ns").allowed);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod binding;
 mod bindings;
 mod index;
+mod relevance;
 mod rule;
 mod shown;
 

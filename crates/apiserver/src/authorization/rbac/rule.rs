@@ -78,6 +78,17 @@ impl PolicyRule {
 
     /// Whether it allows what is asked.
     pub(super) fn allows(&self, question: &Question<'_>) -> bool {
+        let is_named = match &question.attributes.target {
+            Target::Resource(target) => {
+                self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == target.name)
+            }
+            Target::Path(_) => true,
+        };
+        is_named && self.concerns(question)
+    }
+
+    /// Whether it would allow what is asked of some object.
+    pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
         if self.verb_bits & question.verb_bit == 0 {
             return false;
         }
@@ -94,7 +105,6 @@ impl PolicyRule {
     fn is_about(&self, target: &ResourceTarget<'_>) -> bool {
         self.api_groups.iter().any(|own| own == ALL || own == target.group)
             && self.resources.iter().any(|own| resource_matches(own, target.resource, target.subresource))
-            && (self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == target.name))
     }
 }
 
