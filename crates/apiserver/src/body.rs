@@ -1,11 +1,13 @@
 //! The bodies of requests and responses, and how large a request may be.
 
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 
@@ -53,9 +55,40 @@ where
     }
 }
 
+/// A body for the sake of which something is held until its end, or until nobody wants it any more.
+pub(crate) struct Held<B, T> {
+    body: B,
+    _held: T,
+}
+
+impl<B, T> Held<B, T> {
+    pub(crate) fn new(body: B, held: T) -> Self {
+        Self { body, _held: held }
+    }
+}
+
+impl<B: Body + Unpin, T: Unpin> Body for Held<B, T> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use http_body::Frame;
     use http_body_util::StreamBody;
 
     use super::*;

@@ -400,8 +400,8 @@ where
         let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
         let asked = Asked::of(&request);
         let audit_id = audit_id::of(request.headers(), &self.registry);
-        // What is logged on the way says which request it was. Only where all is logged: a span costs more
-        // than a fifth of a small request.
+        // What is logged on the way says which request it was. Only where all is logged: with a span
+        // a small request costs a fifth more.
         let span = tracing::debug_span!(
             "request",
             audit_id = audit_id.to_str().unwrap_or_default(),

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -9,22 +11,20 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coracle::certs::{self, KubeconfigRequest, Rotation};
-use coracle::kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
+use coracle::kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use coracle::kube::config::{KubeConfigOptions, Kubeconfig};
-use coracle::kube::core::WatchEvent;
-use coracle::kube::{self, Client, Resource};
+use coracle::kube::{self, Client};
 use coracle::tokens::{self, TokenRequest};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use coracle_base::Clock;
-use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
-use serde::de::DeserializeOwned;
 use serde_json::json;
+use support::wait_for;
 use tempfile::TempDir;
 
 /// Nothing here takes long; whoever waits longer waits for something that does not come.
@@ -63,26 +63,6 @@ async fn who(client: &Client) -> (String, Vec<String>) {
     (user.username.unwrap(), user.groups.unwrap_or_default())
 }
 
-/// Waits for an object of this name that is as `expected` says.
-async fn wait_for<K>(api: &Api<K>, name: &str, expected: impl Fn(&K) -> bool) -> K
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let params = WatchParams { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
-    let watching = async {
-        let mut events = api.watch(&params, "").await.unwrap().boxed();
-        while let Some(event) = events.try_next().await.unwrap() {
-            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                && expected(&object)
-            {
-                return object;
-            }
-        }
-        panic!("the watch ended");
-    };
-    tokio::time::timeout(LIMIT, watching).await.unwrap_or_else(|_| panic!("no {name} came"))
-}
-
 /// Asks for a certificate, and keeps its key.
 async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
     let mut params = CertificateParams::default();
@@ -112,7 +92,7 @@ fn is_issued(request: &CertificateSigningRequest) -> bool {
 /// Waits for a certificate, and uses it.
 async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
-    let issued = wait_for(&requests, name, is_issued).await;
+    let issued = wait_for(LIMIT, &requests, name, is_issued).await;
     let certificate = issued.status.unwrap().certificate.unwrap();
     let user = json!({
         "client-certificate-data": STANDARD.encode(certificate.0),
@@ -148,7 +128,7 @@ async fn what_breaks_the_rules_of_its_signer_fails() {
         json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
     let approval = Patch::Merge(json!({"status": {"conditions": [condition]}}));
     requests.patch_approval("node", &PatchParams::default(), &approval).await.unwrap();
-    let failed = wait_for(&requests, "node", |request| {
+    let failed = wait_for(LIMIT, &requests, "node", |request| {
         let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Failed"))
     })
@@ -241,16 +221,16 @@ async fn a_new_authority_is_published_before_it_signs() {
     let count = |map: &ConfigMap, key: &str| {
         map.data.as_ref().and_then(|data| data.get(key)).map_or(0, |pem| pem.matches("BEGIN CERT").count())
     };
-    wait_for(&roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 1).await;
+    wait_for(LIMIT, &roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 1).await;
     let trusted = Api::<ConfigMap>::namespaced(cluster.client(), "kube-system");
-    let first = wait_for(&trusted, "extension-apiserver-authentication", |_| true).await;
+    let first = wait_for(LIMIT, &trusted, "extension-apiserver-authentication", |_| true).await;
     assert_eq!((count(&first, "client-ca-file"), count(&first, "requestheader-client-ca-file")), (1, 1));
     assert_eq!(first.data.unwrap()["requestheader-allowed-names"], "[\"front-proxy-client\"]");
 
     let path = dir.path().to_owned();
     tokio::task::spawn_blocking(move || rotate(&path, &[], true)).await.unwrap();
-    wait_for(&roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 2).await;
-    wait_for(&trusted, "extension-apiserver-authentication", |map| {
+    wait_for(LIMIT, &roots, "kube-root-ca.crt", |map| count(map, "ca.crt") == 2).await;
+    wait_for(LIMIT, &trusted, "extension-apiserver-authentication", |map| {
         count(map, "client-ca-file") == 2 && count(map, "requestheader-client-ca-file") == 2
     })
     .await;
@@ -264,7 +244,7 @@ async fn a_new_authority_is_published_before_it_signs() {
 async fn tokens_of_a_replaced_key_stay_good() {
     let (cluster, dir) = start().await;
     let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(cluster.client(), "default");
-    wait_for(&accounts, "default", |_| true).await;
+    wait_for(LIMIT, &accounts, "default", |_| true).await;
     let request = json!({"spec": {"audiences": [], "expirationSeconds": 3600}});
     let request: k8s_openapi::api::authentication::v1::TokenRequest =
         serde_json::from_value(request).unwrap();

@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use coracle::kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
-use coracle::kube::core::WatchEvent;
-use coracle::kube::{Client, Resource, ResourceExt};
+use coracle::kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use coracle::kube::{Client, ResourceExt};
 use coracle::{Config, Coracle, Handle, StoreConfig};
-use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount,
 };
@@ -17,6 +17,7 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use support::wait_for;
 use tempfile::TempDir;
 
 /// Nothing here takes long; whoever waits longer waits for something that does not come.
@@ -38,36 +39,15 @@ async fn create_namespace(client: &Client, name: &str) {
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
 }
 
-/// Waits for an object of this name that is as `expected` says.
-async fn wait_for<K>(api: &Api<K>, name: &str, expected: impl Fn(&K) -> bool) -> K
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let params = WatchParams { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
-    let watching = async {
-        // Without a revision a watch begins with what is there.
-        let mut events = api.watch(&params, "").await.unwrap().boxed();
-        while let Some(event) = events.try_next().await.unwrap() {
-            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                && expected(&object)
-            {
-                return object;
-            }
-        }
-        panic!("the watch ended");
-    };
-    tokio::time::timeout(LIMIT, watching).await.unwrap_or_else(|_| panic!("no {name} came"))
-}
-
 #[tokio::test]
 async fn every_namespace_gets_a_service_account_and_keeps_it() {
     let (cluster, _dir) = start().await;
     create_namespace(&cluster.client(), "blue").await;
     for namespace in ["default", "kube-system", "blue"] {
         let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), namespace);
-        let first = wait_for(&accounts, "default", |_| true).await;
+        let first = wait_for(LIMIT, &accounts, "default", |_| true).await;
         accounts.delete("default", &DeleteParams::default()).await.unwrap();
-        wait_for(&accounts, "default", |account| account.uid() != first.uid()).await;
+        wait_for(LIMIT, &accounts, "default", |account| account.uid() != first.uid()).await;
     }
     cluster.shutdown().await;
 }
@@ -82,15 +62,15 @@ async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
         map.data.as_ref().is_some_and(|data| data.len() == 1 && data["ca.crt"] == ca)
             && map.annotations().contains_key("kubernetes.io/description")
     };
-    let first = wait_for(&config_maps, ROOT_CA, right).await;
+    let first = wait_for(LIMIT, &config_maps, ROOT_CA, right).await;
 
     config_maps.delete(ROOT_CA, &DeleteParams::default()).await.unwrap();
-    let second = wait_for(&config_maps, ROOT_CA, |map| right(map) && map.uid() != first.uid()).await;
+    let second = wait_for(LIMIT, &config_maps, ROOT_CA, |map| right(map) && map.uid() != first.uid()).await;
 
     let spoilt = json!({"metadata": {"labels": {"mine": "kept"}}, "data": {"ca.crt": "wrong", "more": "x"}});
     config_maps.patch(ROOT_CA, &PatchParams::default(), &Patch::Merge(spoilt)).await.unwrap();
     let repaired =
-        wait_for(&config_maps, ROOT_CA, |map| right(map) && map.labels().contains_key("mine")).await;
+        wait_for(LIMIT, &config_maps, ROOT_CA, |map| right(map) && map.labels().contains_key("mine")).await;
     assert_eq!(repaired.uid(), second.uid());
     cluster.shutdown().await;
 }

@@ -9,25 +9,19 @@
 
 mod seats;
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use coracle_registry::Identity;
 use http::Response;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use http_body_util::BodyExt;
 
-use crate::body::ResponseBody;
+use crate::authorization::is_master;
+use crate::body::{Held, ResponseBody};
 use crate::status::Refusal;
 pub(crate) use seats::Seat;
 use seats::{Full, Place, Seats};
-
-/// Whoever is in this group waits for nobody: upstream's flow schema `exempt`.
-const EXEMPT_GROUP: &str = "system:masters";
 
 /// How many requests are carried out at once, and how many wait.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +80,8 @@ impl FlowControl {
 
     /// A seat for a request of somebody, maybe after a while; none for those who need none.
     pub(crate) async fn enter(&self, identity: &Identity) -> Result<Option<Seat>, Refusal> {
-        if is_exempt(identity) {
+        // Administrators wait for nobody: upstream's flow schema `exempt`.
+        if is_master(identity) {
             return Ok(None);
         }
         match self.seats.take(&identity.name)? {
@@ -112,10 +107,10 @@ impl FlowControl {
             return Ok(response);
         }
         if !lasts {
-            return Ok(response.map(|body| Held { body, _held: seat }.boxed_unsync()));
+            return Ok(response.map(|body| Held::new(body, seat).boxed_unsync()));
         }
         let lasting = self.seats.last(&identity.name)?;
-        Ok(response.map(|body| Held { body, _held: lasting }.boxed_unsync()))
+        Ok(response.map(|body| Held::new(body, lasting).boxed_unsync()))
     }
 }
 
@@ -125,38 +120,12 @@ impl From<Full> for Refusal {
     }
 }
 
-fn is_exempt(identity: &Identity) -> bool {
-    identity.groups.iter().any(|group| group == EXEMPT_GROUP)
-}
-
-/// A body for the sake of which something is held.
-struct Held<T> {
-    body: ResponseBody,
-    _held: T,
-}
-
-impl<T: Unpin> Body for Held<T> {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body::Frame;
     use http_body_util::StreamBody;
 
     use super::*;
@@ -196,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn administrators_wait_for_nobody() {
         let control = control();
-        let masters = Identity { groups: vec![EXEMPT_GROUP.to_owned()], ..user("a") };
+        let masters = Identity { groups: vec!["system:masters".to_owned()], ..user("a") };
         for _ in 0..10 {
             assert!(control.enter(&masters).await.is_ok_and(|seat| seat.is_none()));
         }

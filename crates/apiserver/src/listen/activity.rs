@@ -1,12 +1,9 @@
 //! Whether a connection is used: how many of its requests are under way, their answers included.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
 /// The requests of a connection.
@@ -50,32 +47,6 @@ impl Drop for Running {
         if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.last_ended.notify_one();
         }
-    }
-}
-
-/// The body of an answer, which is under way until its end.
-pub(super) struct Answer<B> {
-    pub(super) body: B,
-    pub(super) _running: Running,
-}
-
-impl<B: Body + Unpin> Body for Answer<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -20,8 +20,8 @@ use tower::Service;
 
 use super::ConnectionRequest;
 use super::accept::{Handshake, Peer, Stream};
-use super::activity::{Activity, Answer};
-use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+use super::activity::{Activity, Running};
+use crate::body::{Held, MAX_REQUEST_BODY_BYTES, ResponseBody};
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -162,7 +162,7 @@ where
     S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
     S::Future: Send + 'static,
 {
-    type Response = Response<Answer<ResponseBody>>;
+    type Response = Response<Held<ResponseBody, Running>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -185,7 +185,7 @@ where
         let answered = self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)));
         Box::pin(async move {
             let response = answered.await?;
-            Ok(response.map(|body| Answer { body, _running: running }))
+            Ok(response.map(|body| Held::new(body, running)))
         })
     }
 }

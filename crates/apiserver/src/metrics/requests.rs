@@ -1,25 +1,20 @@
 //! Requests: how many, how long, how many at once.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use coracle_registry::catalog;
 use http::Response;
-use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
 use super::Metrics;
 use super::info::{Labels, RequestInfo};
 use super::text::Text;
-use crate::body::ResponseBody;
+use crate::body::{Held, ResponseBody};
 
 /// Upstream's limits of how long requests take, in seconds.
 const BUCKETS: [f64; 21] = [
@@ -203,7 +198,7 @@ impl Running {
         let Some(series) = self.metrics.requests.series(&labels, code) else { return response };
         if self.info.is_watch() && response.status().is_success() {
             series.running.fetch_add(1, Ordering::Relaxed);
-            return response.map(|body| Watched { body, series }.boxed_unsync());
+            return response.map(|body| Held::new(body, Watching(series)).boxed_unsync());
         }
         series.count.fetch_add(1, Ordering::Relaxed);
         series.observe(self.began.elapsed());
@@ -217,35 +212,12 @@ impl Drop for Running {
     }
 }
 
-/// The body of a watch, counted while it lasts.
-struct Watched {
-    body: ResponseBody,
-    series: Arc<Series>,
-}
+/// A watch, counted while it lasts.
+struct Watching(Arc<Series>);
 
-impl Body for Watched {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Watched {
+impl Drop for Watching {
     fn drop(&mut self) {
-        self.series.running.fetch_sub(1, Ordering::Relaxed);
-        self.series.count.fetch_add(1, Ordering::Relaxed);
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_add(1, Ordering::Relaxed);
     }
 }

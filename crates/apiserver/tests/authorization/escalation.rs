@@ -17,7 +17,7 @@ async fn clerk() -> (Client, Client) {
             "resources": ["roles", "clusterroles", "rolebindings", "clusterrolebindings"]},
         {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
     ]);
-    admin.make(&format!("{RBAC}/clusterroles"), json!({"metadata": {"name": "clerk"}, "rules": rules})).await;
+    admin.make_cluster_role("clerk", rules).await;
     admin.bind("jane", "", "clerk").await;
     let jane = admin.user("jane");
     (admin, jane)

@@ -36,12 +36,7 @@ async fn attack_more_groups_than_may_be_taken_on() {
         {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]},
         {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["dev"]},
     ]);
-    admin
-        .make(
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-            json!({"metadata": {"name": "as"}, "rules": rules}),
-        )
-        .await;
+    admin.make_cluster_role("as", rules).await;
     admin.bind("jane", "", "as").await;
     admin.bind("joe", "ns", "view").await;
     let jane = admin.user("jane");
@@ -82,12 +77,7 @@ async fn what_is_done_as_another_may_be_limited() {
             "resourceNames": ["joe"]},
         {"verbs": ["impersonate-on:user-info:list"], "apiGroups": [""], "resources": ["pods"]},
     ]);
-    admin
-        .make(
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-            json!({"metadata": {"name": "as"}, "rules": rules}),
-        )
-        .await;
+    admin.make_cluster_role("as", rules).await;
     admin.bind("jane", "", "as").await;
     admin.bind("joe", "ns", "view").await;
     let joe = admin.user("jane").with(USER, "joe");

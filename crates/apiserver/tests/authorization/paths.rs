@@ -14,12 +14,7 @@ async fn attack_paths_that_look_like_others() {
     ]);
     admin.allow("jane", "ns", rules).await;
     let paths = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);
-    admin
-        .make(
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-            json!({"metadata": {"name": "paths"}, "rules": paths}),
-        )
-        .await;
+    admin.make_cluster_role("paths", paths).await;
     admin.bind("jane", "", "paths").await;
     let jane = admin.user("jane");
     assert_eq!(jane.get("/api/v1/namespaces/ns/pods").await.0, 200);

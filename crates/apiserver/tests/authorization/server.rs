@@ -126,8 +126,12 @@ impl Client {
     /// Gives a user a ClusterRole in a namespace that allows this, and waits until it counts.
     pub(crate) async fn allow(&self, user: &str, namespace: &str, rules: Value) {
         let name = format!("{user}-{namespace}");
-        self.make(&format!("{RBAC}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules})).await;
+        self.make_cluster_role(&name, rules).await;
         self.bind(user, namespace, &name).await;
+    }
+
+    pub(crate) async fn make_cluster_role(&self, name: &str, rules: Value) {
+        self.make(&format!("{RBAC}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules})).await;
     }
 
     /// Gives a user a ClusterRole, in a namespace or everywhere, and waits until it counts.
@@ -136,8 +140,7 @@ impl Client {
         let (marker, marked) =
             (format!("marker-{user}-{namespace}-{role}"), format!("/marker/{user}/{role}"));
         let rules = json!([{"verbs": ["get"], "nonResourceURLs": [marked]}]);
-        self.make(&format!("{RBAC}/clusterroles"), json!({"metadata": {"name": marker}, "rules": rules}))
-            .await;
+        self.make_cluster_role(&marker, rules).await;
         let path = if namespace.is_empty() {
             format!("{RBAC}/clusterrolebindings")
         } else {

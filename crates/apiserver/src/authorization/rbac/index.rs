@@ -79,19 +79,21 @@ impl Index {
 
     /// Whether somebody may do something, and by which binding.
     pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
-        let relevant = match &attributes.target {
-            Target::Resource(target) => {
-                let make = || self.relevant(identity, target.namespace, attributes);
-                let is_many = self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some();
-                if is_many {
-                    self.relevance.of(identity, attributes.verb, target, make)
-                } else {
-                    Arc::new(make())
-                }
-            }
-            Target::Path(_) => Arc::new(self.relevant(identity, "", attributes)),
+        if let Target::Resource(target) = &attributes.target
+            && self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some()
+        {
+            let make = || self.relevant(identity, target.namespace, attributes);
+            let relevant = self.relevance.of(identity, attributes.verb, target, make);
+            return decide(relevant.given(), identity, attributes);
+        }
+        let namespace = match &attributes.target {
+            Target::Resource(target) => target.namespace,
+            Target::Path(_) => "",
         };
-        relevant.decide(identity, attributes)
+        let given = self.given(identity, namespace).map(|binding| {
+            self.rules_of(&binding.role, &binding.namespace).map(|rules| (&**binding, &**rules))
+        });
+        decide(given, identity, attributes)
     }
 
     /// The bindings whose roles are about what is asked, whichever object it is.
@@ -165,6 +167,30 @@ impl Index {
             format!("{kind}.rbac.authorization.k8s.io {} not found", quoted(&role.name))
         };
         found.ok_or_else(missing)
+    }
+}
+
+/// Whether one of these allows what is asked, and which; else what is wrong with them.
+fn decide<'a>(
+    given: impl Iterator<Item = std::result::Result<(&'a Binding, &'a [PolicyRule]), String>>,
+    identity: &Identity,
+    attributes: &Attributes<'_>,
+) -> Decision {
+    let question = Question::new(*attributes);
+    let mut errors = Vec::new();
+    for found in given {
+        match found {
+            Ok((binding, rules)) if rules.iter().any(|rule| rule.allows(&question)) => {
+                let reason = format!("RBAC: allowed by {}", binding.describe(identity));
+                return Decision { allowed: true, reason, ..Decision::default() };
+            }
+            Ok(_) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    match aggregate(errors) {
+        error if error.is_empty() => Decision::default(),
+        error => Decision { reason: format!("RBAC: {error}"), ..Decision::default() },
     }
 }
 

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_registry::Identity;
 
-use super::super::union::aggregate;
-use super::super::{Attributes, Decision, ResourceTarget};
+use super::super::ResourceTarget;
 use super::binding::Binding;
-use super::rule::{PolicyRule, Question};
+use super::rule::PolicyRule;
 
 /// How many kinds of questions are remembered; then all are forgotten.
 const MAX_QUESTIONS: usize = 1024;
@@ -111,18 +110,9 @@ impl Asked {
 }
 
 impl Relevant {
-    /// Whether one of them allows it, and which.
-    pub(super) fn decide(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
-        let question = Question::new(*attributes);
-        let allowing =
-            self.bindings.iter().find(|(_, rules)| rules.iter().any(|rule| rule.allows(&question)));
-        if let Some((binding, _)) = allowing {
-            let reason = format!("RBAC: allowed by {}", binding.describe(identity));
-            return Decision { allowed: true, reason, ..Decision::default() };
-        }
-        match aggregate(self.errors.iter().cloned()) {
-            error if error.is_empty() => Decision::default(),
-            error => Decision { reason: format!("RBAC: {error}"), ..Decision::default() },
-        }
+    /// What is to be looked at, as [`super::index`] looks at it.
+    pub(super) fn given(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
+        let bindings = self.bindings.iter().map(|(binding, rules)| Ok((&**binding, &**rules)));
+        bindings.chain(self.errors.iter().cloned().map(Err))
     }
 }
