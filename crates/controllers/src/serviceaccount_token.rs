@@ -90,7 +90,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
 /// The secrets that name an account.
 fn around(change: &Change<Account>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
     let key = format!("{}/{}", change.key.namespace(), change.key.name());
-    let named = secrets.store().by_index(BY_ACCOUNT, &key);
+    let named = secrets.store().by_index(BY_ACCOUNT, change.key.cluster(), &key);
     let cluster = || change.key.cluster().clone();
     named
         .iter()

@@ -1,8 +1,8 @@
 //! Knowing when nothing is left to do, exactly and without waiting for silence.
 //!
 //! A cluster is idle when every informer has told its queues of everything up to the revision the server
-//! is at, no queue holds a key that is ready and no worker has one, and the server is still at that
-//! revision afterwards.
+//! is at, no queue holds a key that is ready and no worker has one, every event that was told is written,
+//! and the server is still at that revision afterwards.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::request::Request as Requests;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use crate::informer::Followed;
 use crate::key::ObjectKey;
@@ -24,6 +25,8 @@ pub struct Idle {
     client: Client,
     informers: Arc<[Arc<dyn Followed>]>,
     queues: Arc<[Queue<ObjectKey>]>,
+    /// How many events wait to be written.
+    events: watch::Receiver<usize>,
 }
 
 /// What was found when everything was at rest.
@@ -42,8 +45,9 @@ impl Idle {
         client: Client,
         informers: Vec<Arc<dyn Followed>>,
         queues: Vec<Queue<ObjectKey>>,
+        events: watch::Receiver<usize>,
     ) -> Self {
-        Self { client, informers: informers.into(), queues: queues.into() }
+        Self { client, informers: informers.into(), queues: queues.into(), events }
     }
 
     /// Lets the controllers run until they have nothing to do. Keys that come back later do not count;
@@ -67,6 +71,8 @@ impl Idle {
             for queue in self.queues.iter() {
                 queue.quiet().await;
             }
+            // It fails only with the manager, and then nothing is written any more.
+            drop(self.events.clone().wait_for(|waiting| *waiting == 0).await);
             if self.reconciles() == reconciles && self.revision().await? == revision {
                 let delayed = self.queues.iter().map(|queue| queue.depth().delayed).sum();
                 return Ok(IdleReport { revision, reconciles, delayed });

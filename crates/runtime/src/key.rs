@@ -21,6 +21,11 @@ impl ClusterId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What stands before the paths of its objects; nothing for the default one.
+    pub(crate) fn path(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!("/clusters/{}", self.0) }
+    }
 }
 
 impl Default for ClusterId {

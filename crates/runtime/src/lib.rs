@@ -47,11 +47,17 @@ mod idle;
 pub mod informer;
 mod key;
 mod manager;
+mod objects;
+mod own_writes;
 pub mod queue;
+mod recorder;
 
 pub use controller::{Action, Controller, Reconcile};
 pub use idle::{Idle, IdleReport};
 pub use informer::{Change, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};
 pub use manager::Manager;
+pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
+pub use own_writes::{Behind, OwnWrites};
 pub use queue::Queue;
+pub use recorder::{EventType, Recorder, Reference};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use coracle_base::{Rng, Task, TaskError};
+use coracle_base::{Clock, Rng, Task, TaskError};
 use futures_util::future::join_all;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,7 @@ use crate::controller::Controller;
 use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::ClusterId;
+use crate::recorder::{Events, Recorder};
 
 /// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
 /// would be by a crash.
@@ -25,14 +26,23 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 pub struct Manager {
     client: Client,
     cluster: ClusterId,
+    clock: Clock,
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
+    events: Events,
 }
 
 impl Manager {
     /// A manager that has nothing to do yet.
     pub fn new(client: Client, cluster: ClusterId) -> Self {
-        Self { client, cluster, informers: Vec::new(), controllers: Vec::new() }
+        let (informers, controllers) = (Vec::new(), Vec::new());
+        Self { client, cluster, clock: Clock::system(), informers, controllers, events: Events::new() }
+    }
+
+    /// Reads times in events from another clock than the system's.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// The client through which controllers act.
@@ -51,6 +61,11 @@ impl Manager {
         informer
     }
 
+    /// What tells people of the doings of a controller, under its name.
+    pub fn recorder(&self, component: &'static str) -> Recorder {
+        self.events.recorder(component)
+    }
+
     /// Adds a controller.
     pub fn add(&mut self, controller: Controller) {
         self.controllers.push(controller);
@@ -59,14 +74,15 @@ impl Manager {
     /// What tells whether everything added so far is at rest.
     pub fn idle(&self) -> Idle {
         let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
-        Idle::new(self.client.clone(), self.informers.clone(), queues)
+        Idle::new(self.client.clone(), self.informers.clone(), queues, self.events.waiting())
     }
 
     /// Runs until `stop`, then lets reconciles in flight end. Returns before only if one of its own tasks
     /// failed, which is logged. Dropped, everything ends at once.
     pub async fn run(self, stop: CancellationToken) {
         let mut informers: Vec<Task<()>> =
-            self.informers.iter().map(|followed| self.follow(followed)).collect();
+            self.informers.iter().map(|followed| follow(followed, &self.client)).collect();
+        informers.push(Task::spawn("events", self.events.write(self.client.clone(), self.clock)));
         let stopping = stop.child_token();
         let start = |controller| start_workers(controller, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
@@ -88,10 +104,10 @@ impl Manager {
             tracing::warn!("controllers did not stop in time; they are cut off");
         }
     }
+}
 
-    fn follow(&self, followed: &Arc<dyn Followed>) -> Task<()> {
-        Task::spawn("informer", Arc::clone(followed).follow(self.client.clone(), Rng::from_entropy()))
-    }
+fn follow(followed: &Arc<dyn Followed>, client: &Client) -> Task<()> {
+    Task::spawn("informer", Arc::clone(followed).follow(client.clone(), Rng::from_entropy()))
 }
 
 fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {

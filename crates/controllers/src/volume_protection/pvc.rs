@@ -80,7 +80,10 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let Some(claim) = self.claims.store().get(key) else { return Ok(Action::AwaitChange) };
-        let known = || self.pods.store().by_index(BY_CLAIM, &format!("{}/{}", key.namespace(), key.name()));
+        let known = || {
+            let claim = format!("{}/{}", key.namespace(), key.name());
+            self.pods.store().by_index(BY_CLAIM, key.cluster(), &claim)
+        };
         let mut planned = plan(claim.protected(), FINALIZER, || known().iter().any(|pod| uses(pod, &claim)));
         // The cache may not know yet of a pod that was there when the claim was deleted.
         if planned == Plan::LetGo && self.is_used(key.namespace(), &claim).await? {

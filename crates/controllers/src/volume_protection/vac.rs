@@ -59,9 +59,10 @@ struct Protection {
 }
 
 impl Protection {
-    fn is_used(&self, class: &str) -> bool {
-        !self.claims.store().by_index(BY_CLASS, class).is_empty()
-            || !self.volumes.store().by_index(BY_CLASS, class).is_empty()
+    fn is_used(&self, class: &ObjectKey) -> bool {
+        let (cluster, name) = (class.cluster(), class.name());
+        !self.claims.store().by_index(BY_CLASS, cluster, name).is_empty()
+            || !self.volumes.store().by_index(BY_CLASS, cluster, name).is_empty()
     }
 }
 
@@ -70,7 +71,7 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(class) = self.classes.store().get(key) {
-            let planned = plan(class.protected(), FINALIZER, || self.is_used(key.name()));
+            let planned = plan(class.protected(), FINALIZER, || self.is_used(key));
             let api = Api::<VolumeAttributesClass>::all(self.client.clone());
             carry_out(planned, &api, class.protected(), FINALIZER).await?;
         }

@@ -4,6 +4,8 @@
 //! lost track, because the server forgot the history it asked for, lists again and works out itself what
 //! changed meanwhile: nobody misses a deletion.
 
+mod labels;
+mod metadata;
 mod selection;
 mod store;
 #[cfg(test)]
@@ -23,6 +25,8 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use labels::Labels;
+pub use metadata::{ObjectMetadata, OwnerReference, PartialObject, timestamp};
 pub use selection::Selection;
 pub use store::{Change, IndexFn, Store};
 pub use view::{Metadata, MetadataOnly, View};
@@ -97,6 +101,11 @@ impl<V: View> Informer<V> {
     /// Whether everything has been listed once, so that what is not in the store was not there.
     pub fn has_synced(&self) -> bool {
         self.shared.progress.borrow().synced
+    }
+
+    /// How far it has come, as it goes.
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.shared.progress.subscribe()
     }
 
     /// Tells `queue` from now on. Only before it runs, or what is known already would not be told.

@@ -1,6 +1,6 @@
 //! The objects an informer knows, by key and by whatever else they are to be found by.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::view::View;
@@ -34,19 +34,21 @@ impl<V> Clone for Store<V> {
 
 #[derive(Debug)]
 struct Objects<V> {
-    by_key: HashMap<ObjectKey, Arc<V>>,
+    /// In order, so that those of a cluster or of a namespace are found together.
+    by_key: BTreeMap<ObjectKey, Arc<V>>,
     indexes: HashMap<&'static str, Index<V>>,
 }
 
 #[derive(Debug)]
 struct Index<V> {
     values_of: IndexFn<V>,
-    keys: HashMap<String, BTreeSet<ObjectKey>>,
+    /// By cluster first: what has the same value in two clusters has nothing to do with each other.
+    keys: HashMap<ClusterId, HashMap<String, BTreeSet<ObjectKey>>>,
 }
 
 impl<V: View> Store<V> {
     pub(super) fn new() -> Self {
-        let objects = Objects { by_key: HashMap::new(), indexes: HashMap::new() };
+        let objects = Objects { by_key: BTreeMap::new(), indexes: HashMap::new() };
         Self { inner: Arc::new(RwLock::new(objects)) }
     }
 
@@ -55,12 +57,32 @@ impl<V: View> Store<V> {
         self.read().by_key.get(key).cloned()
     }
 
-    /// Every object, in no order.
+    /// Every object of every cluster, in the order of their keys.
     pub fn list(&self) -> Vec<Arc<V>> {
         self.read().by_key.values().cloned().collect()
     }
 
-    /// The keys of all objects, in no order.
+    /// The objects of a cluster, in the order of their keys.
+    pub fn in_cluster(&self, cluster: &ClusterId) -> Vec<Arc<V>> {
+        let first = ObjectKey::cluster_wide(cluster.clone(), "");
+        let objects = self.read();
+        let from_there = objects.by_key.range(first..);
+        from_there
+            .take_while(|(key, _)| key.cluster() == cluster)
+            .map(|(_, object)| Arc::clone(object))
+            .collect()
+    }
+
+    /// The objects in a namespace, in the order of their names.
+    pub fn in_namespace(&self, cluster: &ClusterId, namespace: &str) -> Vec<Arc<V>> {
+        let first = ObjectKey::namespaced(cluster.clone(), namespace, "");
+        let objects = self.read();
+        let inside = |key: &ObjectKey| key.cluster() == cluster && key.namespace() == namespace;
+        let from_there = objects.by_key.range(first..);
+        from_there.take_while(|(key, _)| inside(key)).map(|(_, object)| Arc::clone(object)).collect()
+    }
+
+    /// The keys of all objects, in order.
     pub fn keys(&self) -> Vec<ObjectKey> {
         self.read().by_key.keys().cloned().collect()
     }
@@ -89,11 +111,11 @@ impl<V: View> Store<V> {
         objects.indexes.insert(name, index);
     }
 
-    /// The objects that have this value in an index, in the order of their keys; none if there is no such
-    /// index.
-    pub fn by_index(&self, name: &'static str, value: &str) -> Vec<Arc<V>> {
+    /// The objects of a cluster that have this value in an index, in the order of their keys; none if there
+    /// is no such index.
+    pub fn by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> Vec<Arc<V>> {
         let objects = self.read();
-        let keys = objects.indexes.get(name).and_then(|index| index.keys.get(value));
+        let keys = objects.indexes.get(name).and_then(|index| index.keys.get(cluster)?.get(value));
         keys.into_iter().flatten().filter_map(|key| objects.by_key.get(key).cloned()).collect()
     }
 
@@ -161,18 +183,23 @@ impl<V: View> Objects<V> {
 impl<V> Index<V> {
     fn insert(&mut self, key: &ObjectKey, object: &V) {
         for value in (self.values_of)(object) {
-            self.keys.entry(value).or_default().insert(key.clone());
+            let keys = self.keys.entry(key.cluster().clone()).or_default();
+            keys.entry(value).or_default().insert(key.clone());
         }
     }
 
     fn remove(&mut self, key: &ObjectKey, object: &V) {
+        let Some(values) = self.keys.get_mut(key.cluster()) else { return };
         for value in (self.values_of)(object) {
-            if let Some(keys) = self.keys.get_mut(&value) {
+            if let Some(keys) = values.get_mut(&value) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.keys.remove(&value);
+                    values.remove(&value);
                 }
             }
+        }
+        if values.is_empty() {
+            self.keys.remove(key.cluster());
         }
     }
 }
@@ -187,7 +214,7 @@ mod tests {
             name: name.into(),
             namespace: namespace.into(),
             resource_version: version.into(),
-            deletion_timestamp: None,
+            ..Metadata::default()
         };
         MetadataOnly { metadata }
     }
@@ -222,12 +249,12 @@ mod tests {
         store.add_index("namespace", by_namespace);
         store.put(&cluster, object("a", "w", "2"));
         store.put(&cluster, object("b", "y", "3"));
-        assert_eq!(names(&store.by_index("namespace", "a")), ["w", "x"]);
+        assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["w", "x"]);
         store.put(&cluster, object("a", "x", "4"));
-        store.remove(&ObjectKey::namespaced(cluster, "a", "w"));
-        assert_eq!(names(&store.by_index("namespace", "a")), ["x"]);
-        assert!(store.by_index("namespace", "c").is_empty());
-        assert!(store.by_index("unknown", "a").is_empty());
+        store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
+        assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);
+        assert!(store.by_index("namespace", &cluster, "c").is_empty());
+        assert!(store.by_index("unknown", &cluster, "a").is_empty());
     }
 
     #[test]
@@ -236,6 +263,14 @@ mod tests {
         store.put(&blue, object("a", "x", "1"));
         store.put(&green, object("a", "x", "1"));
         assert_eq!(store.len(), 2);
+        store.put(&blue, object("b", "y", "2"));
+        assert_eq!(names(&store.in_cluster(&blue)), ["x", "y"]);
+        assert_eq!(names(&store.in_namespace(&blue, "b")), ["y"]);
+        assert!(store.in_namespace(&green, "b").is_empty());
+        store.add_index("namespace", by_namespace);
+        assert_eq!(store.by_index("namespace", &green, "a").len(), 1);
+        store.remove(&ObjectKey::namespaced(green.clone(), "a", "x"));
+        assert!(store.by_index("namespace", &green, "a").is_empty());
         assert!(store.get(&ObjectKey::namespaced(blue, "a", "x")).is_some());
         assert!(!store.is_empty() && store.list().len() == 2);
     }

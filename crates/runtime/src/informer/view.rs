@@ -20,6 +20,8 @@ pub struct Metadata {
     pub name: Box<str>,
     /// Where it is; empty if in no namespace.
     pub namespace: Box<str>,
+    /// Its identity: another object of the same name has another.
+    pub uid: Box<str>,
     /// Which version of it.
     pub resource_version: Box<str>,
     /// Since when it is being deleted.

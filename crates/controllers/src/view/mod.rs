@@ -1,0 +1,42 @@
+//! What controllers need to know of the kinds that several of them look at.
+//!
+//! One informer of a kind serves all: each asks for it with [`pods`] or [`nodes`] and gets the same. A view
+//! holds fields that some controller reads, and nothing else; whoever needs another one adds it here.
+
+mod condition;
+mod node;
+mod pod;
+
+pub(crate) use condition::{Condition, condition};
+pub(crate) use node::{Node, NodeAddress, Taint, nodes};
+pub(crate) use pod::{
+    Container, ContainerPort, ContainerStatus, Phase, Pod, PodStatus, Terminated, Toleration, Volume, pods,
+};
+
+use coracle_base::Timestamp;
+use coracle_meta::time::Time;
+use coracle_runtime::informer::timestamp;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// A time as the API writes it.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
+}
+
+/// For `#[serde(with = "optional_time")]`.
+pub(crate) mod optional_time {
+    use super::{Deserialize, Deserializer, Serializer, Timestamp, rfc3339, timestamp};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        let text = Option::<std::borrow::Cow<'de, str>>::deserialize(from)?;
+        Ok(text.map(|text| timestamp(&text)))
+    }
+
+    #[expect(clippy::ref_option, reason = "what serde hands over")]
+    pub(crate) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => to.serialize_str(&rfc3339(*at)),
+            None => to.serialize_none(),
+        }
+    }
+}

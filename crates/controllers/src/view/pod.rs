@@ -1,0 +1,250 @@
+//! Pods.
+
+use coracle_base::Timestamp;
+use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
+use coracle_runtime::{Informer, Manager, Selection};
+use serde::{Deserialize, Serialize};
+
+use super::condition::{Condition, condition};
+use super::optional_time;
+
+/// All pods, for every controller.
+pub(crate) fn pods(manager: &mut Manager) -> Informer<Pod> {
+    manager.informer(Selection::of::<k8s_openapi::api::core::v1::Pod>())
+}
+
+/// What controllers know of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pod {
+    pub(crate) metadata: ObjectMetadata,
+    pub(crate) spec: PodSpec,
+    pub(crate) status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    pub(crate) node_name: Box<str>,
+    pub(crate) hostname: Box<str>,
+    pub(crate) subdomain: Box<str>,
+    pub(crate) restart_policy: Box<str>,
+    pub(crate) priority_class_name: Box<str>,
+    pub(crate) active_deadline_seconds: Option<i64>,
+    pub(crate) host_network: bool,
+    pub(crate) containers: Box<[Container]>,
+    pub(crate) init_containers: Box<[Container]>,
+    pub(crate) volumes: Box<[Volume]>,
+    pub(crate) tolerations: Box<[Toleration]>,
+    /// Amounts by resource that the pod takes beside its containers.
+    pub(crate) overhead: Labels,
+    /// What the pod as a whole asks for, if it says so.
+    pub(crate) resources: Resources,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Container {
+    pub(crate) name: Box<str>,
+    pub(crate) ports: Box<[ContainerPort]>,
+    pub(crate) resources: Resources,
+    /// `Always` for an init container that goes on running; empty for others.
+    pub(crate) restart_policy: Box<str>,
+}
+
+/// Amounts by resource.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resources {
+    pub(crate) requests: Labels,
+    pub(crate) limits: Labels,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerPort {
+    pub(crate) name: Box<str>,
+    pub(crate) container_port: i32,
+    pub(crate) protocol: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Volume {
+    pub(crate) name: Box<str>,
+    pub(crate) persistent_volume_claim: Option<ClaimSource>,
+    pub(crate) ephemeral: Option<EphemeralSource>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClaimSource {
+    pub(crate) claim_name: Box<str>,
+}
+
+/// That there is one; what it is made of is for those who make it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct EphemeralSource {}
+
+/// What a pod bears of the nodes it runs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Toleration {
+    pub(crate) key: Box<str>,
+    pub(crate) operator: Box<str>,
+    pub(crate) value: Box<str>,
+    pub(crate) effect: Box<str>,
+    pub(crate) toleration_seconds: Option<i64>,
+}
+
+/// Where a pod is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub(crate) enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// Nothing was heard of it, or nothing was said.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    pub(crate) phase: Phase,
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
+    pub(crate) conditions: Box<[Condition]>,
+    #[serde(rename = "hostIP")]
+    pub(crate) host_ip: Box<str>,
+    #[serde(rename = "podIP")]
+    pub(crate) pod_ip: Box<str>,
+    #[serde(rename = "podIPs")]
+    pub(crate) pod_ips: Box<[PodIp]>,
+    #[serde(with = "optional_time")]
+    pub(crate) start_time: Option<Timestamp>,
+    pub(crate) container_statuses: Box<[ContainerStatus]>,
+    pub(crate) init_container_statuses: Box<[ContainerStatus]>,
+    pub(crate) qos_class: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodIp {
+    pub(crate) ip: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    pub(crate) name: Box<str>,
+    pub(crate) ready: bool,
+    pub(crate) restart_count: i32,
+    pub(crate) state: ContainerState,
+}
+
+/// What a container is doing; none of them if nothing is known.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) running: Option<Running>,
+    pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Waiting {
+    pub(crate) reason: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Running {
+    #[serde(with = "optional_time")]
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
+    pub(crate) reason: Box<str>,
+    #[serde(with = "optional_time")]
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+impl View for Pod {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata.plain
+    }
+}
+
+impl Pod {
+    /// A condition of the pod.
+    pub(crate) fn condition(&self, r#type: &str) -> Option<&Condition> {
+        condition(&self.status.conditions, r#type)
+    }
+
+    /// Whether it says that it is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(Condition::is_true)
+    }
+
+    /// Whether it has been ready for `min_ready_seconds`.
+    pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        let Some(ready) = self.condition("Ready").filter(|ready| ready.is_true()) else { return false };
+        let seconds = u64::try_from(min_ready_seconds).unwrap_or_default();
+        let since = ready.last_transition_time;
+        seconds == 0 || since.is_some_and(|since| now.since(since).as_secs() >= seconds)
+    }
+
+    /// Whether it has come to its end, well or badly.
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether it counts as one of those that are wanted: neither at its end nor being deleted.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_finished() && !self.metadata.is_terminating()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_tell_what_controllers_ask_for() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "x"}},
+            "spec": {
+                "nodeName": "n1", "restartPolicy": "Always", "serviceAccountName": "default",
+                "containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                    "resources": {"requests": {"cpu": "100m"}}}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+                "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 300}],
+            },
+            "status": {
+                "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+                "startTime": "1970-01-01T00:00:01Z",
+                "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null,
+                    "lastTransitionTime": "1970-01-01T00:00:10Z"}],
+                "containerStatuses": [{"name": "c", "ready": true, "restartCount": 2,
+                    "state": {"running": {"startedAt": "1970-01-01T00:00:05Z"}}}],
+            },
+        }))
+        .unwrap();
+        assert_eq!((pod.status.phase, &*pod.spec.node_name), (Phase::Running, "n1"));
+        assert!(pod.is_ready() && pod.is_active());
+        let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
+        assert!(pod.is_available(0, at(10)) && !pod.is_available(5, at(14)) && pod.is_available(5, at(15)));
+        assert_eq!(pod.spec.containers[0].resources.requests.get("cpu"), Some("100m"));
+        assert_eq!(pod.status.container_statuses[0].restart_count, 2);
+        assert_eq!(serde_json::from_value::<Pod>(json!({})).unwrap().status.phase, Phase::Unknown);
+    }
+}

@@ -1,0 +1,87 @@
+//! Deciding on nothing that lacks one's own last writes.
+//!
+//! What a controller knows comes from a watch, which lags behind what it wrote a moment ago. Whoever counts
+//! pods and makes the missing ones would then make them twice. So a controller notes what it wrote for a
+//! key, and waits, before it looks at that key again, until its informer has seen it. That is usually so by
+//! then. Nothing is guessed and nothing expires; the expectations of client-go's controllers do both.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::informer::{Informer, View};
+use crate::key::ObjectKey;
+
+/// How long a worker waits for an informer that is behind, before it gives the key back and works on
+/// another. Nothing is forgotten by that.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The informer has not seen what was written for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what is known does not hold what was written last")]
+pub struct Behind;
+
+/// What a controller has written to the objects of one informer, by the key it was working on.
+#[derive(Debug, Default)]
+pub struct OwnWrites {
+    unseen: Mutex<HashMap<ObjectKey, Unseen>>,
+}
+
+#[derive(Debug, Default)]
+struct Unseen {
+    /// The newest version that was written.
+    revision: u64,
+    /// What was deleted: the object, and which one it was. A deletion answers with no version.
+    deleted: Vec<(ObjectKey, Box<str>)>,
+}
+
+impl OwnWrites {
+    /// Notes that an object came to be at this version while working on `key`.
+    pub fn note(&self, key: &ObjectKey, resource_version: &str) {
+        // What is no number cannot be waited for.
+        let revision = resource_version.parse().unwrap_or_default();
+        let mut unseen = self.unseen();
+        let entry = unseen.entry(key.clone()).or_default();
+        entry.revision = entry.revision.max(revision);
+    }
+
+    /// Notes that the deletion of `object` began while working on `key`.
+    pub fn note_deleted(&self, key: &ObjectKey, object: ObjectKey, uid: &str) {
+        self.unseen().entry(key.clone()).or_default().deleted.push((object, uid.into()));
+    }
+
+    /// Returns when the informer has seen everything that was noted for `key`.
+    ///
+    /// # Errors
+    /// If that takes long. The key should be tried again.
+    pub async fn seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>) -> Result<(), Behind> {
+        let mut progress = informer.progress();
+        let seen = progress.wait_for(|progress| self.has_seen(key, informer, progress.revision));
+        match tokio::time::timeout(PATIENCE, seen).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Behind),
+        }
+    }
+
+    /// Forgets what has been seen of `key`. Whether that is all.
+    fn has_seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>, revision: u64) -> bool {
+        let mut all = self.unseen();
+        let Some(unseen) = all.get_mut(key) else { return true };
+        unseen.deleted.retain(|(object, uid)| {
+            let known = informer.store().get(object);
+            known.is_some_and(|known| {
+                let metadata = known.metadata();
+                metadata.uid == *uid && metadata.deletion_timestamp.is_none()
+            })
+        });
+        let done = unseen.revision <= revision && unseen.deleted.is_empty();
+        if done {
+            all.remove(key);
+        }
+        done
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, HashMap<ObjectKey, Unseen>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
