@@ -151,17 +151,17 @@ fn watchers(
         let mut opened = Vec::with_capacity(numbers.len());
         let connections = load::connect(&target.connector, numbers.len()).await?;
         for (number, mut connection) in numbers.zip(connections) {
-            let query = format!("?watch=1&resourceVersion={revision}");
-            let body = connection.open(namespace.list("configmaps", &query, JSON)).await?;
-            opened.push((number, connection, body));
+            let body = open(&mut connection, namespace, revision).await?;
+            opened.push((number, Watcher { target, namespace, connection, body }));
         }
         anyhow::Ok(opened)
     });
     // Also if it failed: the others wait here.
     barrier.wait();
-    let watching = join_all(opened?.into_iter().map(|(number, connection, body)| {
-        watch_all(connection, body, log, number % READING_WATCHERS == 0, given_up.clone())
-    }));
+    let watching =
+        join_all(opened?.into_iter().map(|(number, watcher)| {
+            watch_all(watcher, log, number % READING_WATCHERS == 0, given_up.clone())
+        }));
     let mut total = Seen::default();
     for seen in runtime.block_on(watching) {
         total.add(seen?);
@@ -169,23 +169,83 @@ fn watchers(
     Ok(total)
 }
 
+async fn open(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    revision: &str,
+) -> Result<hyper::body::Incoming> {
+    let query = format!("?watch=1&resourceVersion={revision}");
+    connection.open(namespace.list("configmaps", &query, JSON)).await
+}
+
+/// One watch, which is begun again where it ended, as clients do.
+struct Watcher<'a> {
+    target: &'a Target,
+    namespace: &'a Namespace,
+    connection: Connection,
+    body: hyper::body::Incoming,
+}
+
+impl Watcher<'_> {
+    async fn resume(&mut self, last_event: &[u8]) -> Result<()> {
+        let revision = revision_in(last_event).context("a watch ended before its first event")?;
+        let mut connections = load::connect(&self.target.connector, 1).await?;
+        self.connection = connections.pop().context("no connection")?;
+        self.body = open(&mut self.connection, self.namespace, &revision).await?;
+        Ok(())
+    }
+}
+
+/// The last event of a stream that is whole, however it is cut.
+#[derive(Default)]
+struct LastEvent {
+    /// From the beginning of the last whole event on.
+    bytes: Vec<u8>,
+}
+
+impl LastEvent {
+    fn take_in(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
+        let mut ends = self.bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        if let (Some(_), Some((before, _))) = (ends.next(), ends.next()) {
+            self.bytes.drain(..=before);
+        }
+    }
+
+    fn event(&self) -> &[u8] {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+        &self.bytes[..end]
+    }
+}
+
+fn revision_in(event: &[u8]) -> Option<String> {
+    let event: serde_json::Value = serde_json::from_slice(event).ok()?;
+    event["object"]["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+}
+
 async fn watch_all(
-    mut connection: Connection,
-    mut body: hyper::body::Incoming,
+    mut watcher: Watcher<'_>,
     log: &Log,
     reads: bool,
     mut given_up: watch::Receiver<bool>,
 ) -> Result<Seen> {
     let mut seen = Seen::default();
-    let mut partial = Vec::new();
+    let (mut partial, mut last) = (Vec::new(), LastEvent::default());
     let expected = log.sent_nanos.len() as u64;
     while seen.events < expected {
         let chunk = tokio::select! {
-            chunk = tokio::time::timeout(LAG_LIMIT, connection.chunk(&mut body)) => chunk,
+            chunk = tokio::time::timeout(LAG_LIMIT, watcher.connection.chunk(&mut watcher.body)) => chunk,
             _ = given_up.wait_for(|given_up| *given_up) => bail!("the writers failed"),
         };
         let chunk = chunk.context("a watcher does not get all events")??;
-        let chunk = chunk.with_context(|| format!("a watch ended after {} events", seen.events))?;
+        let Some(chunk) = chunk else {
+            watcher.resume(last.event()).await.with_context(|| format!("after {} events", seen.events))?;
+            seen.resumed += 1;
+            partial.clear();
+            last = LastEvent::default();
+            continue;
+        };
+        last.take_in(&chunk);
         seen.bytes += chunk.len() as u64;
         seen.events += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
         if reads {
@@ -222,6 +282,8 @@ fn number_in(event: &[u8]) -> Option<u64> {
 #[derive(Default)]
 struct Seen {
     events: u64,
+    /// How often the server ended a watch.
+    resumed: u64,
     bytes: u64,
     samples: Samples,
 }
@@ -229,6 +291,7 @@ struct Seen {
 impl Seen {
     fn add(&mut self, other: Seen) {
         self.events += other.events;
+        self.resumed += other.resumed;
         self.bytes += other.bytes;
         self.samples.extend(other.samples);
     }
@@ -251,6 +314,19 @@ mod tests {
             assert_eq!(events, ["{\"a\":1}", "{\"bb\":2}", "{\"c\":3}"], "in pieces of {size}");
             assert!(partial.is_empty());
         }
+    }
+
+    #[test]
+    fn the_last_event_is_known_however_the_stream_is_cut() {
+        let stream = br#"{"object":{"metadata":{"resourceVersion":"7"}}}
+{"object":{"metadata":{"resourceVersion":"8"}}}
+{"object":{"meta"#;
+        for size in 1..stream.len() {
+            let mut last = LastEvent::default();
+            stream.chunks(size).for_each(|chunk| last.take_in(chunk));
+            assert_eq!(revision_in(last.event()).as_deref(), Some("8"), "in pieces of {size}");
+        }
+        assert_eq!(revision_in(LastEvent::default().event()), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::Clock;
+use coracle_registry::lifecycle::EVERYWHERE;
 use coracle_registry::{AuditAnnotations, Cluster, Identity, Registry, Site};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -18,7 +19,9 @@ use tracing::Instrument;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
-use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden};
+use crate::authorization::{
+    Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden, is_master,
+};
 use crate::body::{self, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::discovery;
@@ -147,7 +150,8 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let found = route::parse(parts.uri.path());
         let id = found.as_ref().map_or(route::DEFAULT_CLUSTER, |(cluster, _)| cluster);
-        let cluster = self.registry.cluster(id);
+        let everywhere = id == EVERYWHERE;
+        let cluster = self.registry.cluster(if everywhere { route::DEFAULT_CLUSTER } else { id });
         let sender = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
             check_reads(&parts)?;
@@ -161,7 +165,14 @@ impl ApiServer {
         let identity = self.impersonate(&cluster, sender, &info, &mut parts.headers).await?;
         let seat = self.components.flow.enter(&identity).await?;
         self.authorize(&cluster, &identity, &info).await?;
+        if everywhere && !is_master(&identity) {
+            // What a cluster's own roles permit is permitted in that cluster.
+            let why = "only administrators may ask for all clusters";
+            return Err(forbidden(&identity, &info.attributes(), why).into());
+        }
         let route = found.map(|(_, route)| route);
+        // All clusters at once have objects, and nothing else.
+        let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
         let response = self.serve(route, &info, cluster, parts, identity.clone(), body).await?;
         self.components.flow.leave(seat, &identity, info.lasts(), response)
     }
@@ -212,7 +223,9 @@ impl ApiServer {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
         let kind = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        let everywhere = route::split_cluster(parts.uri.path()).0 == Some(EVERYWHERE);
         let request = ResourceRequest {
+            everywhere: everywhere.then(|| Box::new(self.registry.clone())),
             method: parts.method,
             headers: parts.headers,
             query: Query::parse(parts.uri.query().unwrap_or_default()),

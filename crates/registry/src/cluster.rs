@@ -15,7 +15,7 @@ use crate::claim::{Pool, Taken, Unallocated};
 use crate::crd::Definitions;
 use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
-use crate::lifecycle::Write;
+use crate::lifecycle::{EVERYWHERE, Write};
 use crate::network::ServiceNetwork;
 
 /// The part of the store that clusters live in.
@@ -83,7 +83,10 @@ impl Registry {
     /// # Errors
     /// If the id cannot be one.
     pub fn cluster(&self, id: &str) -> Result<Cluster> {
-        let own = self.store.scope(CLUSTERS)?.scope(id)?;
+        if id == EVERYWHERE {
+            return Err(Error::BadRequest(format!("no cluster is called {id:?}")));
+        }
+        let own = self.clusters()?.scope(id)?;
         let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
@@ -104,6 +107,16 @@ impl Registry {
     pub(crate) fn set_base(&self, shared: Arc<Shared>) {
         // Whoever calls twice has the same objects twice.
         let _ = self.base.set(shared);
+    }
+
+    /// The part of the store that all clusters live in.
+    pub(crate) fn clusters(&self) -> Result<Store> {
+        Ok(self.store.scope(CLUSTERS)?)
+    }
+
+    /// What all clusters begin with.
+    pub(crate) fn shared_base(&self) -> Option<Arc<Shared>> {
+        self.base.get().cloned()
     }
 
     pub(crate) fn store(&self) -> &Store {

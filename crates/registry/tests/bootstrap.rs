@@ -16,11 +16,12 @@ use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
 /// How many objects a cluster begins with, by resource.
-const COUNTS: [(&str, usize); 15] = [
+const COUNTS: [(&str, usize); 16] = [
     ("namespaces", 4),
     ("services", 1),
     ("endpoints", 1),
-    ("configmaps", 2),
+    ("configmaps", 6),
+    ("serviceaccounts", 4),
     ("endpointslices", 1),
     ("priorityclasses", 2),
     ("flowschemas", 11),

@@ -125,6 +125,11 @@ impl Controller {
         &self.queue
     }
 
+    /// Looks at one key, outside of the queue.
+    pub(crate) async fn reconcile_once(&self, key: &ObjectKey) -> Result<Action, String> {
+        self.reconcile.reconcile(key).await
+    }
+
     /// What each of its workers does until `stop`, when it finishes what it is at.
     pub(crate) fn work(&self, stop: &CancellationToken) -> Vec<Work> {
         let followed = self.followed.iter().map(|follow| {

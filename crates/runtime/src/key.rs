@@ -1,13 +1,17 @@
 //! What caches and queues know an object by.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// The name of the cluster that plain paths mean.
+const DEFAULT: &str = "default";
 
 /// The cluster an object lives in.
 ///
 /// One server serves many clusters, and ten thousand of them must not cost ten thousand managers. So every
-/// key says whose it is, from the event to the reconcile: an informer that follows all clusters at once can
-/// later feed the same queues and the same controllers. Today a manager is told its one cluster.
+/// key says whose it is, from the event to the reconcile: an informer that follows all clusters at once
+/// ([`Manager::everywhere`](crate::Manager::everywhere)) feeds the same queues and the same controllers as
+/// one that follows a single cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(Arc<str>);
 
@@ -22,16 +26,23 @@ impl ClusterId {
         &self.0
     }
 
+    /// Stands for all clusters, as the place of what every cluster begins with.
+    pub(crate) fn everywhere() -> &'static Self {
+        static EVERYWHERE: LazyLock<ClusterId> = LazyLock::new(|| ClusterId::new("*"));
+        &EVERYWHERE
+    }
+
     /// What stands before the paths of its objects; nothing for the default one.
     pub(crate) fn path(&self) -> String {
-        if *self == Self::default() { String::new() } else { format!("/clusters/{}", self.0) }
+        if &*self.0 == DEFAULT { String::new() } else { format!("/clusters/{}", self.0) }
     }
 }
 
 impl Default for ClusterId {
     /// The cluster of plain paths, without `/clusters/<id>` before them.
     fn default() -> Self {
-        Self::new("default")
+        static PLAIN: LazyLock<ClusterId> = LazyLock::new(|| ClusterId::new(DEFAULT));
+        PLAIN.clone()
     }
 }
 
@@ -53,6 +64,12 @@ impl ObjectKey {
     /// An object in no namespace.
     pub fn cluster_wide(cluster: ClusterId, name: impl Into<Arc<str>>) -> Self {
         Self::namespaced(cluster, "", name)
+    }
+
+    /// The object of the same name in another cluster.
+    #[must_use]
+    pub(crate) fn in_cluster(&self, cluster: &ClusterId) -> Self {
+        Self { cluster: cluster.clone(), ..self.clone() }
     }
 
     /// The key of the namespace this object is in; none if it is in none.
@@ -80,7 +97,7 @@ impl ObjectKey {
 impl fmt::Display for ObjectKey {
     /// `namespace/name`, as logs of controllers have it, after the cluster if it is not the default one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.cluster != ClusterId::default() {
+        if self.cluster.as_str() != DEFAULT {
             write!(f, "{}:", self.cluster.as_str())?;
         }
         if !self.namespace.is_empty() {

@@ -12,17 +12,33 @@ use futures_util::future::join_all;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::Controller;
+use crate::controller::{Action, Controller};
 use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
-use crate::key::ClusterId;
+use crate::key::{ClusterId, ObjectKey};
+use crate::metrics::WorkqueueMetrics;
 use crate::recorder::{Events, Recorder};
 
 /// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
 /// would be by a crash.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// Runs controllers against one cluster.
+/// Why one key could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReconcileError {
+    /// No controller has this name.
+    #[error("there is no controller {0:?}")]
+    Unknown(String),
+    /// It is not known what is there.
+    #[error("cannot list what is there")]
+    List(#[from] kube::Error),
+    /// The controller failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Runs controllers against one cluster, or against all of a server.
 pub struct Manager {
     client: Client,
     cluster: ClusterId,
@@ -37,6 +53,12 @@ impl Manager {
     pub fn new(client: Client, cluster: ClusterId) -> Self {
         let (informers, controllers) = (Vec::new(), Vec::new());
         Self { client, cluster, clock: Clock::system(), informers, controllers, events: Events::new() }
+    }
+
+    /// A manager for all clusters of a server at once, with one watch of a kind for all of them. Only
+    /// Coracle's API offers that, and only to its administrators.
+    pub fn everywhere(client: Client) -> Self {
+        Self::new(client, ClusterId::everywhere().clone())
     }
 
     /// Reads times in events from another clock than the system's.
@@ -75,6 +97,27 @@ impl Manager {
     pub fn idle(&self) -> Idle {
         let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
         Idle::new(self.client.clone(), self.informers.clone(), queues, self.events.waiting())
+    }
+
+    /// What tells how much the queues of everything added so far have to do.
+    pub fn metrics(&self) -> WorkqueueMetrics {
+        let queues =
+            self.controllers.iter().map(|controller| (controller.name(), controller.queue().clone()));
+        WorkqueueMetrics::new(queues.collect())
+    }
+
+    /// Looks at what is there, and lets one controller look at one key, once. For tests of a controller:
+    /// nothing else runs, and nothing is tried again.
+    ///
+    /// # Errors
+    /// If the server does not answer, there is no such controller, or it fails.
+    pub async fn reconcile_once(&self, controller: &str, key: &ObjectKey) -> Result<Action, ReconcileError> {
+        let known = self.controllers.iter().find(|known| known.name() == controller);
+        let known = known.ok_or_else(|| ReconcileError::Unknown(controller.to_owned()))?;
+        for informer in &self.informers {
+            informer.clone().list_once(self.client.clone()).await?;
+        }
+        known.reconcile_once(key).await.map_err(ReconcileError::Failed)
     }
 
     /// Runs until `stop`, then lets reconciles in flight end. Returns before only if one of its own tasks

@@ -1,6 +1,7 @@
 //! Who is told of which commit.
 //!
-//! Live watchers are indexed by prefix, so a write costs only those who watch it. Each has a
+//! Live watchers are indexed by prefix, and those of all scopes by what follows the scope, so a write
+//! costs only those who watch it. Each has a
 //! short bounded queue of shared commits; whoever lets it fill up is taken off the list and
 //! reads on from history at its own pace. The writer never waits for any of this: it leaves
 //! commits in the history and rings; one task reads them there and hands them out.
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::history::History;
 use crate::index::Commit;
 use crate::revision::Revision;
+use crate::watch::{Pattern, beyond_segment};
 
 /// Commits a watcher may be behind before it has to read them from history instead. Covers
 /// one group commit of the busiest writer; 64 pointers each, so thousands cost little.
@@ -32,11 +34,18 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 struct Registry {
+    watchers: Watchers,
+    /// Those who watch any scope after a prefix, by that prefix. There are one or two.
+    of_scopes: BTreeMap<Box<[u8]>, Watchers>,
+    next_id: u64,
+}
+
+#[derive(Default)]
+struct Watchers {
     by_prefix: HashMap<Box<[u8]>, Vec<Watcher>>,
     /// The lengths of all prefixes watched, with how many distinct prefixes have each: a key
     /// is looked up once per length.
     lengths: BTreeMap<usize, usize>,
-    next_id: u64,
 }
 
 struct Watcher {
@@ -48,7 +57,7 @@ struct Watcher {
 
 /// A live watcher's end of its queue.
 pub(crate) struct Subscription {
-    prefix: Box<[u8]>,
+    pattern: Pattern,
     id: u64,
     pub(crate) queue: mpsc::Receiver<Arc<Commit>>,
     /// Where to read on in history once the queue has ended; 0 while it has not.
@@ -84,7 +93,7 @@ impl Hub {
 
     /// Joins the live watchers, unless commits from `from` on have been handed out already:
     /// those must be read from history first.
-    pub(crate) fn subscribe(&self, prefix: &[u8], from: Revision) -> Option<Subscription> {
+    pub(crate) fn subscribe(&self, pattern: &Pattern, from: Revision) -> Option<Subscription> {
         let mut registry = self.lock();
         if *self.dispatched.borrow() >= from {
             return None;
@@ -93,12 +102,12 @@ impl Hub {
         let resume = Arc::new(AtomicU64::new(0));
         registry.next_id += 1;
         let id = registry.next_id;
-        registry.add(prefix, Watcher { id, from, queue: sender, resume: resume.clone() });
-        Some(Subscription { prefix: prefix.into(), id, queue, resume })
+        registry.add(pattern, Watcher { id, from, queue: sender, resume: resume.clone() });
+        Some(Subscription { pattern: pattern.clone(), id, queue, resume })
     }
 
     pub(crate) fn unsubscribe(&self, subscription: &Subscription) {
-        self.lock().remove(&subscription.prefix, subscription.id);
+        self.lock().remove(&subscription.pattern, subscription.id);
     }
 
     /// Hands out commits as they come, until the store is closed.
@@ -142,6 +151,41 @@ impl Hub {
 }
 
 impl Registry {
+    fn add(&mut self, pattern: &Pattern, watcher: Watcher) {
+        match &pattern.beyond {
+            None => self.watchers.add(&pattern.prefix, watcher),
+            Some(beyond) => self.of_scopes.entry(pattern.prefix.clone()).or_default().add(beyond, watcher),
+        }
+    }
+
+    fn remove(&mut self, pattern: &Pattern, id: u64) {
+        let Some(beyond) = &pattern.beyond else { return self.watchers.remove(&pattern.prefix, id) };
+        let Some(watchers) = self.of_scopes.get_mut(&pattern.prefix) else { return };
+        watchers.remove(beyond, id);
+        if watchers.by_prefix.is_empty() {
+            self.of_scopes.remove(&pattern.prefix);
+        }
+    }
+
+    fn deliver(&mut self, commit: &Arc<Commit>) {
+        self.watchers.deliver(commit, |key| Some(key));
+        for (prefix, watchers) in &mut self.of_scopes {
+            watchers.deliver(commit, |key| beyond_segment(key, prefix));
+        }
+        self.of_scopes.retain(|_, watchers| !watchers.by_prefix.is_empty());
+    }
+
+    fn send_away(&mut self, resume: Revision) {
+        for watchers in self.of_scopes.values().chain([&self.watchers]) {
+            for watcher in watchers.by_prefix.values().flatten() {
+                watcher.resume.store(resume.max(watcher.from).get(), Ordering::Release);
+            }
+        }
+        *self = Registry { next_id: self.next_id, ..Registry::default() };
+    }
+}
+
+impl Watchers {
     fn add(&mut self, prefix: &[u8], watcher: Watcher) {
         let watchers = self.by_prefix.entry(prefix.into()).or_default();
         if watchers.is_empty() {
@@ -169,12 +213,15 @@ impl Registry {
         }
     }
 
-    fn deliver(&mut self, commit: &Arc<Commit>) {
+    /// `part` is what watchers see of a key; none if it is nothing to them.
+    fn deliver(&mut self, commit: &Arc<Commit>, part: impl Fn(&[u8]) -> Option<&[u8]>) {
+        if self.by_prefix.is_empty() {
+            return;
+        }
         // A commit goes once to each watcher, however many of its keys it watches.
         let mut prefixes: HashSet<&[u8]> = HashSet::new();
         let mut full: Vec<(Box<[u8]>, u64)> = Vec::new();
-        for event in &commit.events {
-            let key = event.version.key();
+        for key in commit.events.iter().filter_map(|event| part(event.version.key())) {
             for &length in self.lengths.range(..=key.len()).map(|(length, _)| length) {
                 let prefix = &key[..length];
                 if prefixes.contains(prefix) {
@@ -189,13 +236,6 @@ impl Registry {
         for (prefix, id) in full {
             self.remove(&prefix, id);
         }
-    }
-
-    fn send_away(&mut self, resume: Revision) {
-        for watcher in self.by_prefix.values().flatten() {
-            watcher.resume.store(resume.max(watcher.from).get(), Ordering::Release);
-        }
-        *self = Registry { next_id: self.next_id, ..Registry::default() };
     }
 }
 

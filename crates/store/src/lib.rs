@@ -54,7 +54,7 @@ pub mod contract;
 pub use compact::CompactionPolicy;
 #[cfg(feature = "etcd")]
 pub use engine::etcd;
-pub use engine::layered::Base;
+pub use engine::layered::{Base, is_whiteout, shown_over};
 pub use engine::{BoxFuture, Engine, Stats, disk, memory};
 pub use entry::{Entry, EntryParts};
 pub use error::{Conflict, Error, Result};

@@ -23,7 +23,7 @@ use crate::hub::{Hub, Subscription};
 use crate::index::{Commit, Event, Index};
 use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
-use crate::watch::{ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
+use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
 
 /// Commits a watcher takes from history in one go, so that one that is far behind neither
 /// holds the lock for long nor keeps much.
@@ -180,7 +180,7 @@ impl Local {
         let source = LocalWatch {
             dispatched: self.hub.dispatched(),
             local: self.clone(),
-            prefix: request.prefix.into(),
+            pattern: Pattern::of(&request),
             position,
             current: None,
             backlog: VecDeque::new(),
@@ -195,7 +195,7 @@ impl Local {
 /// A watch on a store in this process: reads history until it has caught up, then listens.
 struct LocalWatch {
     local: Arc<Local>,
-    prefix: Bytes,
+    pattern: Pattern,
     /// The first revision not delivered in full.
     position: Revision,
     /// The commit being delivered, and how many of its events have been looked at.
@@ -242,7 +242,7 @@ impl LocalWatch {
         let (commit, seen) = self.current.as_mut()?;
         while let Some(event) = commit.events.get(*seen) {
             *seen += 1;
-            if event.version.key().starts_with(&self.prefix) {
+            if self.pattern.matches(event.version.key()) {
                 return Some(watch_event(event));
             }
         }
@@ -278,7 +278,7 @@ impl LocalWatch {
     fn catch_up(&mut self) -> Result<()> {
         self.backlog.extend(self.local.history.read(self.position, CATCH_UP_CHUNK)?);
         if self.backlog.is_empty() {
-            self.live = self.local.hub.subscribe(&self.prefix, self.position);
+            self.live = self.local.hub.subscribe(&self.pattern, self.position);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::watch::{Watch, WatchRequest};
 const MAX_UPDATE_ATTEMPTS: u32 = 256;
 
 /// Ends the name of a scope within a key, so that scope `a` cannot see into scope `ab`.
-const SCOPE_END: u8 = b'/';
+pub(crate) const SCOPE_END: u8 = b'/';
 
 /// A store, or the part of one under a prefix. Cheap to clone.
 ///

@@ -7,12 +7,16 @@ use crate::engine::BoxFuture;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::revision::Revision;
+use crate::store::SCOPE_END;
 
 /// What to watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchRequest {
     /// Only keys that start with this.
     pub prefix: Vec<u8>,
+    /// Only keys that go on, after one more segment whatever it is, with this. For whoever watches the
+    /// same part of every scope at once.
+    pub beyond: Option<Vec<u8>>,
     /// The first revision to deliver; `None`: whatever comes after now. A revision in the
     /// future is waited for.
     pub from: Option<Revision>,
@@ -21,7 +25,12 @@ pub struct WatchRequest {
 impl WatchRequest {
     /// Changes of keys under `prefix` from now on.
     pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
-        Self { prefix: prefix.into(), from: None }
+        Self { prefix: prefix.into(), ..Self::default() }
+    }
+
+    /// Changes of keys under `prefix` in any scope, from now on.
+    pub fn in_any_scope(prefix: impl Into<Vec<u8>>) -> Self {
+        Self { beyond: Some(prefix.into()), ..Self::default() }
     }
 
     /// Beginning with the changes made at `revision`.
@@ -30,6 +39,35 @@ impl WatchRequest {
         self.from = Some(revision);
         self
     }
+}
+
+/// Which keys a watch is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) prefix: Box<[u8]>,
+    /// What follows the segment after the prefix.
+    pub(crate) beyond: Option<Box<[u8]>>,
+}
+
+impl Pattern {
+    pub(crate) fn of(request: &WatchRequest) -> Self {
+        let beyond = request.beyond.as_deref().map(Box::from);
+        Self { prefix: request.prefix.as_slice().into(), beyond }
+    }
+
+    pub(crate) fn matches(&self, key: &[u8]) -> bool {
+        match &self.beyond {
+            None => key.starts_with(&self.prefix),
+            Some(beyond) => beyond_segment(key, &self.prefix).is_some_and(|rest| rest.starts_with(beyond)),
+        }
+    }
+}
+
+/// What a key that starts with `prefix` goes on with after one more segment.
+pub(crate) fn beyond_segment<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let rest = key.strip_prefix(prefix)?;
+    let end = rest.iter().position(|byte| *byte == SCOPE_END)?;
+    Some(&rest[end + 1..])
 }
 
 /// One change, or news of none.
@@ -60,6 +98,15 @@ pub enum WatchEvent {
 }
 
 impl WatchEvent {
+    /// The key that changed; none of news of no change.
+    pub fn key(&self) -> Option<&[u8]> {
+        match self {
+            WatchEvent::Put { entry, .. } => Some(entry.key()),
+            WatchEvent::Delete { key, .. } => Some(key),
+            WatchEvent::Progress { .. } => None,
+        }
+    }
+
     /// The revision this event belongs to.
     pub fn revision(&self) -> Revision {
         match self {
@@ -68,7 +115,9 @@ impl WatchEvent {
         }
     }
 
-    pub(crate) fn in_scope(self, scope_len: usize) -> Self {
+    /// The same, with keys that are relative to a scope; `scope_len` is what its name takes of them.
+    #[must_use]
+    pub fn in_scope(self, scope_len: usize) -> Self {
         match self {
             WatchEvent::Put { entry, previous } => WatchEvent::Put {
                 entry: entry.in_scope(scope_len),

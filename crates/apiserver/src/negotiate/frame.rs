@@ -87,6 +87,14 @@ impl Framing {
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), Refusal> {
         let (entry, written_at) = (state.entry(), state.entry().mod_revision());
+        if let Some(cluster) = state.cluster() {
+            // There is one who watches all clusters, so nobody to share a frame with.
+            let object = Object { json: state.json(), revision: written_at };
+            let (_, object) = shown(&self.encoding(self.wanted, now), &object, false)?;
+            let head = format!("{{\"type\":\"{}\",\"cluster\":{},\"object\":", event.name(), json!(cluster));
+            out.push_back([head.as_bytes(), inner(&object), b"}\n"].concat().into());
+            return Ok(());
+        }
         // Most are short: what is told of them is not looked into once for each watcher.
         if entry.value_len() > MAX_CACHED_FRAME_BYTES
             && self.wanted.form == Form::Json

@@ -11,7 +11,7 @@ use coracle_api::schema::types;
 use coracle_meta::status::{ListMeta, Reason, Status};
 use coracle_registry::Entry;
 use coracle_registry::encode::{inner, type_prefix};
-use coracle_registry::lifecycle::{Object, Page};
+use coracle_registry::lifecycle::{EverywherePage, Object, Page};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -36,6 +36,34 @@ pub(crate) fn page(encoding: &Encoding<'_>, page: Page) -> Result<Response<Respo
         remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
     };
     list(encoding, &metadata, page.entries)
+}
+
+/// One page of the objects of all clusters, each with the cluster it is in. JSON only: no client but our own
+/// asks for it.
+pub(crate) fn page_everywhere(
+    encoding: &Encoding<'_>,
+    page: EverywherePage,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let metadata = ListMeta {
+        resource_version: page.revision.to_string(),
+        continue_token: page.continue_token.unwrap_or_default(),
+        remaining_item_count: None,
+    };
+    let hidden = page.found.hidden.iter();
+    let hidden: Value =
+        hidden.map(|(cluster, place)| json!({"cluster": &**cluster, "place": place})).collect();
+    let (_, mut write) = json_parts(encoding, &metadata);
+    let mut body = b"{\"metadata\":".to_vec();
+    body.extend(to_json(&metadata));
+    body.extend_from_slice(format!(",\"hidden\":{hidden},\"items\":[").as_bytes());
+    for (index, (cluster, entry)) in page.found.objects.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        body.extend_from_slice(format!("{comma}{{\"cluster\":{},\"object\":", json!(&**cluster)).as_bytes());
+        write(entry, &mut body)?;
+        body.push(b'}');
+    }
+    body.extend_from_slice(b"]}");
+    Ok(respond::json(encoding.wanted, body))
 }
 
 /// A list of these.

@@ -14,6 +14,6 @@ pub(crate) use accept::{Asked, Offer, Shape, Wanted};
 pub(crate) use decode::{Decoding, claims_otherwise, decode, decode_delete_options, media_type};
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
-pub(crate) use list::page;
+pub(crate) use list::{page, page_everywhere};
 pub(crate) use respond::{respond, status, to_json, to_value, told};
 pub(crate) use table::table;

@@ -3,6 +3,7 @@
 mod component_status;
 mod create;
 mod delete;
+mod everywhere;
 mod parts;
 mod patch;
 mod patch_result;
@@ -19,7 +20,9 @@ use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{AuditAnnotations, Cluster, Error, Identity, KindRef, Scope, Subject, Verbs};
+use coracle_registry::{
+    AuditAnnotations, Cluster, Error, Identity, KindRef, Registry, Scope, Subject, Verbs,
+};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
@@ -48,6 +51,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) now: i64,
     /// What all requests share.
     pub(crate) shared: Arc<Shared>,
+    /// All clusters, if they are asked for and not one of them.
+    pub(crate) everywhere: Option<Box<Registry>>,
 }
 
 impl ResourceRequest {
@@ -77,6 +82,13 @@ impl ResourceRequest {
         }
         if !declaration.verbs.contain(Verbs::WATCH) {
             return self.answer_components().await;
+        }
+        if let Some(registry) = &self.everywhere {
+            return match verb {
+                Verbs::WATCH => self.watch().await,
+                Verbs::LIST => self.list_everywhere(registry).await,
+                _ => Err(Refusal::method_not_allowed()),
+            };
         }
         match verb {
             Verbs::WATCH => self.watch().await,

@@ -56,8 +56,7 @@ impl ResourceRequest {
                 stream.state = state.into_iter();
                 stream.state_ends = query.send_initial_events.filter(|told| *told).map(|_| after);
                 let options = WatchOptions { selection, after };
-                stream.watch =
-                    Some(self.cluster.watch(self.kind.clone(), &self.path.namespace, options).await?);
+                stream.watch = Some(self.begin_watch(options).await?);
             }
             // The stream has begun for the client: it is told there.
             Err(error @ Error::TooLargeRevision { .. }) => stream.fail(error),
@@ -66,6 +65,13 @@ impl ResourceRequest {
         let content_type = stream.framing.media_type();
         let body = StreamBody::new(stream::unfold(stream, next_frame)).boxed_unsync();
         Ok(respond(Bytes::new(), content_type).map(|_| body))
+    }
+
+    async fn begin_watch(&self, options: WatchOptions) -> Result<ObjectWatch, Refusal> {
+        match &self.everywhere {
+            Some(registry) => self.watch_everywhere(registry, options).await,
+            None => Ok(self.cluster.watch(self.kind.clone(), &self.path.namespace, options).await?),
+        }
     }
 
     /// A watch of one object is a watch by its name.

@@ -14,6 +14,7 @@ mod base;
 mod endpoint;
 mod flow_control;
 mod mend;
+mod namespace_contents;
 mod objects;
 mod rbac;
 mod record;
@@ -32,13 +33,14 @@ use crate::error::Result;
 use crate::kind::Declaration;
 use base::Objects;
 pub(crate) use base::{ClusterBase, Shared};
+use namespace_contents::is_missed_by_a_controller;
 
 /// What the objects say of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     /// Where clients reach it, if they can.
     pub endpoint: Option<Endpoint>,
-    /// The authorities that sign certificates of clients, in PEM.
+    /// The authorities that sign certificates of clients and of this server, in PEM.
     pub client_ca: Option<String>,
     /// By what servers behind this one believe it as a front proxy, as they read it from the ConfigMap
     /// `extension-apiserver-authentication`.
@@ -85,7 +87,8 @@ impl Cluster {
         let Some(encoded) = self.base().and_then(|base| base.encoded(key.as_bytes())) else { return };
         let version = declaration.versions.first().map(|version| &**version).unwrap_or_default();
         let Some(kind) = catalog::find(&declaration.group, version, &declaration.plural) else { return };
-        if NOT_MISSED.contains(&&*declaration.kind) {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        if NOT_MISSED.contains(&&*declaration.kind) || is_missed_by_a_controller(&declaration.kind, name) {
             return;
         }
         let Ok(object) = serde_json::from_slice(&encoded.bytes) else { return };

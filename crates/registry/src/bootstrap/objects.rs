@@ -4,7 +4,7 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{Site, api_services, authentication, endpoint, flow_control, rbac};
+use super::{Site, api_services, authentication, endpoint, flow_control, namespace_contents, rbac};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -95,6 +95,7 @@ impl Seed {
 /// All of them.
 pub(super) fn all(workshop: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
     let mut seeds = namespaces();
+    seeds.extend(namespace_contents::seeds(&NAMESPACES, site));
     seeds.extend(priority_classes());
     seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
     seeds.extend(flow_control::seeds(workshop.now()));

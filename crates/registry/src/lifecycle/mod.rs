@@ -6,6 +6,7 @@ mod commit;
 mod create;
 mod delete;
 mod dependency;
+mod everywhere;
 mod existing;
 mod follow;
 mod list;
@@ -19,6 +20,7 @@ mod update;
 mod watch;
 
 pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use everywhere::{EVERYWHERE, EverywherePage, Found};
 pub use existing::Existing;
 pub use follow::{GroupWatch, Place};
 pub use list::{ListOptions, Page};

@@ -1,9 +1,12 @@
 //! Changes of objects as they happen.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
 use super::dependency::Dependency;
+use super::everywhere::Bases;
 use super::list::within;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -29,12 +32,19 @@ pub struct WatchOptions {
 pub struct ObjectState {
     entry: Entry,
     revision: Revision,
+    /// Whose it is, if all clusters are watched.
+    cluster: Option<Arc<str>>,
 }
 
 impl ObjectState {
     /// As it is stored.
     pub fn of(entry: Entry) -> Self {
-        Self { revision: entry.mod_revision(), entry }
+        Self { revision: entry.mod_revision(), entry, cluster: None }
+    }
+
+    /// Whose it is; told only by a watch of all clusters.
+    pub fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
     }
 
     /// What is stored; of an object that is gone, what was.
@@ -79,6 +89,8 @@ pub struct ObjectWatch {
     dependency: Option<Box<Dependency>>,
     /// When the kind ceased to be what it was. What happened before is still told.
     ends_at: Option<Revision>,
+    /// If all clusters are watched.
+    everywhere: Option<Bases>,
 }
 
 impl Cluster {
@@ -99,11 +111,16 @@ impl Cluster {
         let request = WatchRequest::prefix(prefix);
         let watch = self.store.watch(request.from(options.after.next())).await?;
         let dependency = Dependency::follow(&self.store, &*kind).await?;
-        Ok(ObjectWatch { watch, kind, selection: options.selection, dependency, ends_at: None })
+        let selection = options.selection;
+        Ok(ObjectWatch { watch, kind, selection, dependency, ends_at: None, everywhere: None })
     }
 }
 
 impl ObjectWatch {
+    pub(super) fn everywhere(watch: Watch, kind: KindRef, selection: Selection, bases: Bases) -> Self {
+        Self { watch, kind, selection, dependency: None, ends_at: None, everywhere: Some(bases) }
+    }
+
     /// The next change; none if there are no more, because the kind is gone or has become another.
     /// Safe to drop before it is ready.
     ///
@@ -115,7 +132,12 @@ impl ObjectWatch {
             if self.ends_at.is_some_and(|end| is_after(&event, end)) {
                 return Ok(None);
             }
-            if let Some(event) = self.translate(event)? {
+            let localized = match &self.everywhere {
+                Some(bases) => bases.localize(event),
+                None => Some((None, event)),
+            };
+            let Some((cluster, event)) = localized else { continue };
+            if let Some(event) = self.translate(event, cluster)? {
                 return Ok(Some(event));
             }
         }
@@ -142,15 +164,17 @@ impl ObjectWatch {
         self.watch.progress_handle()
     }
 
-    fn translate(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
+    fn translate(&self, event: WatchEvent, cluster: Option<Arc<str>>) -> Result<Option<ObjectEvent>> {
+        let there = |entry: Entry| ObjectState { cluster: cluster.clone(), ..ObjectState::of(entry) };
         let gone = |last: Option<Entry>, revision| {
-            last.map(|entry| ObjectEvent::Deleted(ObjectState { entry, revision }))
+            let cluster = cluster.clone();
+            last.map(|entry| ObjectEvent::Deleted(ObjectState { entry, revision, cluster }))
         };
         Ok(match event {
             WatchEvent::Put { entry, previous } => {
                 match (self.counts(Some(&entry))?, self.counts(previous.as_ref())?) {
-                    (true, true) => Some(ObjectEvent::Modified(ObjectState::of(entry))),
-                    (true, false) => Some(ObjectEvent::Added(ObjectState::of(entry))),
+                    (true, true) => Some(ObjectEvent::Modified(there(entry))),
+                    (true, false) => Some(ObjectEvent::Added(there(entry))),
                     (false, true) => gone(previous, entry.mod_revision()),
                     (false, false) => None,
                 }

@@ -4,8 +4,10 @@
 //! lost track, because the server forgot the history it asked for, lists again and works out itself what
 //! changed meanwhile: nobody misses a deletion.
 
+mod event;
 mod labels;
 mod metadata;
+mod page;
 mod selection;
 mod store;
 #[cfg(test)]
@@ -20,8 +22,6 @@ use std::time::Duration;
 use coracle_base::{Backoff, Rng};
 use futures_util::TryStreamExt;
 use kube::Client;
-use kube::core::WatchEvent;
-use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -32,8 +32,9 @@ pub use store::{Change, IndexFn, Store};
 pub use view::{Metadata, MetadataOnly, View};
 
 use crate::key::{ClusterId, ObjectKey};
-use crate::queue::Queue;
-use store::key_of;
+use crate::queue::{Priority, Queue};
+use event::Event;
+use page::{Listed, Page};
 
 /// How long to wait before a server that failed is asked again, at first and at most: as client-go's
 /// reflector does (`NewBackoffManager` in `tools/cache/reflector.go`).
@@ -131,6 +132,8 @@ pub(crate) trait Followed: Any + Send + Sync {
     fn progress(&self) -> watch::Receiver<Progress>;
     /// Makes sure that `progress` reaches a revision, even if nothing of this kind changes any more.
     fn want(&self, revision: u64);
+    /// Knows what is there now, and tells nobody.
+    fn list_once(self: Arc<Self>, client: Client) -> Pin<Box<dyn Future<Output = kube::Result<()>> + Send>>;
     /// Follows the server, for ever. Safe to drop; started again it lists again.
     fn follow(self: Arc<Self>, client: Client, rng: Rng) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -152,25 +155,18 @@ impl<V: View> Followed for Shared<V> {
         });
     }
 
+    fn list_once(self: Arc<Self>, client: Client) -> Pin<Box<dyn Future<Output = kube::Result<()>> + Send>> {
+        Box::pin(async move {
+            let (listed, revision) = self.read_all(&client).await?;
+            self.store.replace(listed);
+            self.come_to(&revision);
+            Ok(())
+        })
+    }
+
     fn follow(self: Arc<Self>, client: Client, rng: Rng) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move { self.run(&client, rng).await })
     }
-}
-
-/// One page of a list.
-#[derive(Deserialize)]
-#[serde(bound = "V: View")]
-struct Page<V> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    items: Vec<V>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PageMetadata {
-    resource_version: String,
-    r#continue: String,
 }
 
 /// Why a watch is over, and what to do next.
@@ -217,26 +213,33 @@ impl<V: View> Shared<V> {
     }
 
     async fn list(&self, client: &Client) -> kube::Result<String> {
-        let (mut all, mut token) = (Vec::new(), None);
-        let revision = loop {
-            let request = self.selection.list(token.as_deref()).map_err(kube::Error::BuildRequest)?;
-            let page: Page<V> = client.request(request).await?;
-            all.extend(page.items);
-            if page.metadata.r#continue.is_empty() {
-                break page.metadata.resource_version;
-            }
-            token = Some(page.metadata.r#continue);
-        };
-        for change in self.store.replace(&self.cluster, all) {
-            self.announce(&change).await;
+        let (listed, revision) = self.read_all(client).await?;
+        for change in self.store.replace(listed) {
+            self.announce(&change, Priority::Low).await;
         }
         self.come_to(&revision);
         Ok(revision)
     }
 
+    /// Everything there is, and the revision of that.
+    async fn read_all(&self, client: &Client) -> kube::Result<(Listed<V>, String)> {
+        let mut listed = Listed::default();
+        let mut token = None;
+        loop {
+            let request = self.selection.list(&self.cluster, token.as_deref());
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            let page = Page::<V>::request(client, &self.cluster, request).await?;
+            listed.add(page.listed);
+            if page.continue_token.is_empty() {
+                return Ok((listed, page.resource_version));
+            }
+            token = Some(page.continue_token);
+        }
+    }
+
     async fn watch(&self, client: &Client, revision: &mut String) -> kube::Result<Ended> {
-        let request = self.selection.watch(revision).map_err(kube::Error::BuildRequest)?;
-        let mut events = pin!(client.request_events::<V>(request).await?);
+        let request = self.selection.watch(&self.cluster, revision).map_err(kube::Error::BuildRequest)?;
+        let mut events = pin!(event::stream::<V>(client, &self.cluster, request).await?);
         let mut wanted = self.wanted.subscribe();
         let mut told_anything = false;
         loop {
@@ -256,34 +259,34 @@ impl<V: View> Shared<V> {
     }
 
     /// Notes one event and tells everyone; none if the watch is of no use any more.
-    async fn take_in(&self, event: WatchEvent<V>, revision: &mut String) -> kube::Result<Option<()>> {
+    async fn take_in(&self, event: Event<V>, revision: &mut String) -> kube::Result<Option<()>> {
         let change = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+            Event::There(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
-                self.store.put(&self.cluster, object)
+                self.store.put(key, object)
             }
-            WatchEvent::Deleted(object) => {
+            Event::Gone(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
-                self.store.remove(&key_of(&self.cluster, &object))
+                self.store.remove(&key)
             }
-            WatchEvent::Bookmark(bookmark) => {
-                *revision = bookmark.metadata.resource_version;
+            Event::Bookmark(reached) => {
+                *revision = reached;
                 None
             }
-            WatchEvent::Error(status) if status.code == GONE => return Ok(None),
-            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            Event::Error(status) if status.code == GONE => return Ok(None),
+            Event::Error(status) => return Err(kube::Error::Api(status)),
         };
         if let Some(change) = change {
-            self.announce(&change).await;
+            self.announce(&change, Priority::Normal).await;
         }
         self.come_to(revision);
         Ok(Some(()))
     }
 
-    async fn announce(&self, change: &Change<V>) {
+    async fn announce(&self, change: &Change<V>, priority: Priority) {
         for (queue, keys) in self.keys_for_queues(change) {
             for key in keys {
-                queue.add(key).await;
+                queue.add_with(key, priority).await;
             }
         }
     }

@@ -5,6 +5,8 @@ use kube::Resource;
 use kube::api::{ListParams, WatchParams};
 use kube::core::request::{Error, Request as Requests};
 
+use crate::key::ClusterId;
+
 /// How many objects one answer holds. Larger pages are decoded in one piece, which costs memory that is
 /// needed only once.
 const PAGE: u32 = 500;
@@ -65,23 +67,23 @@ impl Selection {
         &self.path
     }
 
-    /// The request for the page of a list after `token`.
-    pub(super) fn list(&self, token: Option<&str>) -> Result<Request<Vec<u8>>, Error> {
+    /// The request for the page of a list after `token`, in a cluster or in all.
+    pub(super) fn list(&self, cluster: &ClusterId, token: Option<&str>) -> Result<Request<Vec<u8>>, Error> {
         let params = ListParams {
             field_selector: self.fields.clone(),
             limit: Some(self.page),
             continue_token: token.map(str::to_owned),
             ..ListParams::default()
         };
-        let requests = Requests::new(&*self.path);
+        let requests = Requests::new(format!("{}{}", cluster.path(), self.path));
         match self.form {
             Form::Whole => requests.list(&params),
             Form::Metadata => requests.list_metadata(&params),
         }
     }
 
-    /// The request for what has changed since `revision`.
-    pub(super) fn watch(&self, revision: &str) -> Result<Request<Vec<u8>>, Error> {
+    /// The request for what has changed since `revision`, in a cluster or in all.
+    pub(super) fn watch(&self, cluster: &ClusterId, revision: &str) -> Result<Request<Vec<u8>>, Error> {
         let params = WatchParams {
             field_selector: self.fields.clone(),
             timeout: Some(WATCH_SECONDS),
@@ -90,7 +92,7 @@ impl Selection {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let requests = Requests::new(&*self.path);
+        let requests = Requests::new(format!("{}{}", cluster.path(), self.path));
         match self.form {
             Form::Whole => requests.watch(&params, revision),
             Form::Metadata => requests.watch_metadata(&params, revision),
@@ -110,14 +112,17 @@ mod tests {
     fn lists_and_watches_ask_for_the_same_objects_in_the_same_form() {
         let selection =
             Selection::of::<ServiceAccount>().metadata_only().with_fields("metadata.name=default");
-        let list = selection.list(None).unwrap();
+        let cluster = ClusterId::default();
+        let list = selection.list(&cluster, None).unwrap();
         assert_eq!(list.uri(), "/api/v1/serviceaccounts?&fieldSelector=metadata.name%3Ddefault&limit=500");
-        let watch = selection.watch("7").unwrap();
+        let watch = selection.watch(&cluster, "7").unwrap();
         let query = watch.uri().query().unwrap();
         for part in ["fieldSelector=metadata.name%3Ddefault", "allowWatchBookmarks=true", "resourceVersion=7"]
         {
             assert!(query.contains(part), "{query}");
         }
+        let everywhere = selection.watch(ClusterId::everywhere(), "7").unwrap();
+        assert!(everywhere.uri().path().starts_with("/clusters/*/api/v1/serviceaccounts"));
         for request in [list, watch] {
             assert!(request.headers()[ACCEPT].to_str().unwrap().contains("as=PartialObjectMetadata"));
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::page::Listed;
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
 
@@ -34,8 +35,11 @@ impl<V> Clone for Store<V> {
 
 #[derive(Debug)]
 struct Objects<V> {
-    /// In order, so that those of a cluster or of a namespace are found together.
+    /// In order, so that those of a cluster or of a namespace are found together. What all clusters begin
+    /// with is in the cluster that stands for all.
     by_key: BTreeMap<ObjectKey, Arc<V>>,
+    /// What clusters have deleted of what all begin with.
+    hidden: HashSet<ObjectKey>,
     indexes: HashMap<&'static str, Index<V>>,
 }
 
@@ -48,53 +52,50 @@ struct Index<V> {
 
 impl<V: View> Store<V> {
     pub(super) fn new() -> Self {
-        let objects = Objects { by_key: BTreeMap::new(), indexes: HashMap::new() };
+        let objects = Objects { by_key: BTreeMap::new(), hidden: HashSet::new(), indexes: HashMap::new() };
         Self { inner: Arc::new(RwLock::new(objects)) }
     }
 
     /// One object.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
-        self.read().by_key.get(key).cloned()
+        self.read().visible(key).cloned()
     }
 
-    /// Every object of every cluster, in the order of their keys.
+    /// Every object of every cluster that has any, in the order of their keys.
     pub fn list(&self) -> Vec<Arc<V>> {
-        self.read().by_key.values().cloned().collect()
+        let objects = self.read();
+        objects
+            .clusters()
+            .iter()
+            .flat_map(|cluster| objects.within(cluster, None))
+            .map(|(_, one)| one)
+            .collect()
     }
 
     /// The objects of a cluster, in the order of their keys.
     pub fn in_cluster(&self, cluster: &ClusterId) -> Vec<Arc<V>> {
-        let first = ObjectKey::cluster_wide(cluster.clone(), "");
-        let objects = self.read();
-        let from_there = objects.by_key.range(first..);
-        from_there
-            .take_while(|(key, _)| key.cluster() == cluster)
-            .map(|(_, object)| Arc::clone(object))
-            .collect()
+        self.read().within(cluster, None).into_values().collect()
     }
 
     /// The objects in a namespace, in the order of their names.
     pub fn in_namespace(&self, cluster: &ClusterId, namespace: &str) -> Vec<Arc<V>> {
-        let first = ObjectKey::namespaced(cluster.clone(), namespace, "");
-        let objects = self.read();
-        let inside = |key: &ObjectKey| key.cluster() == cluster && key.namespace() == namespace;
-        let from_there = objects.by_key.range(first..);
-        from_there.take_while(|(key, _)| inside(key)).map(|(_, object)| Arc::clone(object)).collect()
+        self.read().within(cluster, Some(namespace)).into_values().collect()
     }
 
-    /// The keys of all objects, in order.
+    /// The keys of all objects of every cluster that has any, in order.
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.read().by_key.keys().cloned().collect()
+        let objects = self.read();
+        objects.clusters().iter().flat_map(|cluster| objects.within(cluster, None).into_keys()).collect()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.read().by_key.len()
+        self.keys().len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.read().by_key.is_empty()
     }
 
     /// Makes objects findable by the values `values_of` gives. An index of that name that is there
@@ -115,13 +116,21 @@ impl<V: View> Store<V> {
     /// is no such index.
     pub fn by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> Vec<Arc<V>> {
         let objects = self.read();
-        let keys = objects.indexes.get(name).and_then(|index| index.keys.get(cluster)?.get(value));
-        keys.into_iter().flatten().filter_map(|key| objects.by_key.get(key).cloned()).collect()
+        let Some(index) = objects.indexes.get(name) else { return Vec::new() };
+        let keys = |cluster: &ClusterId| index.keys.get(cluster)?.get(value);
+        let own = keys(cluster).into_iter().flatten().filter_map(|key| objects.by_key.get(key));
+        let mut found: Vec<_> = own.cloned().collect();
+        if let Some(shared) = keys(ClusterId::everywhere()) {
+            let shared = shared.iter().filter(|key| !objects.is_overlaid(&key.in_cluster(cluster)));
+            found.extend(shared.filter_map(|key| objects.by_key.get(key)).cloned());
+            found.sort_by(|one, other| place(&**one).cmp(&place(&**other)));
+        }
+        found
     }
 
     /// Notes what is known of one object now, and says what changed. The same version again is no change.
-    pub(super) fn put(&self, cluster: &ClusterId, object: V) -> Option<Change<V>> {
-        self.write().put(key_of(cluster, &object), object)
+    pub(super) fn put(&self, key: ObjectKey, object: V) -> Option<Change<V>> {
+        self.write().put(key, object)
     }
 
     /// Notes that an object is gone.
@@ -130,12 +139,13 @@ impl<V: View> Store<V> {
     }
 
     /// Notes that these objects are all there is.
-    pub(super) fn replace(&self, cluster: &ClusterId, all: Vec<V>) -> Vec<Change<V>> {
+    pub(super) fn replace(&self, all: Listed<V>) -> Vec<Change<V>> {
         let mut objects = self.write();
-        let listed: HashSet<ObjectKey> = all.iter().map(|object| key_of(cluster, object)).collect();
-        let gone: Vec<_> = objects.by_key.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        let listed: HashSet<&ObjectKey> = all.objects.iter().map(|(key, _)| key).collect();
+        let gone: Vec<_> = objects.by_key.keys().filter(|key| !listed.contains(key)).cloned().collect();
         let mut changes: Vec<_> = gone.iter().filter_map(|key| objects.remove(key)).collect();
-        changes.extend(all.into_iter().filter_map(|object| objects.put(key_of(cluster, &object), object)));
+        objects.hidden = all.hidden.into_iter().collect();
+        changes.extend(all.objects.into_iter().filter_map(|(key, object)| objects.put(key, object)));
         changes
     }
 
@@ -148,18 +158,70 @@ impl<V: View> Store<V> {
     }
 }
 
-/// What an object is known by.
-pub(super) fn key_of<V: View>(cluster: &ClusterId, object: &V) -> ObjectKey {
+/// Where an object is in its cluster.
+fn place<V: View>(object: &V) -> (&str, &str) {
     let metadata = object.metadata();
-    ObjectKey::namespaced(cluster.clone(), &*metadata.namespace, &*metadata.name)
+    (&metadata.namespace, &metadata.name)
 }
 
 impl<V: View> Objects<V> {
+    /// What a cluster has under a key, be it its own or what all begin with.
+    fn visible(&self, key: &ObjectKey) -> Option<&Arc<V>> {
+        let shared = || self.by_key.get(&key.in_cluster(ClusterId::everywhere()));
+        self.by_key.get(key).or_else(|| shared().filter(|_| !self.hidden.contains(key)))
+    }
+
+    /// Whether a cluster does not see what all begin with, but something of its own or nothing.
+    fn is_overlaid(&self, key: &ObjectKey) -> bool {
+        self.by_key.contains_key(key) || self.hidden.contains(key)
+    }
+
+    /// All clusters that have something of their own, and the default one, which always is.
+    fn clusters(&self) -> BTreeSet<ClusterId> {
+        let mut clusters = BTreeSet::from([ClusterId::default()]);
+        let mut next = self.by_key.keys().next();
+        while let Some(key) = next {
+            clusters.insert(key.cluster().clone());
+            // The id that follows at once, so that not every object is looked at.
+            let behind = ObjectKey::cluster_wide(ClusterId::new(format!("{}\0", key.cluster().as_str())), "");
+            next = self.by_key.range(behind..).next().map(|(key, _)| key);
+        }
+        clusters.remove(ClusterId::everywhere());
+        clusters
+    }
+
+    /// What a cluster has, in one namespace or at all.
+    fn within(&self, cluster: &ClusterId, namespace: Option<&str>) -> BTreeMap<ObjectKey, Arc<V>> {
+        let own = self.stored_within(cluster, namespace).map(|(key, object)| (key.clone(), object.clone()));
+        let mut found: BTreeMap<_, _> = own.collect();
+        let shared = self.stored_within(ClusterId::everywhere(), namespace);
+        for (key, object) in shared.map(|(key, object)| (key.in_cluster(cluster), object)) {
+            if !self.is_overlaid(&key) {
+                found.insert(key, object.clone());
+            }
+        }
+        found
+    }
+
+    fn stored_within<'a>(
+        &'a self,
+        cluster: &'a ClusterId,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<V>)> {
+        let first = ObjectKey::namespaced(cluster.clone(), namespace.unwrap_or_default(), "");
+        let inside = move |key: &ObjectKey| {
+            key.cluster() == cluster && namespace.is_none_or(|namespace| key.namespace() == namespace)
+        };
+        self.by_key.range(first..).take_while(move |(key, _)| inside(key))
+    }
+
     fn put(&mut self, key: ObjectKey, object: V) -> Option<Change<V>> {
         let version = |object: &V| object.metadata().resource_version.clone();
         if self.by_key.get(&key).is_some_and(|known| version(known) == version(&object)) {
             return None;
         }
+        let before = self.visible(&key).cloned();
+        self.hidden.remove(&key);
         let new = Arc::new(object);
         let old = self.by_key.insert(key.clone(), Arc::clone(&new));
         for index in self.indexes.values_mut() {
@@ -168,16 +230,27 @@ impl<V: View> Objects<V> {
             }
             index.insert(&key, &new);
         }
-        Some(Change { key, old, new: Some(new) })
+        Some(Change { key: told_as(key), old: before, new: Some(new) })
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Change<V>> {
-        let old = self.by_key.remove(key)?;
-        for index in self.indexes.values_mut() {
-            index.remove(key, &old);
+        let old = self.visible(key)?.clone();
+        if let Some(own) = self.by_key.remove(key) {
+            for index in self.indexes.values_mut() {
+                index.remove(key, &own);
+            }
         }
-        Some(Change { key: key.clone(), old: Some(old), new: None })
+        if self.by_key.contains_key(&key.in_cluster(ClusterId::everywhere())) {
+            self.hidden.insert(key.clone());
+        }
+        Some(Change { key: told_as(key.clone()), old: Some(old), new: None })
     }
+}
+
+/// What every cluster begins with is told of as being in the default one: what there is to do about it in
+/// the others follows from it being there, and not from news.
+fn told_as(key: ObjectKey) -> ObjectKey {
+    if key.cluster() == ClusterId::everywhere() { key.in_cluster(&ClusterId::default()) } else { key }
 }
 
 impl<V> Index<V> {
@@ -206,6 +279,7 @@ impl<V> Index<V> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::key_of;
     use super::super::view::{Metadata, MetadataOnly};
     use super::*;
 
@@ -219,6 +293,19 @@ mod tests {
         MetadataOnly { metadata }
     }
 
+    fn key(cluster: &ClusterId, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::namespaced(cluster.clone(), namespace, name)
+    }
+
+    fn listed(cluster: &ClusterId, objects: Vec<MetadataOnly>) -> Listed<MetadataOnly> {
+        let objects = objects.into_iter().map(|object| (key_of(cluster, &object), object)).collect();
+        Listed { objects, hidden: Vec::new() }
+    }
+
+    fn put(store: &Store<MetadataOnly>, cluster: &ClusterId, object: MetadataOnly) {
+        store.put(key_of(cluster, &object), object);
+    }
+
     fn by_namespace(object: &MetadataOnly) -> Vec<String> {
         vec![object.metadata.namespace.to_string()]
     }
@@ -230,8 +317,11 @@ mod tests {
     #[test]
     fn a_list_says_what_changed_since_the_last_one() {
         let (store, cluster) = (Store::new(), ClusterId::default());
-        assert_eq!(store.replace(&cluster, vec![object("a", "x", "1"), object("a", "y", "2")]).len(), 2);
-        let changes = store.replace(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")]);
+        assert_eq!(
+            store.replace(listed(&cluster, vec![object("a", "x", "1"), object("a", "y", "2")])).len(),
+            2
+        );
+        let changes = store.replace(listed(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")]));
         let mut told: Vec<_> = changes
             .iter()
             .map(|change| (change.key.to_string(), change.old.is_some(), change.new.is_some()))
@@ -239,18 +329,20 @@ mod tests {
         told.sort();
         let expected = [("a/x", true, false), ("a/y", true, true), ("b/z", false, true)];
         assert_eq!(told, expected.map(|(key, old, new)| (key.to_owned(), old, new)));
-        assert!(store.replace(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")]).is_empty());
+        assert!(
+            store.replace(listed(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")])).is_empty()
+        );
     }
 
     #[test]
     fn an_index_follows_its_objects() {
         let (store, cluster) = (Store::new(), ClusterId::default());
-        store.put(&cluster, object("a", "x", "1"));
+        put(&store, &cluster, object("a", "x", "1"));
         store.add_index("namespace", by_namespace);
-        store.put(&cluster, object("a", "w", "2"));
-        store.put(&cluster, object("b", "y", "3"));
+        put(&store, &cluster, object("a", "w", "2"));
+        put(&store, &cluster, object("b", "y", "3"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["w", "x"]);
-        store.put(&cluster, object("a", "x", "4"));
+        put(&store, &cluster, object("a", "x", "4"));
         store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);
         assert!(store.by_index("namespace", &cluster, "c").is_empty());
@@ -260,10 +352,10 @@ mod tests {
     #[test]
     fn clusters_do_not_meet() {
         let (store, blue, green) = (Store::new(), ClusterId::new("blue"), ClusterId::new("green"));
-        store.put(&blue, object("a", "x", "1"));
-        store.put(&green, object("a", "x", "1"));
+        put(&store, &blue, object("a", "x", "1"));
+        put(&store, &green, object("a", "x", "1"));
         assert_eq!(store.len(), 2);
-        store.put(&blue, object("b", "y", "2"));
+        put(&store, &blue, object("b", "y", "2"));
         assert_eq!(names(&store.in_cluster(&blue)), ["x", "y"]);
         assert_eq!(names(&store.in_namespace(&blue, "b")), ["y"]);
         assert!(store.in_namespace(&green, "b").is_empty());
@@ -273,5 +365,33 @@ mod tests {
         assert!(store.by_index("namespace", &green, "a").is_empty());
         assert!(store.get(&ObjectKey::namespaced(blue, "a", "x")).is_some());
         assert!(!store.is_empty() && store.list().len() == 2);
+    }
+
+    #[test]
+    fn what_all_clusters_begin_with_is_in_each_until_it_has_its_own() {
+        let (store, all, blue) = (Store::new(), ClusterId::everywhere().clone(), ClusterId::new("blue"));
+        let shared = vec![object("", "default", "1"), object("", "system", "1")];
+        let changes = store.replace(listed(&all, shared.clone()));
+        let told: Vec<_> = changes.iter().map(|change| change.key.to_string()).collect();
+        assert_eq!(told, ["default", "system"], "in the default cluster");
+        store.add_index("namespace", by_namespace);
+        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"]);
+        assert_eq!(store.by_index("namespace", &blue, "").len(), 2);
+
+        let change = store.put(key(&blue, "", "system"), object("", "system", "5")).unwrap();
+        assert_eq!(&*change.old.unwrap().metadata.resource_version, "1");
+        assert_eq!(&*store.get(&key(&blue, "", "system")).unwrap().metadata.resource_version, "5");
+        let change = store.remove(&key(&blue, "", "default")).unwrap();
+        assert!(change.old.is_some() && change.new.is_none());
+        assert!(store.get(&key(&blue, "", "default")).is_none());
+        assert_eq!(names(&store.in_cluster(&blue)), ["system"]);
+        assert_eq!(names(&store.by_index("namespace", &blue, "")), ["system"]);
+        assert_eq!(names(&store.in_cluster(&ClusterId::new("green"))), ["default", "system"]);
+        assert_eq!(store.keys().len(), 3, "two of the default cluster, one of the blue");
+
+        let mut again = listed(&all, shared);
+        again.hidden.push(key(&blue, "", "system"));
+        store.replace(again);
+        assert_eq!(names(&store.in_cluster(&blue)), ["default"]);
     }
 }

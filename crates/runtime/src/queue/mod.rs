@@ -18,8 +18,8 @@ use coracle_base::Rng;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use state::Depth;
 use state::{Added, Next, State};
+pub use state::{Counts, Depth};
 
 /// The most keys a queue knows of at a time, whether they wait, are worked on or are delayed: a few dozen
 /// megabytes. Whoever adds one more waits, which stops the reading of a watch, until the server ends that
@@ -40,6 +40,17 @@ pub enum Outcome {
     After(Duration),
     /// Badly; it is tried again.
     Failed,
+}
+
+/// Which of the keys that wait are looked at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Something has happened to it.
+    #[default]
+    Normal,
+    /// It was found when everything was listed, and has probably been looked at before. However many of
+    /// them there are after a start, what happens now does not wait for them.
+    Low,
 }
 
 /// What a key must be able to do.
@@ -78,14 +89,19 @@ impl<K: Key> Queue<K> {
     /// Adds a key to be looked at now. Waits while the queue is full; a closed one takes nothing and does
     /// not wait. Dropped while it waits, it has added nothing.
     pub async fn add(&self, key: K) {
-        self.put(|state| state.add(&key)).await;
+        self.add_with(key, Priority::default()).await;
+    }
+
+    /// As [`Queue::add`], before or after others. Added again, the more urgent of both counts.
+    pub async fn add_with(&self, key: K, priority: Priority) {
+        self.put(|state| state.add(&key, priority, Instant::now())).await;
     }
 
     /// Adds a key to be looked at after `delay`, or earlier if it is added for an earlier time. The look
     /// that comes first replaces the later ones: whoever reconciles decides anew when to come back.
     pub async fn add_after(&self, key: K, delay: Duration) {
-        let due = Instant::now() + delay;
-        self.put(|state| state.add_at(&key, due)).await;
+        let now = Instant::now();
+        self.put(|state| state.add_at(&key, now + delay, now)).await;
     }
 
     async fn put(&self, mut add: impl FnMut(&mut State<K>) -> Added) {
@@ -155,6 +171,11 @@ impl<K: Key> Queue<K> {
     /// How much there is.
     pub fn depth(&self) -> Depth {
         self.state().depth()
+    }
+
+    /// What it has done, and for how long what it has is there.
+    pub fn counts(&self) -> Counts {
+        self.state().counts(Instant::now())
     }
 
     /// How many keys have been handed out since the beginning.

@@ -1,12 +1,12 @@
 //! What a queue knows, as plain data: no locks, no waiting, and the time is handed in.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use coracle_base::{Backoff, Rng};
 use tokio::time::Instant;
 
-use super::{Key, Outcome};
+use super::{Key, Outcome, Priority};
 
 /// How much there is in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,25 @@ pub struct Depth {
     pub processing: usize,
     /// Keys that come back at some time.
     pub delayed: usize,
+}
+
+/// What a queue has done since the beginning, and how long what it has is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys that began to wait.
+    pub added: u64,
+    /// Keys that were handed out.
+    pub taken: u64,
+    /// How often work failed and was to be done again.
+    pub retried: u64,
+    /// How long keys have waited before they were handed out, all together.
+    pub waited: Duration,
+    /// How long keys were worked on, all together.
+    pub worked: Duration,
+    /// How long the key waits that has waited longest.
+    pub oldest: Duration,
+    /// How long the work lasts that has lasted longest and is not done.
+    pub longest_running: Duration,
 }
 
 /// What became of an attempt to add.
@@ -62,6 +81,10 @@ enum Phase {
 #[derive(Debug)]
 struct Entry {
     phase: Phase,
+    /// Where it is in `waiting`, or was before a worker took it.
+    place: (Priority, u64),
+    /// Since when it waits, or a worker has it.
+    since: Instant,
     /// When it comes back; the same as in `delayed`.
     due: Option<Instant>,
     /// There since it failed, until it succeeds. Few keys have one.
@@ -71,10 +94,13 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct State<K> {
     entries: HashMap<K, Entry>,
-    waiting: VecDeque<K>,
+    /// What is urgent first, and then in the order in which it came.
+    waiting: BTreeSet<(Priority, u64, K)>,
+    /// Counts what came.
+    next_place: u64,
     delayed: BTreeSet<(Instant, K)>,
     processing: usize,
-    taken: u64,
+    counts: Counts,
     closed: bool,
     max_keys: usize,
     first_retry: Duration,
@@ -86,10 +112,11 @@ impl<K: Key> State<K> {
     pub(super) fn new(max_keys: usize, first_retry: Duration, last_retry: Duration, rng: Rng) -> Self {
         Self {
             entries: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            next_place: 0,
             delayed: BTreeSet::new(),
             processing: 0,
-            taken: 0,
+            counts: Counts::default(),
             closed: false,
             max_keys,
             first_retry,
@@ -98,16 +125,16 @@ impl<K: Key> State<K> {
         }
     }
 
-    pub(super) fn add(&mut self, key: &K) -> Added {
-        match self.admit(key) {
-            Ok(()) if self.make_ready(key) => Added::Ready,
+    pub(super) fn add(&mut self, key: &K, priority: Priority, now: Instant) -> Added {
+        match self.admit(key, now) {
+            Ok(()) if self.make_ready(key, priority, now) => Added::Ready,
             Ok(()) => Added::Nothing,
             Err(refused) => refused,
         }
     }
 
-    pub(super) fn add_at(&mut self, key: &K, due: Instant) -> Added {
-        match self.admit(key) {
+    pub(super) fn add_at(&mut self, key: &K, due: Instant, now: Instant) -> Added {
+        match self.admit(key, now) {
             Ok(()) if self.delay(key, due) => Added::Ready,
             Ok(()) => Added::Nothing,
             Err(refused) => refused,
@@ -119,18 +146,20 @@ impl<K: Key> State<K> {
             return Next::Closed;
         }
         self.wake_due(now);
-        let Some(key) = self.waiting.pop_front() else {
+        let Some((_, _, key)) = self.waiting.pop_first() else {
             return self.delayed.first().map_or(Next::Nothing, |(due, _)| Next::At(*due));
         };
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.phase = Phase::Processing;
+            self.counts.waited += now.saturating_duration_since(entry.since);
+            entry.since = now;
             // Whatever it was to come back for is seen now.
             if let Some(due) = entry.due.take() {
                 self.delayed.remove(&(due, key.clone()));
             }
         }
         self.processing += 1;
-        self.taken += 1;
+        self.counts.taken += 1;
         Next::Key(key)
     }
 
@@ -140,7 +169,10 @@ impl<K: Key> State<K> {
             return Finished { wakes: false, forgotten: false };
         };
         let again = entry.phase == Phase::ProcessingAgain;
+        let priority = entry.place.0;
         entry.phase = Phase::Resting;
+        self.counts.worked += now.saturating_duration_since(entry.since);
+        self.counts.retried += u64::from(outcome == Outcome::Failed);
         let delay = match outcome {
             Outcome::Done => None,
             Outcome::After(delay) => Some(delay),
@@ -152,7 +184,7 @@ impl<K: Key> State<K> {
             entry.backoff = None;
         }
         let delayed = delay.is_some_and(|delay| !self.closed && self.delay(key, now + delay));
-        let again = again && !self.closed && self.make_ready(key);
+        let again = again && !self.closed && self.make_ready(key, priority, now);
         Finished { wakes: again || delayed, forgotten: self.forget_if_at_rest(key) }
     }
 
@@ -177,7 +209,19 @@ impl<K: Key> State<K> {
     }
 
     pub(super) fn taken(&self) -> u64 {
-        self.taken
+        self.counts.taken
+    }
+
+    pub(super) fn counts(&self, now: Instant) -> Counts {
+        let longest = |phases: &[Phase]| {
+            let among = self.entries.values().filter(|entry| phases.contains(&entry.phase));
+            among.map(|entry| now.saturating_duration_since(entry.since)).max().unwrap_or_default()
+        };
+        Counts {
+            oldest: longest(&[Phase::Waiting]),
+            longest_running: longest(&[Phase::Processing, Phase::ProcessingAgain]),
+            ..self.counts
+        }
     }
 
     pub(super) fn depth(&self) -> Depth {
@@ -186,7 +230,7 @@ impl<K: Key> State<K> {
 
     /// Makes sure that there is an entry. Keys that are known always have room, so that no worker waits
     /// to give one back.
-    fn admit(&mut self, key: &K) -> Result<(), Added> {
+    fn admit(&mut self, key: &K, now: Instant) -> Result<(), Added> {
         if self.closed {
             return Err(Added::Nothing);
         }
@@ -194,26 +238,44 @@ impl<K: Key> State<K> {
             if self.entries.len() >= self.max_keys {
                 return Err(Added::Full);
             }
-            let entry = Entry { phase: Phase::Resting, due: None, backoff: None };
+            let place = (Priority::default(), 0);
+            let entry = Entry { phase: Phase::Resting, place, since: now, due: None, backoff: None };
             self.entries.insert(key.clone(), entry);
         }
         Ok(())
     }
 
     /// Whether it waits for a worker since now.
-    fn make_ready(&mut self, key: &K) -> bool {
+    fn make_ready(&mut self, key: &K, priority: Priority, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         match entry.phase {
             Phase::Resting => {
-                entry.phase = Phase::Waiting;
-                self.waiting.push_back(key.clone());
-                true
+                self.next_place += 1;
+                self.counts.added += 1;
+                *entry = Entry {
+                    phase: Phase::Waiting,
+                    place: (priority, self.next_place),
+                    since: now,
+                    due: entry.due,
+                    backoff: entry.backoff.take(),
+                };
+                self.waiting.insert((priority, self.next_place, key.clone()))
             }
-            Phase::Processing => {
+            Phase::Waiting if priority < entry.place.0 => {
+                // It goes to where it would be had it been as urgent from the beginning.
+                let (known, place) = entry.place;
+                entry.place = (priority, place);
+                self.waiting.remove(&(known, place, key.clone()));
+                self.waiting.insert((priority, place, key.clone()));
+                false
+            }
+            Phase::Processing | Phase::ProcessingAgain => {
+                let again = entry.phase == Phase::ProcessingAgain;
+                entry.place.0 = if again { priority.min(entry.place.0) } else { priority };
                 entry.phase = Phase::ProcessingAgain;
                 false
             }
-            Phase::Waiting | Phase::ProcessingAgain => false,
+            Phase::Waiting => false,
         }
     }
 
@@ -237,7 +299,7 @@ impl<K: Key> State<K> {
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.due = None;
             }
-            self.make_ready(&key);
+            self.make_ready(&key, Priority::default(), now);
         }
     }
 

@@ -226,6 +226,25 @@ async fn workers_never_meet_and_nothing_is_forgotten() {
     }
 }
 
+#[test]
+fn what_happens_now_goes_before_what_was_there() {
+    let mut state = State::new(10, FIRST_RETRY, LAST_RETRY, Rng::seeded(1));
+    let now = start();
+    for key in [1, 2, 3] {
+        state.add(&key, Priority::Low, now);
+    }
+    state.add(&4, Priority::Normal, now);
+    state.add(&3, Priority::Normal, now);
+    state.add(&4, Priority::Low, now);
+    let later = now + Duration::from_secs(2);
+    assert_eq!(state.counts(later).oldest, Duration::from_secs(2));
+    let order: Vec<_> = (0..4).map(|_| state.next(later)).collect();
+    assert_eq!(order, [3, 4, 1, 2].map(Next::Key), "3 came before 4, and is as urgent now");
+    let counts = state.counts(later + Duration::from_secs(1));
+    assert_eq!((counts.added, counts.taken, counts.waited), (4, 4, Duration::from_secs(8)));
+    assert_eq!((counts.oldest, counts.longest_running), (Duration::ZERO, Duration::from_secs(1)));
+}
+
 /// Random histories of the bare state against what each key is owed.
 #[test]
 fn any_history_keeps_the_promises() {
@@ -242,10 +261,11 @@ fn random_history(seed: u64) {
         let key = rng.below(10);
         match rng.below(6) {
             0 | 1 => {
-                let refused = state.add(&key) == Added::Full;
+                let priority = if rng.below(2) == 0 { Priority::Normal } else { Priority::Low };
+                let refused = state.add(&key, priority, now) == Added::Full;
                 owed.extend((!refused).then_some(key));
             }
-            2 => drop(state.add_at(&key, now + Duration::from_millis(rng.below(50)))),
+            2 => drop(state.add_at(&key, now + Duration::from_millis(rng.below(50)), now)),
             3 => now += Duration::from_millis(rng.below(30)),
             4 => match state.next(now) {
                 Next::Key(key) => {

@@ -98,6 +98,7 @@ macro_rules! contract_suite {
             history_comes_first_then_what_is_live,
             a_watch_may_start_in_the_future,
             only_the_prefix_is_watched,
+            the_same_part_of_every_scope_is_watched,
             a_transaction_is_delivered_whole,
             no_gap_and_no_duplicate_among_many_writers,
             a_slow_watcher_gets_everything_that_is_kept,

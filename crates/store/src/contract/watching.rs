@@ -50,6 +50,23 @@ pub async fn only_the_prefix_is_watched(fixture: &Fixture) {
     assert_eq!(drain(&mut one).await.0.len(), 1);
 }
 
+pub async fn the_same_part_of_every_scope_is_watched(fixture: &Fixture) {
+    let tenants = fixture.store.scope("tenants").unwrap();
+    let from = tenants.put(Put::new("a/boats/x", "1")).await.unwrap().revision;
+    let mut past = tenants.watch(WatchRequest::in_any_scope("boats/").from(from)).await.unwrap();
+    let mut live = tenants.watch(WatchRequest::in_any_scope("boats/")).await.unwrap();
+    fixture.store.put(Put::new("others/a/boats/x", "0")).await.unwrap();
+    for key in ["b/boats/x", "b/boats", "b/cars/boats/x", "boats/x", "c/boats/y/z"] {
+        tenants.put(Put::new(key, "1")).await.unwrap();
+    }
+    tenants.delete(Delete::new("b/boats/x")).await.unwrap();
+    let keys = |events: Vec<String>| -> Vec<String> {
+        events.iter().map(|event| event.split(['=', '@']).next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(keys(drain(&mut live).await.0), ["+b/boats/x", "+c/boats/y/z", "-b/boats/x"]);
+    assert_eq!(keys(drain(&mut past).await.0), ["+a/boats/x", "+b/boats/x", "+c/boats/y/z", "-b/boats/x"]);
+}
+
 pub async fn a_transaction_is_delivered_whole(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("p/old", "x")).await.unwrap();

@@ -21,7 +21,7 @@ use super::value;
 use crate::engine::BoxFuture;
 use crate::error::{Error, Result};
 use crate::revision::Revision;
-use crate::watch::{ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
+use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
 
 /// Events read ahead of the reader. When they are not taken, no more is read, and etcd keeps
 /// the rest until the reader comes back or compaction passes it.
@@ -52,7 +52,9 @@ pub(super) async fn start(
     let (sender, events) = mpsc::channel(MAX_READ_AHEAD);
     let progress = Progress::new(requests, cluster.history_age);
     let counted = cluster.watchers.clone();
-    let follower = Follower { cluster, create, progress, events: sender, backoff: Client::backoff() };
+    let pattern = Pattern::of(&request);
+    let follower =
+        Follower { cluster, pattern, create, progress, events: sender, backoff: Client::backoff() };
     let task = Task::spawn("etcd-watch", watches.track_future(follower.run(stream)));
     Ok(Watch::new(Box::new(EtcdWatch { events, end: None, _counted: counted, _task: task }), handle))
 }
@@ -103,6 +105,8 @@ impl WatchSource for EtcdWatch {
 /// The task behind a watch.
 struct Follower {
     cluster: Arc<Cluster>,
+    /// Which of the keys that etcd tells of the reader hears of.
+    pattern: Pattern,
     /// What to ask for; its start is always the first revision not yet delivered.
     create: WatchCreateRequest,
     progress: Progress,
@@ -206,7 +210,9 @@ impl Follower {
                 continue;
             }
             let event = self.decoded(event).map_err(|error| Stop::Ended(End::Refused(error.to_string())))?;
-            self.deliver(event).await?;
+            if event.key().is_some_and(|key| self.pattern.matches(key)) {
+                self.deliver(event).await?;
+            }
         }
         self.advance(last);
         let proved = self.progress.saw_events(last);

@@ -15,6 +15,8 @@ mod watch;
 
 use std::sync::Arc;
 
+pub use watch::shown_over;
+
 use super::{BoxFuture, Engine, Stats};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -63,7 +65,8 @@ impl Own {
     }
 }
 
-fn is_whiteout(entry: &Entry) -> bool {
+/// Whether an entry of a scope only says that what the base has is deleted.
+pub fn is_whiteout(entry: &Entry) -> bool {
     entry.value_len() == 0
 }
 

@@ -36,7 +36,7 @@ impl WatchSource for Source {
         Box::pin(async {
             loop {
                 let event = self.watch.next().await?;
-                if let Some(event) = self.shown(event) {
+                if let Some(event) = shown_over(&*self.base, event) {
                     return Ok(event);
                 }
             }
@@ -44,33 +44,33 @@ impl WatchSource for Source {
     }
 }
 
-impl Source {
-    fn shown(&self, event: WatchEvent) -> Option<WatchEvent> {
-        match event {
-            WatchEvent::Put { entry, previous } if self.base.contains(entry.key()) => {
-                let previous = self.previous(&entry, previous);
-                if !is_whiteout(&entry) {
-                    return Some(WatchEvent::Put { entry, previous });
-                }
-                // A whiteout over a whiteout changes nothing.
-                previous.as_ref()?;
-                let (key, revision) = (entry.key().to_vec().into(), entry.mod_revision());
-                Some(WatchEvent::Delete { key, revision, previous })
+/// What a change of a scope's own keys means to those who see the scope over `base`; none if it means
+/// nothing. Keys are relative to the scope.
+pub fn shown_over(base: &dyn Base, event: WatchEvent) -> Option<WatchEvent> {
+    match event {
+        WatchEvent::Put { entry, previous } if base.contains(entry.key()) => {
+            let previous = previous_of(base, &entry, previous);
+            if !is_whiteout(&entry) {
+                return Some(WatchEvent::Put { entry, previous });
             }
-            WatchEvent::Delete { key, revision, previous } if self.base.contains(&key) => {
-                let previous = previous.filter(|entry| !is_whiteout(entry));
-                previous.is_some().then_some(WatchEvent::Delete { key, revision, previous })
-            }
-            other => Some(other),
+            // A whiteout over a whiteout changes nothing.
+            previous.as_ref()?;
+            let (key, revision) = (entry.key().to_vec().into(), entry.mod_revision());
+            Some(WatchEvent::Delete { key, revision, previous })
         }
+        WatchEvent::Delete { key, revision, previous } if base.contains(&key) => {
+            let previous = previous.filter(|entry| !is_whiteout(entry));
+            previous.is_some().then_some(WatchEvent::Delete { key, revision, previous })
+        }
+        other => Some(other),
     }
+}
 
-    fn previous(&self, entry: &Entry, previous: Option<Entry>) -> Option<Entry> {
-        match previous {
-            Some(previous) => Some(previous).filter(|previous| !is_whiteout(previous)),
-            // Only of the first version of a key it is certain that none came before.
-            None if entry.version() == 1 => self.base.get(entry.key()),
-            None => None,
-        }
+fn previous_of(base: &dyn Base, entry: &Entry, previous: Option<Entry>) -> Option<Entry> {
+    match previous {
+        Some(previous) => Some(previous).filter(|previous| !is_whiteout(previous)),
+        // Only of the first version of a key it is certain that none came before.
+        None if entry.version() == 1 => base.get(entry.key()),
+        None => None,
     }
 }

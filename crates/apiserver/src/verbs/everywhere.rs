@@ -1,0 +1,38 @@
+//! GET of many in all clusters at once, for controllers that serve all of them.
+
+use coracle_registry::Registry;
+use coracle_registry::lifecycle::{ObjectWatch, WatchOptions};
+use http::Response;
+
+use super::ResourceRequest;
+use crate::body::ResponseBody;
+use crate::negotiate;
+use crate::status::Refusal;
+
+impl ResourceRequest {
+    pub(super) async fn list_everywhere(
+        &self,
+        registry: &Registry,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        self.check_everywhere()?;
+        let options = self.list_options()?;
+        let token = options.continue_token.as_deref();
+        let page = registry.list_everywhere(&*self.kind, &options.selection, options.limit, token).await?;
+        negotiate::page_everywhere(&self.encoding()?, page)
+    }
+
+    pub(super) async fn watch_everywhere(
+        &self,
+        registry: &Registry,
+        options: WatchOptions,
+    ) -> Result<ObjectWatch, Refusal> {
+        self.check_everywhere()?;
+        Ok(registry.watch_everywhere(self.kind.clone(), options).await?)
+    }
+
+    /// A namespace or a name is one of a cluster, and a kind of a definition is one of a cluster, too.
+    fn check_everywhere(&self) -> Result<(), Refusal> {
+        let of_all = self.path.namespace.is_empty() && self.path.name.is_empty();
+        if of_all && self.kind.depends_on().is_none() { Ok(()) } else { Err(Refusal::not_found()) }
+    }
+}

@@ -1,0 +1,200 @@
+//! The objects of a kind in all clusters at once, for whoever serves all of them: ten thousand clusters
+//! are then one list and one watch, and not ten thousand.
+//!
+//! What every cluster begins with is stored for none, and is told once, as being in the cluster
+//! [`EVERYWHERE`]. What a cluster has of that itself, or has deleted, is told as its own.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use coracle_store::{
+    At, Base, Entry, RangeRequest, Revision, Store, WatchEvent, WatchRequest, is_whiteout, shown_over,
+};
+
+use super::select::Selection;
+use super::watch::{ObjectWatch, WatchOptions};
+use crate::bootstrap::{ClusterBase, Shared};
+use crate::cluster::Registry;
+use crate::error::{Error, Result};
+use crate::keys;
+use crate::kind::Kind;
+use crate::kind_ref::KindRef;
+
+/// Stands for all clusters, in paths and as the place of what all of them have. No cluster has this name.
+pub const EVERYWHERE: &str = "*";
+
+/// The byte after the one that ends the id of a cluster in a key: what is behind all keys of a cluster.
+const BEHIND_CLUSTER: char = '0';
+
+/// One page of the objects of all clusters.
+#[derive(Debug)]
+pub struct EverywherePage {
+    /// What is in it.
+    pub found: Found,
+    /// The revision all of them are read at.
+    pub revision: Revision,
+    /// For the next page, if there is one.
+    pub continue_token: Option<String>,
+}
+
+/// Objects of many clusters.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The objects, and whose they are.
+    pub objects: Vec<(Arc<str>, Entry)>,
+    /// What clusters have deleted of what all begin with, by `namespace/name` or `name`, and who did.
+    pub hidden: Vec<(Arc<str>, String)>,
+}
+
+/// Where a list has come.
+struct Place {
+    /// The first key that was not looked at.
+    key: String,
+    at: At,
+}
+
+impl Registry {
+    /// One page of the objects of a kind in all clusters, of `limit` or a few more.
+    ///
+    /// # Errors
+    /// If the revision is no longer kept, or the token is malformed.
+    pub async fn list_everywhere(
+        &self,
+        kind: &dyn Kind,
+        selection: &Selection,
+        limit: usize,
+        continue_token: Option<&str>,
+    ) -> Result<EverywherePage> {
+        let clusters = self.clusters()?;
+        let prefix = keys::prefix(kind.declaration(), "");
+        let (mut found, mut place) = match continue_token {
+            None => {
+                (self.beginnings(kind, selection, &prefix)?, Place { key: String::new(), at: At::Latest })
+            }
+            Some(token) => (Found::default(), read_token(token)?),
+        };
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let mut continue_token = None;
+        while let Some(id) = next_cluster(&clusters, &mut place).await? {
+            let own = format!("{id}/{prefix}");
+            let start = place.key.clone().max(own.clone());
+            let room = limit.saturating_sub(found.objects.len()).max(1);
+            let request = RangeRequest {
+                prefix: own.into_bytes(),
+                start: Some(start.into_bytes()),
+                limit: if room > limit { 0 } else { room },
+                at: place.at,
+                ..RangeRequest::default()
+            };
+            let range = clusters.range(request).await?;
+            let last = range.entries.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
+            for entry in range.entries {
+                found.take(kind, selection, &id, entry)?;
+            }
+            place.key = match last.filter(|_| range.more) {
+                Some(last) => format!("{last}\0"),
+                None => format!("{id}{BEHIND_CLUSTER}"),
+            };
+            if found.objects.len() >= limit {
+                continue_token = Some(token(&place));
+                break;
+            }
+        }
+        let revision = match place.at {
+            At::Revision(revision) => revision,
+            At::Latest => clusters.count("", At::Latest).await?.revision,
+        };
+        Ok(EverywherePage { found, revision, continue_token })
+    }
+
+    /// Watches the objects of a kind in all clusters.
+    ///
+    /// # Errors
+    /// If the revision is no longer kept.
+    pub async fn watch_everywhere(&self, kind: KindRef, options: WatchOptions) -> Result<ObjectWatch> {
+        let prefix = keys::prefix(kind.declaration(), "");
+        let from = options.after.next();
+        if let Some(base) = self.base_of(EVERYWHERE)
+            && from <= base.revision()
+            && !base.keys(prefix.as_bytes()).is_empty()
+        {
+            // Whoever has not seen what all clusters begin with would never hear of it.
+            return Err(Error::Expired { requested: options.after, oldest: base.revision() });
+        }
+        let watch = self.clusters()?.watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
+        Ok(ObjectWatch::everywhere(watch, kind, options.selection, Bases(self.shared_base())))
+    }
+
+    /// What all clusters begin with.
+    fn beginnings(&self, kind: &dyn Kind, selection: &Selection, prefix: &str) -> Result<Found> {
+        let mut found = Found::default();
+        if let Some(base) = self.base_of(EVERYWHERE) {
+            let id: Arc<str> = EVERYWHERE.into();
+            for entry in base.keys(prefix.as_bytes()).iter().filter_map(|key| base.get(key)) {
+                found.take(kind, selection, &id, entry)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn base_of(&self, cluster: &str) -> Option<ClusterBase> {
+        Some(ClusterBase::new(self.shared_base()?, cluster))
+    }
+}
+
+impl Found {
+    fn take(&mut self, kind: &dyn Kind, selection: &Selection, id: &Arc<str>, entry: Entry) -> Result<()> {
+        if is_whiteout(&entry) {
+            let key = String::from_utf8_lossy(entry.key());
+            let prefix = format!("{id}/{}", keys::prefix(kind.declaration(), ""));
+            self.hidden.push((id.clone(), key.strip_prefix(&prefix).unwrap_or(&key).to_owned()));
+        } else if selection.selects(kind, &entry)? {
+            self.objects.push((id.clone(), entry));
+        }
+        Ok(())
+    }
+}
+
+/// The cluster of the first key that was not looked at, and from then on one state of all.
+async fn next_cluster(clusters: &Store, place: &mut Place) -> Result<Option<Arc<str>>> {
+    let start = Some(place.key.clone().into_bytes());
+    let range =
+        clusters.range(RangeRequest { start, limit: 1, at: place.at, ..RangeRequest::default() }).await?;
+    place.at = At::Revision(range.revision);
+    let Some(first) = range.entries.first() else { return Ok(None) };
+    let key = String::from_utf8_lossy(first.key());
+    Ok(key.split_once('/').map(|(id, _)| id.into()))
+}
+
+/// What clusters begin with, to tell what a change of one means to it.
+pub(super) struct Bases(Option<Arc<Shared>>);
+
+impl Bases {
+    /// A change as it is in its own cluster, and which that is; none if it means nothing there.
+    pub(super) fn localize(&self, event: WatchEvent) -> Option<(Option<Arc<str>>, WatchEvent)> {
+        let Some(key) = event.key() else { return Some((None, event)) };
+        let end = key.iter().position(|byte| *byte == b'/')?;
+        let id = String::from_utf8_lossy(&key[..end]).into_owned();
+        let event = event.in_scope(end + 1);
+        let event = match &self.0 {
+            Some(shared) => shown_over(&ClusterBase::new(shared.clone(), &id), event)?,
+            None => event,
+        };
+        Some((Some(id.into()), event))
+    }
+}
+
+fn token(place: &Place) -> String {
+    let At::Revision(revision) = place.at else { return String::new() };
+    URL_SAFE_NO_PAD.encode(format!("{revision} {}", place.key))
+}
+
+fn read_token(token: &str) -> Result<Place> {
+    let malformed = || Error::BadRequest("invalid continue token".to_owned());
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| malformed())?;
+    let text = String::from_utf8(bytes).map_err(|_| malformed())?;
+    let (revision, key) = text.split_once(' ').ok_or_else(malformed)?;
+    let revision = revision.parse().map_err(|_| malformed())?;
+    Ok(Place { key: key.to_owned(), at: At::Revision(Revision::new(revision)) })
+}

@@ -1,0 +1,234 @@
+//! Being the only one: a lease that one of several replicas holds.
+//!
+//! The lease is a `Lease` object that its holder renews. The others watch nothing and ask now and then; what
+//! counts is not the time in the object, which another machine's clock wrote, but how long it has not changed
+//! by one's own clock. The times are upstream's for its controller manager and scheduler.
+
+use std::time::Duration;
+
+use coracle_base::{Backoff, Clock, Rng, Timestamp};
+use coracle_meta::time::MicroTime;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::key::ObjectKey;
+use crate::objects::{Objects, Written};
+
+/// How long a lease that is not renewed keeps others away.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// How long its holder goes on without being able to renew it: shorter, so that it has stopped before
+/// anybody else begins.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often it is renewed, or asked for.
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
+/// A lease that may be held.
+pub struct LeaderLease {
+    leases: Objects,
+    key: ObjectKey,
+    identity: String,
+    clock: Clock,
+    rng: Rng,
+}
+
+/// What is known of a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+struct Record {
+    metadata: RecordMetadata,
+    #[serde(default)]
+    spec: RecordSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RecordMetadata {
+    resource_version: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RecordSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder_identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_duration_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acquire_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renew_time: Option<String>,
+    lease_transitions: u64,
+}
+
+/// What is to be done about a lease.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    Create,
+    /// It is ours, or nobody's any more.
+    Take,
+    Wait,
+}
+
+/// A lease as it was first seen so.
+struct Observed {
+    record: Record,
+    since: Timestamp,
+}
+
+fn plan(observed: Option<&Observed>, identity: &str, now: Timestamp) -> Plan {
+    let Some(Observed { record, since }) = observed else { return Plan::Create };
+    let holder = record.spec.holder_identity.as_deref().unwrap_or_default();
+    let duration = record.spec.lease_duration_seconds.map_or(LEASE_DURATION, Duration::from_secs);
+    if holder.is_empty() || holder == identity || now.since(*since) >= duration {
+        Plan::Take
+    } else {
+        Plan::Wait
+    }
+}
+
+/// The lease as its holder writes it.
+fn renewed(known: Option<&RecordSpec>, identity: &str, now: Timestamp) -> RecordSpec {
+    let now = MicroTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX).saturating_mul(1000)).to_string();
+    let ours = known.filter(|known| known.holder_identity.as_deref() == Some(identity));
+    let transitions = known.map_or(0, |known| known.lease_transitions + u64::from(ours.is_none()));
+    RecordSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(LEASE_DURATION.as_secs()),
+        acquire_time: ours.and_then(|ours| ours.acquire_time.clone()).or_else(|| Some(now.clone())),
+        renew_time: Some(now),
+        lease_transitions: transitions,
+    }
+}
+
+impl LeaderLease {
+    /// The lease at `key`, to be held under a name that no other replica has.
+    pub fn new(client: &Client, key: ObjectKey, identity: impl Into<String>, clock: Clock) -> Self {
+        let leases = Objects::of::<Lease>(client);
+        Self { leases, key, identity: identity.into(), clock, rng: Rng::from_entropy() }
+    }
+
+    /// Waits until the lease is ours. Safe to drop; a lease that was just taken is then given back by time.
+    pub async fn acquire(&mut self) {
+        let mut observed: Option<Observed> = None;
+        let seed = self.rng.u64();
+        let mut pause = Backoff::new(RETRY_PERIOD, RETRY_PERIOD * 2, Rng::seeded(seed));
+        loop {
+            match self.attempt(&mut observed).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(lease = %self.key, %error, "cannot take the lease"),
+            }
+            tokio::time::sleep(pause.next_delay()).await;
+            pause.reset();
+        }
+    }
+
+    /// Holds the lease until it is lost, or until `stop`, when it is given back.
+    pub async fn hold(&mut self, stop: &CancellationToken) {
+        let mut observed = None;
+        let mut renewed_at = self.clock.now();
+        loop {
+            let pause = tokio::time::sleep(RETRY_PERIOD);
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return self.release().await;
+            }
+            let attempt = tokio::time::timeout(RETRY_PERIOD, self.attempt(&mut observed)).await;
+            let now = self.clock.now();
+            match attempt {
+                Ok(Ok(true)) => renewed_at = now,
+                // Somebody else has it.
+                Ok(Ok(false)) => return,
+                Ok(Err(_)) | Err(_) if now.since(renewed_at) >= RENEW_DEADLINE => return,
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether the lease is ours now.
+    async fn attempt(&self, observed: &mut Option<Observed>) -> kube::Result<bool> {
+        let found: Option<Record> = self.leases.get(&self.key).await?;
+        let now = self.clock.now();
+        *observed = found.map(|record| match observed.take() {
+            Some(known) if known.record == record => known,
+            _ => Observed { record, since: now },
+        });
+        let known = observed.as_ref().map(|observed| &observed.record);
+        let spec = renewed(known.map(|record| &record.spec), &self.identity, now);
+        let written = match plan(observed.as_ref(), &self.identity, now) {
+            Plan::Wait => return Ok(false),
+            Plan::Create => {
+                let body = json!({"metadata": {"name": self.key.name()}, "spec": spec});
+                self.leases.create::<Written>(&self.key, &body).await
+            }
+            Plan::Take => self.write(known, &spec).await,
+        };
+        match written {
+            // Another one was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            written => written.map(|_| true),
+        }
+    }
+
+    async fn write(&self, known: Option<&Record>, spec: &RecordSpec) -> kube::Result<Written> {
+        let version = known.map(|known| known.metadata.resource_version.as_str()).unwrap_or_default();
+        let metadata = json!({"name": self.key.name(), "resourceVersion": version});
+        self.leases.replace(&self.key, &json!({"metadata": metadata, "spec": spec})).await
+    }
+
+    /// Lets the next one have it at once.
+    async fn release(&self) {
+        let Ok(Some(record)) = self.leases.get::<Record>(&self.key).await else { return };
+        if record.spec.holder_identity.as_deref() != Some(&*self.identity) {
+            return;
+        }
+        let spec = RecordSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            ..record.spec.clone()
+        };
+        // If it fails, the others wait until it has run out.
+        drop(self.write(Some(&record), &spec).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn observed(holder: &str, since: u64) -> Observed {
+        let spec = RecordSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            ..RecordSpec::default()
+        };
+        Observed { record: Record { spec, ..Record::default() }, since: at(since) }
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_nobody_renews_it() {
+        assert_eq!(plan(None, "a", at(0)), Plan::Create);
+        assert_eq!(plan(Some(&observed("a", 0)), "a", at(5)), Plan::Take);
+        assert_eq!(plan(Some(&observed("b", 0)), "a", at(14)), Plan::Wait);
+        assert_eq!(plan(Some(&observed("b", 0)), "a", at(15)), Plan::Take);
+        assert_eq!(plan(Some(&observed("", 0)), "a", at(1)), Plan::Take);
+    }
+
+    #[test]
+    fn transitions_are_counted() {
+        let first = renewed(None, "a", at(1));
+        assert_eq!((first.lease_transitions, &first.acquire_time), (0, &first.renew_time));
+        let again = renewed(Some(&first), "a", at(2));
+        assert_eq!((again.lease_transitions, &again.acquire_time), (0, &first.acquire_time));
+        assert_ne!(again.renew_time, first.renew_time);
+        let other = renewed(Some(&again), "b", at(20));
+        assert_eq!((other.lease_transitions, &other.acquire_time), (1, &other.renew_time));
+    }
+}
