@@ -11,11 +11,39 @@ pub(crate) fn exists_already(error: &kube::Error) -> bool {
 
 /// Whether there is nowhere to put it any more.
 pub(crate) fn namespace_is_going(error: &kube::Error) -> bool {
+    is_missing(error) || is_terminating(error)
+}
+
+/// Whether nothing may be created because the namespace is being deleted.
+pub(crate) fn is_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let terminating = |details: &kube::core::response::StatusDetails| {
         details.causes.iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
     };
-    status.code == 404 || status.details.as_ref().is_some_and(terminating)
+    status.details.as_ref().is_some_and(terminating)
+}
+
+/// Whether there is no such object.
+pub(crate) fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Whether the object is not, or no longer, as was supposed.
+pub(crate) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == "Conflict")
+}
+
+/// Whether what was sent cannot be.
+pub(crate) fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
+}
+
+/// What the server said, as people are to read it in events and conditions.
+pub(crate) fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -40,5 +68,10 @@ mod tests {
         assert!(exists_already(&exists) && !exists_already(&conflict) && !exists_already(&missing));
         assert!(namespace_is_going(&missing) && namespace_is_going(&terminating));
         assert!(!namespace_is_going(&forbidden) && !namespace_is_going(&exists));
+        assert!(is_terminating(&terminating) && !is_terminating(&missing) && is_missing(&missing));
+        assert!(is_conflict(&conflict) && !is_conflict(&exists));
+        let invalid = api(json!({"code": 422, "reason": "Invalid", "message": "so not"}));
+        assert!(is_invalid(&invalid) && !is_invalid(&conflict));
+        assert_eq!(message(&invalid), "so not");
     }
 }

@@ -4,19 +4,37 @@
 //! holds fields that some controller reads, and nothing else; whoever needs another one adds it here.
 
 mod condition;
+mod int_or_string;
 mod node;
 mod pod;
+mod pod_template;
+mod replica_set;
 
 pub(crate) use condition::{Condition, condition};
+pub(crate) use int_or_string::{IntOrString, Rounding};
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
 pub(crate) use pod::{
-    Container, ContainerPort, ContainerStatus, Phase, Pod, PodStatus, Terminated, Toleration, Volume, pods,
+    Container, ContainerPort, ContainerStatus, Phase, Pod, PodStatus, Terminated, Toleration, Volume,
+    next_available, pods,
+};
+pub(crate) use pod_template::PodTemplate;
+pub(crate) use replica_set::{
+    PodSelector, ReplicaSet, Replicated, ReplicatedStatus, ReplicationController, replica_sets,
+    replication_controllers,
 };
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
-use coracle_runtime::informer::timestamp;
+use coracle_runtime::informer::{ObjectMetadata, View, timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
+
+/// How many pods are wanted where nothing is said; the server fills it in.
+pub(crate) const ONE_REPLICA: i32 = 1;
+
+/// A view with all the metadata that controllers need, such as owners and labels.
+pub(crate) trait Described: View {
+    fn object_metadata(&self) -> &ObjectMetadata;
+}
 
 /// A time as the API writes it.
 pub(crate) fn rfc3339(at: Timestamp) -> String {

@@ -1,12 +1,14 @@
 //! Pods.
 
+use std::time::Duration;
+
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, condition};
-use super::optional_time;
+use super::{Described, optional_time};
 
 /// All pods, for every controller.
 pub(crate) fn pods(manager: &mut Manager) -> Informer<Pod> {
@@ -182,6 +184,12 @@ impl View for Pod {
     }
 }
 
+impl Described for Pod {
+    fn object_metadata(&self) -> &ObjectMetadata {
+        &self.metadata
+    }
+}
+
 impl Pod {
     /// A condition of the pod.
     pub(crate) fn condition(&self, r#type: &str) -> Option<&Condition> {
@@ -210,6 +218,15 @@ impl Pod {
     pub(crate) fn is_active(&self) -> bool {
         !self.is_finished() && !self.metadata.is_terminating()
     }
+}
+
+/// How long until a pod that is ready has been so for `min_ready_seconds`; none if it is not ready, or has
+/// been long enough.
+pub(crate) fn next_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    let ready = pod.condition("Ready").filter(|ready| ready.is_true())?;
+    let seconds = u64::try_from(min_ready_seconds).unwrap_or_default();
+    let due = ready.last_transition_time? + Duration::from_secs(seconds);
+    (due > now).then(|| due.since(now))
 }
 
 #[cfg(test)]
@@ -243,6 +260,8 @@ mod tests {
         assert!(pod.is_ready() && pod.is_active());
         let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
         assert!(pod.is_available(0, at(10)) && !pod.is_available(5, at(14)) && pod.is_available(5, at(15)));
+        assert_eq!(next_available(&pod, 5, at(12)), Some(Duration::from_secs(3)));
+        assert_eq!(next_available(&pod, 5, at(15)), None);
         assert_eq!(pod.spec.containers[0].resources.requests.get("cpu"), Some("100m"));
         assert_eq!(pod.status.container_statuses[0].restart_count, 2);
         assert_eq!(serde_json::from_value::<Pod>(json!({})).unwrap().status.phase, Phase::Unknown);
