@@ -14,6 +14,7 @@ mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod refusal;
+mod replicaset;
 mod root_ca;
 mod serviceaccount;
 mod serviceaccount_token;
@@ -82,6 +83,8 @@ pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
     namespace::REGISTRATION,
+    replicaset::REPLICATION_CONTROLLER,
+    replicaset::REPLICA_SET,
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,

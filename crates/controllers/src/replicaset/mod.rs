@@ -1,0 +1,212 @@
+//! Replica sets and replication controllers: a number of equal pods, kept at that number.
+//!
+//! Both kinds are the same to this controller; what differs is in [`Kind`].
+
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use coracle_base::Clock;
+use coracle_runtime::{
+    Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Written,
+};
+use kube::api::{Patch, PatchParams};
+
+use crate::pod_control::{
+    ClaimError, Owner, OwnerKind, PodControl, controlled_by, index_by_controller, owners_concerned,
+    pod_from_template,
+};
+use crate::view::{
+    Pod, PodSelector, ReplicaSet, Replicated, ReplicationController, replica_sets, replication_controllers,
+};
+use crate::{Registration, Settings, refusal};
+use plan::{Plan, plan};
+use status::Failure;
+
+/// Sets that are worked on at a time: as upstream's `--concurrent-replicaset-syncs` and
+/// `--concurrent-rc-syncs`.
+const WORKERS: usize = 5;
+
+pub(crate) const REPLICA_SET: Registration =
+    Registration { name: "replicaset-controller", register: register_replica_sets };
+
+pub(crate) const REPLICATION_CONTROLLER: Registration =
+    Registration { name: "replicationcontroller-controller", register: register_replication_controllers };
+
+/// What distinguishes the two kinds.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    owner: OwnerKind,
+    /// Whether its status counts pods that are being deleted.
+    counts_terminating: bool,
+}
+
+fn register_replica_sets(manager: &mut Manager, settings: &Settings) {
+    let owner = OwnerKind { api_version: "apps/v1", kind: "ReplicaSet" };
+    let kind = Kind { owner, counts_terminating: true };
+    let control = PodControl::new(manager, "replicaset-controller");
+    let sets: Informer<ReplicaSet> = replica_sets(manager);
+    let objects = Objects::of::<k8s_openapi::api::apps::v1::ReplicaSet>(manager.client());
+    add(
+        manager,
+        REPLICA_SET.name,
+        Replicas {
+            kind,
+            control,
+            sets,
+            objects,
+            writes: OwnWrites::default(),
+            clock: settings.clock.clone(),
+        },
+    );
+}
+
+fn register_replication_controllers(manager: &mut Manager, settings: &Settings) {
+    let owner = OwnerKind { api_version: "v1", kind: "ReplicationController" };
+    let kind = Kind { owner, counts_terminating: false };
+    let control = PodControl::new(manager, "replication-controller");
+    let sets: Informer<ReplicationController> = replication_controllers(manager);
+    let objects = Objects::of::<k8s_openapi::api::core::v1::ReplicationController>(manager.client());
+    add(
+        manager,
+        REPLICATION_CONTROLLER.name,
+        Replicas {
+            kind,
+            control,
+            sets,
+            objects,
+            writes: OwnWrites::default(),
+            clock: settings.clock.clone(),
+        },
+    );
+}
+
+fn add<S: PodSelector>(manager: &mut Manager, name: &'static str, reconcile: Replicas<S>) {
+    let (kind, sets, pods) = (reconcile.kind, reconcile.sets.clone(), reconcile.control.informer().clone());
+    index_by_controller(sets.store());
+    let known = sets.store().clone();
+    let controller = Controller::new(name, reconcile)
+        .watches(&sets, |change| [change.key.clone()])
+        .watches(&pods, move |change: &Change<Pod>| {
+            owners_concerned(change, kind.owner, &known, Replicated::selector)
+        })
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// Why a set could not be brought to its number.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Behind(#[from] Behind),
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error("cannot make or delete pods")]
+    Pods(#[source] kube::Error),
+    #[error("cannot write the status")]
+    Status(#[source] kube::Error),
+}
+
+struct Replicas<S> {
+    kind: Kind,
+    control: PodControl,
+    sets: Informer<Replicated<S>>,
+    objects: Objects,
+    /// What was written to the sets themselves.
+    writes: OwnWrites,
+    clock: Clock,
+}
+
+impl<S: PodSelector> Reconcile for Replicas<S> {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        self.control.seen(key).await?;
+        self.writes.seen(key, &self.sets).await?;
+        let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
+        let owner = Owner { key, kind: self.kind.owner, metadata: &set.metadata };
+        let candidates = self.control.candidates(&owner);
+        let fits = |pod: &Pod| set.selector().matches(&pod.metadata.labels);
+        let is_own = |pod: &Pod| pod.metadata.is_controlled_by(set.metadata.uid()) && fits(pod);
+        let terminating = candidates.iter().filter(|pod| is_terminating(pod) && is_own(pod)).count();
+        let active = candidates.into_iter().filter(|pod| pod.is_active());
+        let active = self.control.claim(&self.objects, &owner, active, fits, &[]).await?;
+        let outcome = self.scale(&owner, &set, &active).await;
+
+        let now = self.clock.now();
+        let failure = outcome.as_ref().err().map(|(failure, _)| failure);
+        let terminating = self.kind.counts_terminating.then_some(terminating);
+        let status = status::status(&set, &active, terminating, failure, now);
+        self.write_status(&owner, &set, &status).await?;
+        match outcome {
+            Err((_, error)) => Err(Error::Pods(error)),
+            Ok(()) => Ok(status::next_look(&active, set.spec.min_ready_seconds, now)),
+        }
+    }
+}
+
+/// Whether a pod is on its way out, but not there yet.
+fn is_terminating(pod: &Pod) -> bool {
+    pod.metadata.is_terminating() && !pod.is_finished()
+}
+
+impl<S: PodSelector> Replicas<S> {
+    /// Makes or deletes pods.
+    async fn scale(
+        &self,
+        owner: &Owner<'_>,
+        set: &Replicated<S>,
+        active: &[Arc<Pod>],
+    ) -> Result<(), (Failure, kube::Error)> {
+        if set.metadata.is_terminating() {
+            return Ok(());
+        }
+        match plan(set.replicas(), active, || self.related(owner, set), self.clock.now()) {
+            Plan::Nothing => Ok(()),
+            Plan::Create(count) => {
+                let pod = pod_from_template(owner, &set.spec.template);
+                let created = self.control.create_many(owner, &pod, count).await;
+                created.map_err(|error| (Failure::create(&error), error))
+            }
+            Plan::Delete(pods) => {
+                let deleted = self.control.delete_many(owner, pods).await;
+                deleted.map_err(|error| (Failure::delete(&error), error))
+            }
+        }
+    }
+
+    /// All pods of the sets that have the same owner as this one.
+    fn related(&self, owner: &Owner<'_>, set: &Replicated<S>) -> Vec<Arc<Pod>> {
+        let cluster = owner.key.cluster();
+        let Some(parent) = set.metadata.controller() else { return Vec::new() };
+        let siblings = controlled_by(self.sets.store(), cluster, &parent.uid);
+        let pods = self.control.informer().store();
+        siblings.iter().flat_map(|set| controlled_by(pods, cluster, set.metadata.uid())).collect()
+    }
+
+    /// Writes the status if it is not the one that is known. If the set has changed, that brings it back.
+    async fn write_status(
+        &self,
+        owner: &Owner<'_>,
+        set: &Replicated<S>,
+        status: &crate::view::ReplicatedStatus,
+    ) -> Result<(), Error> {
+        if *status == set.status {
+            return Ok(());
+        }
+        let patch = Patch::Merge(status::patch(set, status));
+        let written =
+            self.objects.patch_subresource(owner.key, "status", &PatchParams::default(), &patch).await;
+        match written {
+            Ok(Written { metadata }) => {
+                self.writes.note(owner.key, &metadata.resource_version);
+                Ok(())
+            }
+            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => Ok(()),
+            Err(error) => Err(Error::Status(error)),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How many pods a set makes and deletes, and what it says of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+use coracle_runtime::Action;
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::plan::{BURST_REPLICAS, Plan, plan};
+use super::status::{Failure, next_look, patch, status};
+use crate::view::{Pod, ReplicaSet, rfc3339};
+
+const NOW: Timestamp = Timestamp::from_millis(100_000);
+
+fn pod(name: &str, labels: Value, ready_at_s: Option<u64>) -> Arc<Pod> {
+    let at = |seconds: u64| rfc3339(Timestamp::from_millis(seconds * 1000));
+    let ready = |seconds| json!({"type": "Ready", "status": "True", "lastTransitionTime": at(seconds)});
+    let conditions: Vec<_> = ready_at_s.map(ready).into_iter().collect();
+    let pod = json!({
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "conditions": conditions},
+    });
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+fn pods(count: usize) -> Vec<Arc<Pod>> {
+    (0..count).map(|index| pod(&format!("p{index:04}"), json!({}), None)).collect()
+}
+
+fn set(status: Value) -> ReplicaSet {
+    serde_json::from_value(json!({
+        "metadata": {"name": "r", "uid": "u", "resourceVersion": "7", "generation": 2},
+        "spec": {"replicas": 3, "minReadySeconds": 10, "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x", "more": "y"}}}},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn refusal(message: &str) -> kube::Error {
+    let status: Status = serde_json::from_value(json!({"code": 403, "message": message})).unwrap();
+    kube::Error::Api(Box::new(status))
+}
+
+#[test]
+fn the_number_of_pods_is_made_right() {
+    // What is wanted and what there is; how many to make and how many to delete.
+    let cases = [
+        (3, 3, 0, 0),
+        (3, 1, 2, 0),
+        (0, 2, 0, 2),
+        (1, 3, 0, 2),
+        (-1, 1, 0, 1),
+        (2000, 0, BURST_REPLICAS, 0),
+        (0, 600, 0, BURST_REPLICAS),
+    ];
+    for (wanted, there, create, delete) in cases {
+        let (created, deleted) = match plan(wanted, &pods(there), Vec::new, NOW) {
+            Plan::Nothing => (0, 0),
+            Plan::Create(count) => (count, 0),
+            Plan::Delete(pods) => (0, pods.len()),
+        };
+        assert_eq!((created, deleted), (create, delete), "{wanted} wanted, {there} there");
+    }
+}
+
+#[test]
+fn the_least_useful_pods_go_first() {
+    let active = [pod("a", json!({}), Some(50)), pod("b", json!({}), None), pod("c", json!({}), Some(50))];
+    let Plan::Delete(gone) = plan(2, &active, Vec::new, NOW) else { panic!("nothing to delete") };
+    assert_eq!(gone.iter().map(|pod| pod.metadata.name()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn a_status_counts_pods() {
+    let labels = json!({"app": "x", "more": "y"});
+    let active =
+        [pod("a", labels.clone(), Some(50)), pod("b", labels, Some(95)), pod("c", json!({"app": "x"}), None)];
+    let set = set(json!({}));
+    let counted = status(&set, &active, Some(4), None, NOW);
+    let numbers = [
+        counted.replicas,
+        counted.fully_labeled_replicas,
+        counted.ready_replicas,
+        counted.available_replicas,
+    ];
+    assert_eq!(numbers, [3, 2, 2, 1]);
+    assert_eq!((counted.terminating_replicas, counted.observed_generation), (Some(4), 2));
+    assert_eq!(next_look(&active, 10, NOW), Action::RequeueAfter(Duration::from_secs(5)));
+    assert_eq!(next_look(&active, 0, NOW), Action::AwaitChange);
+
+    let written = patch(&set, &status(&set, &[], Some(0), None, NOW));
+    assert_eq!(written["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    let expected = json!({
+        "replicas": 0, "fullyLabeledReplicas": null, "readyReplicas": null, "availableReplicas": null,
+        "terminatingReplicas": 0, "observedGeneration": 2, "conditions": null,
+    });
+    assert_eq!(written["status"], expected);
+}
+
+#[test]
+fn a_failure_is_told_until_it_is_over() {
+    let other = json!({"type": "Other", "status": "True"});
+    let set_with = |conditions: &[Value]| set(json!({"conditions": conditions}));
+    let create = Failure::create(&refusal("exceeded quota"));
+    let told = status(&set_with(std::slice::from_ref(&other)), &[], None, Some(&create), NOW).conditions;
+    let failure = json!({
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota",
+        "lastTransitionTime": "1970-01-01T00:01:40Z",
+    });
+    assert_eq!(serde_json::to_value(&told).unwrap(), json!([other, failure]));
+
+    let delete = Failure::delete(&refusal("no"));
+    let later = Timestamp::from_millis(200_000);
+    let again = status(&set_with(&[other.clone(), failure.clone()]), &[], None, Some(&delete), later);
+    assert_eq!(again.conditions, told, "as it was first told");
+    let over = status(&set_with(&[failure, other.clone()]), &[], None, None, later);
+    assert_eq!(serde_json::to_value(&over.conditions).unwrap(), json!([other]));
+}
