@@ -10,6 +10,7 @@ mod certificates;
 mod cluster_authentication_trust;
 mod clusterrole_aggregation;
 mod customresourcedefinition;
+mod deployment;
 mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
@@ -82,6 +83,7 @@ pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
+    deployment::REGISTRATION,
     namespace::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,

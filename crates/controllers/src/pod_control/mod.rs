@@ -7,6 +7,7 @@
 mod batch;
 mod claim;
 mod control;
+mod hash;
 mod owner;
 mod ranking;
 mod related;
@@ -14,6 +15,7 @@ mod related;
 pub(crate) use batch::{MAX_IN_FLIGHT, slow_start};
 pub(crate) use claim::{ClaimError, Claims};
 pub(crate) use control::PodControl;
+pub(crate) use hash::template_hash;
 pub(crate) use owner::{Owner, OwnerKind, pod_from_template};
 pub(crate) use ranking::deletion_order;
 pub(crate) use related::{controlled_by, index_by_controller, orphans_beside, owners_concerned};

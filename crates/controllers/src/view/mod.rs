@@ -4,6 +4,7 @@
 //! holds fields that some controller reads, and nothing else; whoever needs another one adds it here.
 
 mod condition;
+mod deployment;
 mod int_or_string;
 mod node;
 mod pod;
@@ -11,6 +12,7 @@ mod pod_template;
 mod replica_set;
 
 pub(crate) use condition::{Condition, condition};
+pub(crate) use deployment::{Deployment, DeploymentStatus, StrategyType, deployments};
 pub(crate) use int_or_string::{IntOrString, Rounding};
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
 pub(crate) use pod::{

@@ -39,7 +39,7 @@ pub(crate) struct Replicated<S> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "S: Default + DeserializeOwned")]
 pub(crate) struct ReplicatedSpec<S> {
-    replicas: Option<i32>,
+    pub(crate) replicas: Option<i32>,
     pub(crate) min_ready_seconds: i32,
     selector: S,
     pub(crate) template: PodTemplate,
