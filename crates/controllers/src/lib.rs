@@ -11,12 +11,16 @@ mod cluster_authentication_trust;
 mod clusterrole_aggregation;
 mod customresourcedefinition;
 mod deployment;
+mod endpoints;
+mod endpointslice;
+mod endpointslice_mirroring;
 mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod refusal;
 mod replicaset;
 mod root_ca;
+mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
 mod validatingadmissionpolicy_status;
@@ -84,6 +88,9 @@ pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
     deployment::REGISTRATION,
+    endpoints::REGISTRATION,
+    endpointslice::REGISTRATION,
+    endpointslice_mirroring::REGISTRATION,
     namespace::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,

@@ -5,25 +5,36 @@
 
 mod condition;
 mod deployment;
+mod endpoint_slice;
+mod endpoints;
 mod int_or_string;
 mod node;
 mod pod;
 mod pod_template;
+mod reference;
 mod replica_set;
+mod service;
 
 pub(crate) use condition::{Condition, condition};
 pub(crate) use deployment::{Deployment, DeploymentStatus, StrategyType, deployments};
+pub(crate) use endpoint_slice::{
+    AddressType, Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, HEADLESS,
+    MANAGED_BY, Named, SERVICE_NAME, SLICES_BY_SERVICE, endpoint_slices,
+};
+pub(crate) use endpoints::{EndpointAddress, EndpointSubset, Endpoints, SubsetPort, endpoints};
 pub(crate) use int_or_string::{IntOrString, Rounding};
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
 pub(crate) use pod::{
-    Container, ContainerPort, ContainerStatus, Phase, Pod, PodStatus, Terminated, Toleration, Volume,
-    next_available, pods,
+    Container, ContainerPort, ContainerStatus, PODS_BY_NODE, Phase, Pod, PodStatus, Terminated, Toleration,
+    Volume, next_available, pods, pods_by_node,
 };
 pub(crate) use pod_template::PodTemplate;
+pub(crate) use reference::ObjectReference;
 pub(crate) use replica_set::{
     PodSelector, ReplicaSet, Replicated, ReplicatedStatus, ReplicationController, replica_sets,
     replication_controllers,
 };
+pub(crate) use service::{Service, ServicePort, TargetPort, services};
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;

@@ -15,6 +15,19 @@ pub(crate) fn pods(manager: &mut Manager) -> Informer<Pod> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::Pod>())
 }
 
+/// Pods by the node they are on.
+pub(crate) const PODS_BY_NODE: &str = "node";
+
+/// All pods, to be found by [`PODS_BY_NODE`].
+pub(crate) fn pods_by_node(manager: &mut Manager) -> Informer<Pod> {
+    let informer = pods(manager);
+    informer.store().add_index(PODS_BY_NODE, |pod: &Pod| {
+        let node = &pod.spec.node_name;
+        (!node.is_empty()).then(|| node.to_string()).into_iter().collect()
+    });
+    informer
+}
+
 /// What controllers know of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -1,0 +1,171 @@
+//! Every service that selects pods has slices with the addresses of those pods.
+//!
+//! Who stands behind a service is worked out from scratch each time ([`behind`]) and compared with its
+//! slices; [`plan`] changes as few of those as possible, because every change goes to every node.
+
+mod behind;
+mod hints;
+mod pack;
+mod plan;
+mod slices;
+
+use std::sync::Arc;
+
+use coracle_runtime::{
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Recorder, Reference,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
+
+use crate::service_pods::{TriggerTimes, selected_pods, services_of};
+use crate::view::{
+    EndpointSlice, Node, PODS_BY_NODE, Pod, SERVICE_NAME, SLICES_BY_SERVICE, Service, endpoint_slices, nodes,
+    pods_by_node, services,
+};
+use crate::{Registration, Settings};
+pub(crate) use behind::{EndpointKey, EndpointSet, PortKey, port_key, type_of};
+pub(crate) use pack::says_the_same;
+use plan::{Input, Plan, plan};
+pub(crate) use slices::{Draft, SliceChanges, SliceWriter, labels_with, owner};
+
+/// The name in the label of its slices.
+const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+/// The name in events.
+const COMPONENT: &str = "endpoint-slice-controller";
+
+/// As many services at a time as upstream (`--concurrent-service-endpoint-syncs`).
+const WORKERS: usize = 5;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "endpointslice-controller", register };
+
+fn register(manager: &mut Manager, _settings: &Settings) {
+    let (services, pods) = (services(manager), pods_by_node(manager));
+    let (nodes, slices) = (nodes(manager), endpoint_slices(manager));
+    let writer =
+        SliceWriter { slices: Objects::of::<WholeSlice>(manager.client()), own_writes: OwnWrites::default() };
+    let reconcile = EndpointSlices {
+        services: services.clone(),
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        slices: slices.clone(),
+        writer,
+        trigger_times: TriggerTimes::default(),
+        recorder: manager.recorder(COMPONENT),
+    };
+    let (of_pods, of_nodes, on_nodes) = (services.clone(), services.clone(), pods.clone());
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&services, |change| [change.key.clone()])
+        .watches(&pods, move |change| services_of(change, of_pods.store()))
+        .watches(&slices, |change| told_of(change, CONTROLLER))
+        .watches(&nodes, move |change| services_on(change, &on_nodes, &of_nodes))
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// The services that slices tell of which somebody looks after, or did until now.
+pub(crate) fn told_of(change: &Change<EndpointSlice>, manager: &str) -> Vec<ObjectKey> {
+    let managed = |slice: &&Arc<EndpointSlice>| slice.is_managed_by(manager);
+    if !change.old.iter().chain(&change.new).any(|slice| managed(&slice)) {
+        return Vec::new();
+    }
+    let service = |slice: &Arc<EndpointSlice>| {
+        let name = slice.metadata.labels.get(SERVICE_NAME)?;
+        Some(ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), name))
+    };
+    let mut keys: Vec<_> = change.old.iter().chain(&change.new).filter_map(service).collect();
+    keys.dedup();
+    keys
+}
+
+/// The services of the pods on a node that has come, or is somewhere else now. Its pods are left out until
+/// it is known where they are.
+fn services_on(change: &Change<Node>, pods: &Informer<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
+    let zone = |node: &Arc<Node>| behind::zone(node).map(str::to_owned);
+    let (before, now) = (change.old.as_ref().map(zone), change.new.as_ref().map(zone));
+    if before == now {
+        return Vec::new();
+    }
+    let on_node = pods.store().by_index(PODS_BY_NODE, change.key.cluster(), change.key.name());
+    let touched = |pod: Arc<Pod>| {
+        let key = ObjectKey::namespaced(
+            change.key.cluster().clone(),
+            pod.metadata.namespace(),
+            pod.metadata.name(),
+        );
+        services_of(&Change { key, old: None, new: Some(pod) }, services.store())
+    };
+    on_node.into_iter().flat_map(touched).collect()
+}
+
+struct EndpointSlices {
+    services: Informer<Service>,
+    pods: Informer<Pod>,
+    nodes: Informer<Node>,
+    slices: Informer<EndpointSlice>,
+    writer: SliceWriter,
+    trigger_times: TriggerTimes,
+    recorder: Recorder,
+}
+
+/// Why the slices of a service cannot be made right.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyncError {
+    /// What is known is too old.
+    #[error(transparent)]
+    Behind(#[from] coracle_runtime::Behind),
+    /// A write failed.
+    #[error(transparent)]
+    Write(#[from] slices::WriteError),
+}
+
+impl Reconcile for EndpointSlices {
+    type Error = SyncError;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+        let Some(service) = self.services.store().get(key) else {
+            // Its slices are the garbage collector's.
+            self.trigger_times.forget(key);
+            return Ok(Action::AwaitChange);
+        };
+        if !service.selects_pods() {
+            return Ok(Action::AwaitChange);
+        }
+        self.writer.own_writes.seen(key, &self.slices).await?;
+        let Plan { changes, without_node } = self.plan(key, &service);
+        for (pod, node) in without_node {
+            let name = key.name();
+            self.warn(
+                key,
+                &service,
+                format!("skipping Pod {pod} for Service {}/{name}: Node {node} Not Found", key.namespace()),
+            );
+        }
+        let owner = owner("v1", "Service", &service.metadata);
+        if let Err(error) = self.writer.carry_out(key, &owner, changes).await {
+            self.warn(key, &service, error.to_string());
+            return Err(error.into());
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl EndpointSlices {
+    fn plan(&self, key: &ObjectKey, service: &Service) -> Plan {
+        let pods = selected_pods(service, key, self.pods.store());
+        let node_of =
+            |name: &str| self.nodes.store().get(&ObjectKey::cluster_wide(key.cluster().clone(), name));
+        let told = format!("{}/{}", key.namespace(), key.name());
+        let mut slices = self.slices.store().by_index(SLICES_BY_SERVICE, key.cluster(), &told);
+        slices.retain(|slice| slice.is_managed_by(CONTROLLER));
+        let trigger_time = self.trigger_times.observe(key, service, &pods);
+        plan(Input { service, pods: &pods, node_of: &node_of, slices, trigger_time })
+    }
+
+    fn warn(&self, key: &ObjectKey, service: &Service, what: String) {
+        let message =
+            format!("Error updating Endpoint Slices for Service {}/{}: {what}", key.namespace(), key.name());
+        let about = Reference::to("v1", "Service", &service.metadata);
+        let (kind, reason) = (EventType::Warning, "FailedToUpdateEndpointSlices");
+        self.recorder.event(key.cluster(), about, kind, reason, message);
+    }
+}

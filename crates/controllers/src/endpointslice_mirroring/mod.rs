@@ -1,0 +1,111 @@
+//! Endpoints that people made for a service without a selector are mirrored to slices, because slices are
+//! all that is read today.
+
+mod plan;
+
+use coracle_runtime::{
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Recorder, Reference,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
+
+use crate::endpointslice::{SliceWriter, SyncError, owner, told_of};
+use crate::view::{
+    EndpointSlice, Endpoints, SLICES_BY_SERVICE, Service, endpoint_slices, endpoints, services,
+};
+use crate::{Registration, Settings};
+use plan::{MAX_PER_SUBSET, Plan, may_mirror, plan};
+
+/// The name in the label of its slices.
+const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
+/// The name in events.
+const COMPONENT: &str = "endpoint-slice-mirroring-controller";
+
+/// As many at a time as upstream (`--mirroring-concurrent-service-endpoint-syncs`).
+const WORKERS: usize = 5;
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "endpointslice-mirroring-controller", register };
+
+fn register(manager: &mut Manager, _settings: &Settings) {
+    let (services, endpoints) = (services(manager), endpoints(manager));
+    let slices = endpoint_slices(manager);
+    let writer =
+        SliceWriter { slices: Objects::of::<WholeSlice>(manager.client()), own_writes: OwnWrites::default() };
+    let reconcile = Mirroring {
+        services: services.clone(),
+        endpoints: endpoints.clone(),
+        slices: slices.clone(),
+        writer,
+        recorder: manager.recorder(COMPONENT),
+    };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&services, selecting_otherwise)
+        .watches(&endpoints, mirrored)
+        .watches(&slices, |change| told_of(change, CONTROLLER))
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// Services that have come, gone, or changed in whether they select pods.
+fn selecting_otherwise(change: &Change<Service>) -> Option<ObjectKey> {
+    let selects =
+        |service: Option<&std::sync::Arc<Service>>| service.map(|service| !service.spec.selector.is_empty());
+    (selects(change.old.as_ref()) != selects(change.new.as_ref())).then(|| change.key.clone())
+}
+
+/// Endpoints that are mirrored, or were.
+fn mirrored(change: &Change<Endpoints>) -> Option<ObjectKey> {
+    let may = change.old.iter().chain(&change.new).any(|endpoints| may_mirror(endpoints));
+    may.then(|| change.key.clone())
+}
+
+struct Mirroring {
+    services: Informer<Service>,
+    endpoints: Informer<Endpoints>,
+    slices: Informer<EndpointSlice>,
+    writer: SliceWriter,
+    recorder: Recorder,
+}
+
+impl Reconcile for Mirroring {
+    type Error = SyncError;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+        self.writer.own_writes.seen(key, &self.slices).await?;
+        let (endpoints, service) = (self.endpoints.store().get(key), self.services.store().get(key));
+        let told = format!("{}/{}", key.namespace(), key.name());
+        let mut existing = self.slices.store().by_index(SLICES_BY_SERVICE, key.cluster(), &told);
+        existing.retain(|slice| slice.is_managed_by(CONTROLLER));
+        let planned = plan(endpoints.as_deref(), service.as_deref(), existing);
+        let metadata = endpoints.as_ref().map(|endpoints| endpoints.metadata.clone()).unwrap_or_default();
+        let about = Reference::to("v1", "Endpoints", &metadata);
+        self.tell(key, &about, &planned);
+        self.writer.carry_out(key, &owner("v1", "Endpoints", &metadata), planned.changes).await?;
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl Mirroring {
+    fn tell(&self, key: &ObjectKey, about: &Reference, plan: &Plan) {
+        let Plan { invalid, skipped, .. } = *plan;
+        let warn = |reason, message| {
+            self.recorder.event(key.cluster(), about.clone(), EventType::Warning, reason, message);
+        };
+        if invalid > 0 {
+            warn(
+                "InvalidIPAddress",
+                format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices"),
+            );
+        }
+        if skipped > invalid {
+            warn(
+                "TooManyAddressesToMirror",
+                format!(
+                    "A max of {MAX_PER_SUBSET} addresses can be mirrored to EndpointSlices per Endpoints subset. \
+                     {skipped} addresses were skipped"
+                ),
+            );
+        }
+    }
+}
