@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use coracle::config::{
-    AddressRange, ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, PortRange, ServiceNetwork, SubjectName,
+    AddressRange, ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, FakeNodes, PortRange, ServiceNetwork,
+    SubjectName,
 };
 use coracle::{Config, ConfigError, StoreConfig};
 
@@ -65,7 +66,8 @@ Examples:
   coracle up --data-dir ./data --listen 127.0.0.1:0      any free port, data in ./data
   coracle up --listen 0.0.0.0:6443 --tls-san api.example.org   for other machines too
   coracle up --store etcd=http://10.0.0.1:2379,http://10.0.0.2:2379
-  coracle up --store etcd=https://10.0.0.1:2379 --etcd-ca ca.crt";
+  coracle up --store etcd=https://10.0.0.1:2379 --etcd-ca ca.crt
+  coracle up --fake-nodes 100,cpu=8,memory=32Gi      with nodes that only pretend to run pods";
 
 /// The settings of a server.
 #[derive(Debug, ClapArgs)]
@@ -92,6 +94,10 @@ pub(crate) struct ServerArgs {
     /// from this machine are not counted.
     #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
     max_connections_per_address: usize,
+    /// Simulate so many nodes, whose pods run by rule; they are as given after a comma: cpu=, memory=,
+    /// pods=, zones=, taint=KEY[=VALUE]:EFFECT.
+    #[arg(long, value_name = "NUMBER[,SETTING...]")]
+    fake_nodes: Option<FakeNodes>,
     #[command(flatten)]
     authentication: AuthenticationArgs,
 }
@@ -110,6 +116,7 @@ impl ServerArgs {
                 .map_err(ConfigError::from)?,
             authentication: self.authentication.settings()?,
             max_connections_per_address: self.max_connections_per_address,
+            fake_nodes: self.fake_nodes.clone(),
             ..self.location.config()?
         })
     }
@@ -256,6 +263,13 @@ mod tests {
         let twice = config("coracle up --data-dir /d --service-cidr 10.0.0.0/16,10.1.0.0/16").unwrap_err();
         assert!(twice.to_string().starts_with("invalid --service-cidr: "), "{twice}");
         assert!(config("coracle up --data-dir /d --service-cidr 10.0.0.0/31").is_err());
+    }
+
+    #[test]
+    fn simulated_nodes_reach_the_config() {
+        let nodes = config("coracle up --data-dir /d --fake-nodes 5,cpu=2").unwrap().fake_nodes.unwrap();
+        assert_eq!((nodes.count, &*nodes.cpu), (5, "2"));
+        assert!(config("coracle up --data-dir /d --fake-nodes many").is_err());
     }
 
     #[test]

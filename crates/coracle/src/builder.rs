@@ -13,6 +13,7 @@ use coracle_apiserver::{
 };
 use coracle_base::{Clock, Rng, Task};
 use coracle_controllers::{CertificateSigner, Settings, TokenSubject, TokenWriter, Trust};
+use coracle_kubelet::fake;
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::Store;
 use tokio::net::TcpListener;
@@ -89,6 +90,7 @@ impl Coracle {
         // cluster must not touch the certificates of the first.
         let network = config.service_network.clone();
         let max_connections_per_address = config.max_connections_per_address;
+        let fake_nodes = config.fake_nodes.clone();
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
             Err(error) => {
@@ -125,7 +127,17 @@ impl Coracle {
         let components = Components::new(running);
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
-        let controllers = start_controllers(&service, Settings { clock, trust, signer, token_writer });
+        let simulation = fake_nodes.map(|nodes| Simulation::new(&service, nodes, clock.clone()));
+        if let Some(simulation) = &simulation
+            && let Err(error) = simulation.create_nodes().await
+        {
+            closing.cancel();
+            components.ended().await;
+            store.close().await;
+            return Err(StartError::FakeNodes(Box::new(error)));
+        }
+        let settings = Settings { clock, trust, signer, token_writer };
+        let controllers = start_controllers(&service, settings, simulation.as_ref());
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
@@ -142,6 +154,29 @@ impl Coracle {
     }
 }
 
+/// Nodes without machines.
+struct Simulation {
+    client: kube::Client,
+    nodes: fake::FakeNodes,
+    clock: Clock,
+}
+
+impl Simulation {
+    fn new(server: &ApiServer, nodes: fake::FakeNodes, clock: Clock) -> Self {
+        Self { client: in_process::client(server.clone(), in_process::FAKE_NODES), nodes, clock }
+    }
+
+    /// Before anyone looks, so that nobody is told of them one by one.
+    async fn create_nodes(&self) -> kube::Result<()> {
+        fake::create_nodes(&self.client, &self.nodes, &self.clock).await
+    }
+
+    /// Run by the same manager as the controllers, so that idle means that pods are at rest too.
+    fn register(&self, manager: &mut Manager) {
+        fake::register(manager, &self.client, &self.clock);
+    }
+}
+
 /// Who writes the tokens of service accounts that lie in secrets.
 fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
     TokenWriter::new(move |subject| {
@@ -151,10 +186,13 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
 }
 
 /// Runs the controllers of the default cluster; other clusters have none yet.
-fn start_controllers(server: &ApiServer, settings: Settings) -> Controllers {
+fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<&Simulation>) -> Controllers {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
     let mut manager = Manager::new(client, ClusterId::default());
     coracle_controllers::register(&mut manager, &settings);
+    if let Some(simulation) = simulation {
+        simulation.register(&mut manager);
+    }
     let (idle, stop) = (manager.idle(), CancellationToken::new());
     let running = Components::new(vec![Task::spawn("controllers", manager.run(stop.clone()))]);
     Controllers { idle, stop, running }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use coracle_apiserver::Limits;
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
+pub use coracle_kubelet::fake::{FakeNodes, FakeNodesError};
 
 use crate::authentication::Authentication;
 use crate::error::ConfigError;
@@ -35,6 +36,9 @@ pub struct Config {
     pub authentication: Authentication,
     /// How many connections there may be from one address at the same time; this machine is not counted.
     pub max_connections_per_address: usize,
+    /// Nodes without machines, whose pods run by rule. With some, even none, nodes that users mark are
+    /// simulated too.
+    pub fake_nodes: Option<FakeNodes>,
 }
 
 impl Config {
@@ -49,6 +53,7 @@ impl Config {
             service_network: ServiceNetwork::default(),
             authentication: Authentication::default(),
             max_connections_per_address: Limits::default().max_connections_per_address,
+            fake_nodes: None,
         }
     }
 }

@@ -91,6 +91,9 @@ pub enum StartError {
     /// The thread that looks for certificates panicked.
     #[error("cannot look for certificates")]
     Crashed(#[from] coracle_base::TaskError),
+    /// The simulated nodes cannot be made.
+    #[error("cannot make the simulated nodes")]
+    FakeNodes(#[source] Box<kube::Error>),
 }
 
 /// Why a file by which users are recognized is of no use. Never says what stands in it.

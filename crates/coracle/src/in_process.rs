@@ -35,6 +35,9 @@ pub(crate) const ADMINISTRATOR: Caller = Caller { user: "kubernetes-admin", prog
 pub(crate) const CONTROLLERS: Caller =
     Caller { user: "system:kube-controller-manager", program: "kube-controller-manager" };
 
+/// The kubelets of all simulated nodes. Not in the group of nodes, of which each may write its own objects only.
+pub(crate) const FAKE_NODES: Caller = Caller { user: "system:fake-nodes", program: "kubelet" };
+
 /// A client of `server`. Must be called on a tokio runtime.
 pub(crate) fn client(server: ApiServer, caller: Caller) -> Client {
     let identity = Identity {

@@ -1,0 +1,153 @@
+//! Nodes without machines, and what their pods do.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::time::Duration;
+
+use coracle::config::FakeNodes;
+use coracle::kube::ResourceExt;
+use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use serde_json::{Value, json};
+use support::wait_for;
+
+/// Nothing here takes long; whoever waits longer waits for something that does not come.
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn start(nodes: &str) -> Handle {
+    let fake_nodes = Some(nodes.parse::<FakeNodes>().unwrap());
+    let nowhere = Config::new("/nothing/is/written/there");
+    let config = Config { store: StoreConfig::Memory, listen: Vec::new(), fake_nodes, ..nowhere };
+    Coracle::start(config).await.unwrap()
+}
+
+/// A pod on the first node, with these rules.
+fn pod(name: &str, rules: &Value, spec: &Value) -> Pod {
+    let rules: serde_json::Map<_, _> = rules
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(key, value)| (format!("fake.coracle.dev/{key}"), value.clone()))
+        .collect();
+    let mut pod = json!({
+        "metadata": {"name": name, "annotations": rules},
+        "spec": {"nodeName": "fake-0", "containers": [{"name": "c", "image": "nginx:1.27"}]},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        pod["spec"][key] = value.clone();
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+async fn idle(cluster: &Handle) {
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    let conditions = status.conditions.iter().flatten();
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn nodes_are_ready_and_renew_their_leases() {
+    let cluster = start("3,cpu=4,zones=2,taint=a=b:NoSchedule").await;
+    idle(&cluster).await;
+    let nodes = Api::<Node>::all(cluster.client()).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["fake-0", "fake-1", "fake-2"]);
+    let status = nodes[1].status.as_ref().unwrap();
+    assert_eq!(status.allocatable.as_ref().unwrap()["cpu"].0, "4");
+    assert_eq!(nodes[1].labels()["topology.kubernetes.io/zone"], "zone-1");
+    assert!(nodes[1].spec.as_ref().unwrap().taints.as_ref().unwrap().iter().any(|taint| taint.key == "a"));
+    let leases = Api::<Lease>::namespaced(cluster.client(), "kube-node-lease");
+    let lease = leases.get("fake-2").await.unwrap();
+    assert_eq!(lease.owner_references()[0].uid, nodes[2].uid().unwrap());
+    assert_eq!(lease.spec.unwrap().lease_duration_seconds, Some(40));
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_pod_runs_and_ends_as_on_a_real_node() {
+    let cluster = start("1").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    idle(&cluster).await;
+    let init = json!({"initContainers": [{"name": "i", "image": "busybox"}]});
+    pods.create(&PostParams::default(), &pod("p", &json!({}), &init)).await.unwrap();
+    idle(&cluster).await;
+    let running = pods.get("p").await.unwrap();
+    let status = running.status.clone().unwrap();
+    assert!(is_ready(&status));
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    assert_eq!(status.host_ip.as_deref(), Some("10.192.0.1"));
+    assert!(status.pod_ip.unwrap().starts_with("10.128."));
+    let container = &status.container_statuses.unwrap()[0];
+    assert!(container.state.as_ref().unwrap().running.is_some() && container.ready);
+    let init = &status.init_container_statuses.unwrap()[0];
+    assert_eq!(init.state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 0);
+
+    pods.delete("p", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    assert!(pods.get_opt("p").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn pods_do_what_their_rules_say() {
+    let cluster = start("1").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    let never = json!({"restartPolicy": "Never"});
+    let cases = [
+        ("done", json!({"finish-after": "0"}), &never),
+        ("failed", json!({"finish-after": "0", "exit-code": "3"}), &never),
+        ("evicted", json!({"phase-after": "Failed=0", "phase-reason": "Evicted"}), &json!({})),
+        ("looping", json!({"finish-after": "0", "exit-code": "1"}), &json!({})),
+        ("stuck", json!({"start-after": "never", "waiting-reason": "ImagePullBackOff"}), &json!({})),
+        ("unready", json!({"ready": "false"}), &json!({})),
+    ];
+    for (name, rules, spec) in &cases {
+        pods.create(&PostParams::default(), &pod(name, rules, spec)).await.unwrap();
+    }
+    let waiting = |pod: &Pod, reason: &str| {
+        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        statuses
+            .filter_map(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
+            .any(|r| r == reason)
+    };
+    wait_for(LIMIT, &pods, "done", |pod| phase(pod) == "Succeeded").await;
+    wait_for(LIMIT, &pods, "failed", |pod| phase(pod) == "Failed").await;
+    let evicted = wait_for(LIMIT, &pods, "evicted", |pod| phase(pod) == "Failed").await;
+    assert_eq!(evicted.status.unwrap().reason.as_deref(), Some("Evicted"));
+    wait_for(LIMIT, &pods, "looping", |pod| waiting(pod, "CrashLoopBackOff")).await;
+    let stuck = wait_for(LIMIT, &pods, "stuck", |pod| waiting(pod, "ImagePullBackOff")).await;
+    assert_eq!(phase(&stuck), "Pending");
+    let unready = wait_for(LIMIT, &pods, "unready", |pod| phase(pod) == "Running").await;
+    assert!(!is_ready(&unready.status.unwrap()));
+    let better = json!({"metadata": {"annotations": {"fake.coracle.dev/ready": null}}});
+    pods.patch("unready", &PatchParams::default(), &Patch::Merge(better)).await.unwrap();
+    wait_for(LIMIT, &pods, "unready", |pod| pod.status.as_ref().is_some_and(is_ready)).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_node_without_power_does_nothing_until_it_is_back() {
+    let cluster = start("0").await;
+    let nodes = Api::<Node>::all(cluster.client());
+    let mark = json!({"fake.coracle.dev/node": "true", "fake.coracle.dev/heartbeat": "stopped"});
+    let node = json!({"metadata": {"name": "fake-0", "annotations": mark}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    pods.create(&PostParams::default(), &pod("p", &json!({}), &json!({}))).await.unwrap();
+    idle(&cluster).await;
+    assert_eq!(phase(&pods.get("p").await.unwrap()), "Pending");
+    let power = json!({"metadata": {"annotations": {"fake.coracle.dev/heartbeat": null}}});
+    nodes.patch("fake-0", &PatchParams::default(), &Patch::Merge(power)).await.unwrap();
+    wait_for(LIMIT, &pods, "p", |pod| phase(pod) == "Running").await;
+    cluster.shutdown().await;
+}

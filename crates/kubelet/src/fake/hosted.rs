@@ -1,0 +1,142 @@
+//! What is remembered of pods that were accepted: since when, to the millisecond, and their addresses.
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use coracle_base::Timestamp;
+use coracle_runtime::ObjectKey;
+
+/// The first address of pods, and how many there are: 10.128.0.0/10.
+const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+const POD_ADDRESSES: u32 = 1 << 22;
+
+/// The first address of nodes, and how many there are: 10.192.0.0/11 by number, and as many by name.
+const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
+const NODE_ADDRESSES: u32 = 1 << 21;
+
+/// A pod that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Accepted {
+    /// Which one, should another of the same name follow.
+    pub(super) uid: Box<str>,
+    pub(super) at: Timestamp,
+    pub(super) ip: Ipv4Addr,
+}
+
+/// All pods that were accepted. Forgotten with the process: what the API says of a pod is enough to go on.
+#[derive(Debug, Default)]
+pub(super) struct Hosted {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    accepted: HashMap<ObjectKey, Accepted>,
+    taken: HashSet<Ipv4Addr>,
+    next: u32,
+}
+
+impl Hosted {
+    /// The pod of this key and identity, accepted `at` if it was not before, with the address it had, if it
+    /// had one. `is_foreign` says of an address that a pod has it that was not accepted yet.
+    pub(super) fn accept(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        at: Timestamp,
+        had: Option<Ipv4Addr>,
+        is_foreign: impl Fn(Ipv4Addr) -> bool,
+    ) -> Accepted {
+        let mut state = self.state();
+        if let Some(known) = state.accepted.get(key).filter(|known| *known.uid == *uid) {
+            return known.clone();
+        }
+        state.release(key);
+        let ip = had.unwrap_or_else(|| state.free(is_foreign));
+        state.taken.insert(ip);
+        let accepted = Accepted { uid: uid.into(), at, ip };
+        state.accepted.insert(key.clone(), accepted.clone());
+        accepted
+    }
+
+    /// Forgets a pod that is gone.
+    pub(super) fn release(&self, key: &ObjectKey) {
+        self.state().release(key);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn release(&mut self, key: &ObjectKey) {
+        if let Some(gone) = self.accepted.remove(key) {
+            self.taken.remove(&gone.ip);
+        }
+    }
+
+    /// The address after the last one that nobody has. There are far more than pods.
+    fn free(&mut self, is_foreign: impl Fn(Ipv4Addr) -> bool) -> Ipv4Addr {
+        loop {
+            self.next = (self.next + 1) % POD_ADDRESSES;
+            let address = Ipv4Addr::from_bits(FIRST_POD_ADDRESS.to_bits() + self.next);
+            // The last octet is that of a machine, not of a network or of everyone in it.
+            let of_machine = !matches!(address.octets()[3], 0 | 255);
+            if of_machine && !self.taken.contains(&address) && !is_foreign(address) {
+                return address;
+            }
+        }
+    }
+}
+
+/// The address of a node: by its number if its name ends with one, else by its name.
+pub(super) fn node_address(name: &str) -> Ipv4Addr {
+    let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name[before.len()..].parse::<u32>().ok().filter(|number| *number + 1 < NODE_ADDRESSES);
+    let offset = match number {
+        Some(number) => number + 1,
+        None => NODE_ADDRESSES + hash(name) % NODE_ADDRESSES,
+    };
+    Ipv4Addr::from_bits(FIRST_NODE_ADDRESS.to_bits() + offset)
+}
+
+/// A number that is the same for a name at all times (FNV-1a).
+pub(super) fn hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_runtime::ClusterId;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_nobody_elses() {
+        let hosted = Hosted::default();
+        let key = |name: &str| ObjectKey::namespaced(ClusterId::default(), "n", name);
+        let taken = Ipv4Addr::new(10, 128, 0, 2);
+        let accept = |name, uid, had| {
+            let at = Timestamp::from_millis(7);
+            hosted.accept(&key(name), uid, at, had, |address| address == taken).ip.to_string()
+        };
+        assert_eq!(accept("a", "u1", None), "10.128.0.1");
+        assert_eq!(accept("a", "u1", None), "10.128.0.1", "it keeps its own");
+        assert_eq!(accept("b", "u2", None), "10.128.0.3");
+        assert_eq!(accept("c", "u3", Some(taken)), "10.128.0.2");
+        assert_eq!(accept("a", "u4", None), "10.128.0.4", "another pod of that name");
+        hosted.release(&key("a"));
+        assert_eq!(hosted.state().accepted.len(), 2);
+    }
+
+    #[test]
+    fn nodes_have_addresses_by_number_or_name() {
+        assert_eq!(node_address("fake-0").to_string(), "10.192.0.1");
+        assert_eq!(node_address("fake-4999").to_string(), "10.192.19.136");
+        let named = node_address("worker");
+        assert_eq!(named, node_address("worker"));
+        assert!(named >= Ipv4Addr::new(10, 224, 0, 0), "{named}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Nodes without machines: their leases are renewed, and the pods bound to them start, become ready, finish,
+//! fail, crash, vanish and end as annotations say, at thousands of nodes in one process.
+//!
+//! Every node with the annotation [`NODE`] is one of them, whoever made it; [`create_nodes`] makes many. What
+//! a pod does is a function of its rules and of the time ([`life`]), so nothing has to be remembered but when
+//! it was accepted, and a restart goes on where it was. Everything is said through the API, in the words
+//! of a kubelet. `docs/fake-nodes.md` has the rules.
+//!
+//! It belongs to this crate and not to the tests', because users start it too: `coracle up --fake-nodes 100`.
+
+mod duration;
+mod hosted;
+mod life;
+mod node;
+mod nodes;
+mod options;
+mod plan;
+mod pods;
+mod rules;
+mod run;
+mod status;
+mod view;
+
+use coracle_base::Clock;
+use coracle_runtime::{Manager, Selection};
+use kube::Client;
+
+pub use nodes::create_nodes;
+pub use options::{FakeNodes, FakeNodesError};
+
+/// The annotation that makes a node one of ours, if it is `true`.
+pub const NODE: &str = "fake.coracle.dev/node";
+
+/// What all our annotations begin with.
+const PREFIX: &str = "fake.coracle.dev/";
+
+/// Hands what simulates nodes to the manager. `client` writes; the manager's reads.
+pub fn register(manager: &mut Manager, client: &Client, clock: &Clock) {
+    let nodes = manager.informer(Selection::of::<k8s_openapi::api::core::v1::Node>());
+    // Pods without a node are none of our business, and there may be many.
+    let bound = Selection::of::<k8s_openapi::api::core::v1::Pod>().with_fields("spec.nodeName!=");
+    let pods = manager.informer(bound);
+    manager.add(nodes::controller(client, clock, &nodes));
+    manager.add(pods::controller(client, clock, &nodes, &pods));
+}

@@ -1,0 +1,259 @@
+//! What a node is like, and what its kubelet says of it.
+
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::hosted::{hash, node_address};
+use super::options::{FakeNodes, FakeTaint};
+use super::status::time;
+use super::view::{Condition, Node};
+
+/// How often a lease is renewed, and after which time it counts as lost: a quarter, as the kubelet does
+/// (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
+pub(super) const LEASE_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const LEASE_DURATION_S: u32 = 40;
+
+/// How often the status is said again if nothing changed (`nodeStatusReportFrequency`).
+const STATUS_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+/// The Kubernetes these nodes speak for.
+const VERSION: &str = "v1.36.4";
+
+/// A condition: its type, whether something is wrong, and how that is said.
+type Pressure = (&'static str, [&'static str; 2], [&'static str; 2]);
+
+/// What a kubelet looks after beside being ready: how it says that all is well, and that it is not
+/// (`nodestatus/setters.go`).
+const PRESSURES: [Pressure; 3] = [
+    (
+        "MemoryPressure",
+        ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
+        ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"],
+    ),
+    (
+        "DiskPressure",
+        ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+        ["KubeletHasDiskPressure", "kubelet has disk pressure"],
+    ),
+    (
+        "PIDPressure",
+        ["KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+        ["KubeletHasInsufficientPID", "kubelet has insufficient PID available"],
+    ),
+];
+
+/// The node of this number.
+pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
+    let name = format!("fake-{number}");
+    let zone = format!("zone-{}", number % nodes.zones.max(1));
+    let taints: Vec<Value> = nodes.taints.iter().map(taint).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {super::NODE: "true"},
+            "labels": {
+                "beta.kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/region": "fake",
+                "topology.kubernetes.io/zone": zone,
+            },
+        },
+        "spec": {"taints": taints},
+        "status": status(&name, nodes, &[], &Conditions::default(), now),
+    })
+}
+
+fn taint(taint: &FakeTaint) -> Value {
+    json!({"key": taint.key, "value": taint.value, "effect": taint.effect})
+}
+
+/// What is wrong with a node, by rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Conditions {
+    not_ready: bool,
+    /// The conditions that say that something is wrong.
+    pressures: Vec<&'static str>,
+}
+
+impl Conditions {
+    fn of(node: &Node) -> Self {
+        let rule = |name: &str| node.metadata.annotations.get(&format!("{}{name}", super::PREFIX));
+        let pressures = rule("pressure").unwrap_or_default();
+        let named = |name: &&str| pressures.split(',').any(|listed| listed.trim() == *name);
+        let pressures = PRESSURES.iter().map(|(name, _, _)| *name).filter(named).collect();
+        Self { not_ready: rule("ready") == Some("false"), pressures }
+    }
+
+    fn said(&self) -> Vec<Condition> {
+        let condition = |r#type: &str, is_true, [reason, message]: [&str; 2]| Condition {
+            r#type: r#type.into(),
+            status: if is_true { "True" } else { "False" }.into(),
+            reason: reason.into(),
+            message: message.into(),
+            ..Condition::default()
+        };
+        let pressures = PRESSURES.iter().map(|(name, well, badly)| {
+            let is_true = self.pressures.contains(name);
+            condition(name, is_true, if is_true { *badly } else { *well })
+        });
+        let ready = if self.not_ready {
+            condition("Ready", false, ["KubeletNotReady", "the node is told not to be ready"])
+        } else {
+            condition("Ready", true, ["KubeletReady", "kubelet is posting ready status"])
+        };
+        pressures.chain([ready]).collect()
+    }
+}
+
+fn status(
+    name: &str,
+    nodes: &FakeNodes,
+    known: &[Condition],
+    conditions: &Conditions,
+    now: Timestamp,
+) -> Map<String, Value> {
+    let amounts = json!({
+        "cpu": nodes.cpu, "memory": nodes.memory, "pods": nodes.pods.to_string(),
+        "ephemeral-storage": "1Ti",
+    });
+    let id = format!("{:08x}-0000-4000-8000-{:012x}", hash(name), hash(name));
+    let mut status = Map::new();
+    status.insert("capacity".to_owned(), amounts.clone());
+    status.insert("allocatable".to_owned(), amounts);
+    status.insert("conditions".to_owned(), told(&conditions.said(), known, now));
+    let address = node_address(name).to_string();
+    let addresses =
+        json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]);
+    status.insert("addresses".to_owned(), addresses);
+    let info = json!({
+        "architecture": "amd64",
+        "bootID": id,
+        "containerRuntimeVersion": "fake://1.0.0",
+        "kernelVersion": "0.0.0-fake",
+        "kubeProxyVersion": "",
+        "kubeletVersion": VERSION,
+        "machineID": id.replace('-', ""),
+        "operatingSystem": "linux",
+        "osImage": "Coracle fake node",
+        "systemUUID": id,
+    });
+    status.insert("nodeInfo".to_owned(), info);
+    status
+}
+
+fn told(conditions: &[Condition], known: &[Condition], now: Timestamp) -> Value {
+    let told = conditions.iter().map(|said| {
+        let same = |known: &&Condition| known.r#type == said.r#type && known.status == said.status;
+        let since = known.iter().find(same).and_then(|known| known.last_transition_time);
+        json!({
+            "type": said.r#type,
+            "status": said.status,
+            "reason": said.reason,
+            "message": said.message,
+            "lastHeartbeatTime": time(now),
+            "lastTransitionTime": time(since.unwrap_or(now)),
+        })
+    });
+    told.collect()
+}
+
+/// What the server is to be told of a node; none if it knows.
+pub(super) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
+    let (conditions, known) = (Conditions::of(node), &node.status.conditions);
+    let is_new = node.status.capacity.is_empty() || node.status.addresses.is_empty();
+    let said = conditions.said();
+    if !is_new && said.iter().all(|said| is_known(said, known, now)) {
+        return None;
+    }
+    let status = if is_new {
+        status(node.metadata.name(), &FakeNodes::new(1), known, &conditions, now)
+    } else {
+        Map::from_iter([("conditions".to_owned(), told(&said, known, now))])
+    };
+    Some(json!({"status": status}))
+}
+
+fn is_known(said: &Condition, known: &[Condition], now: Timestamp) -> bool {
+    let same = |known: &&Condition| {
+        (&known.r#type, &known.status, &known.reason) == (&said.r#type, &said.status, &said.reason)
+    };
+    let heartbeat = known.iter().find(same).and_then(|known| known.last_heartbeat_time);
+    heartbeat.is_some_and(|heartbeat| now.since(heartbeat) < STATUS_INTERVAL)
+}
+
+/// When the lease of a node is to be renewed next. Nodes take turns, each at one whole second of the
+/// interval, so that thousands of them wake a worker once a second and not thousands of times.
+pub(super) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
+    let interval_ms = u64::try_from(LEASE_INTERVAL.as_millis()).unwrap_or(u64::MAX);
+    let turn_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
+    let begun = now.as_millis() / interval_ms * interval_ms + turn_ms;
+    let next = if begun > now.as_millis() { begun } else { begun + interval_ms };
+    Timestamp::from_millis(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn node(annotations: &Value, status: &Value) -> Node {
+        let metadata = json!({"name": "fake-4", "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_whole_from_the_beginning() {
+        let nodes: FakeNodes = "9,cpu=4,zones=2,taint=a:NoSchedule".parse().unwrap();
+        let body = body(&nodes, 3, at(5));
+        assert_eq!(body["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-1");
+        assert_eq!(body["spec"]["taints"], json!([{"key": "a", "value": "", "effect": "NoSchedule"}]));
+        assert_eq!(body["status"]["allocatable"]["cpu"], "4");
+        assert_eq!(body["status"]["conditions"][3]["reason"], "KubeletReady");
+        let known: Node = serde_json::from_value(body).unwrap();
+        assert!(known.is_fake() && known.is_alive());
+        assert_eq!(patch(&known, at(5 + 299)), None);
+        assert!(patch(&known, at(5 + 300)).is_some(), "it says the same again now and then");
+    }
+
+    #[test]
+    fn a_node_of_somebody_else_gets_what_it_lacks() {
+        let bare = node(&json!({"fake.coracle.dev/node": "true"}), &json!({}));
+        let patch = patch(&bare, at(5)).unwrap();
+        assert_eq!(patch["status"]["capacity"]["pods"], "110");
+        assert_eq!(patch["status"]["addresses"][0]["address"], "10.192.0.5");
+    }
+
+    #[test]
+    fn rules_say_what_is_wrong() {
+        let status = body(&FakeNodes::new(1), 0, at(5))["status"].take();
+        let rules = json!({"fake.coracle.dev/ready": "false", "fake.coracle.dev/pressure": "DiskPressure"});
+        let patch = patch(&node(&rules, &status), at(7)).unwrap();
+        let said: Vec<_> = patch["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|said| (said["status"].as_str().unwrap(), said["lastTransitionTime"].as_str().unwrap()))
+            .collect();
+        let (before, now) = ("1970-01-01T00:00:05Z", "1970-01-01T00:00:07Z");
+        assert_eq!(said, [("False", before), ("True", now), ("False", before), ("False", now)]);
+        assert_eq!(patch["status"].get("capacity"), None);
+    }
+
+    #[test]
+    fn nodes_take_turns() {
+        let next = next_renewal("fake-7", at(1_000_003));
+        assert_eq!(next.as_millis() % 1000, 0);
+        assert!(next > at(1_000_003) && next <= at(1_000_013));
+        assert_eq!(next_renewal("fake-7", next), next + LEASE_INTERVAL);
+    }
+}

@@ -1,0 +1,120 @@
+//! Looking after nodes: they are made, their status is said and their leases are renewed.
+
+use coracle_base::Clock;
+use coracle_meta::time::MicroTime;
+use coracle_runtime::{
+    Action, Change, ClusterId, Controller, Informer, ObjectKey, Objects, Reconcile, Written,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::node::{self, LEASE_DURATION_S};
+use super::options::FakeNodes;
+use super::view::Node;
+
+/// Where the leases of nodes are.
+const LEASES: &str = "kube-node-lease";
+
+/// How many nodes are written at a time: enough for a store to gather several in one sync.
+const WORKERS: usize = 16;
+
+/// Makes the nodes of the default cluster that are not there yet.
+///
+/// # Errors
+/// Whatever the server refuses, and all that can go wrong on the way.
+pub async fn create_nodes(client: &Client, nodes: &FakeNodes, clock: &Clock) -> kube::Result<()> {
+    let objects = &Objects::of::<v1::Node>(client);
+    let beside = &ObjectKey::cluster_wide(ClusterId::default(), "");
+    let create = |number| async move {
+        match objects.create::<Written>(beside, &node::body(nodes, number, clock.now())).await {
+            // It was made when the cluster last ran.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            done => done.map(drop),
+        }
+    };
+    stream::iter(0..nodes.count).map(create).buffer_unordered(WORKERS).try_collect().await
+}
+
+pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>) -> Controller {
+    let reconcile = Kubelets {
+        objects: Objects::of::<v1::Node>(client),
+        leases: Objects::of::<Lease>(client),
+        clock: clock.clone(),
+        nodes: nodes.clone(),
+    };
+    Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS)
+}
+
+fn of_ours(change: &Change<Node>) -> Option<ObjectKey> {
+    let ours = change.new.as_ref().is_some_and(|node| node.is_fake());
+    ours.then(|| change.key.clone())
+}
+
+/// What the kubelets of all nodes do for their nodes.
+struct Kubelets {
+    objects: Objects,
+    leases: Objects,
+    clock: Clock,
+    nodes: Informer<Node>,
+}
+
+impl Reconcile for Kubelets {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
+        let Some(node) = self.nodes.store().get(key).filter(|node| node.is_alive()) else {
+            return Ok(Action::AwaitChange);
+        };
+        let now = self.clock.now();
+        if let Some(patch) = node::patch(&node, now) {
+            let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+            match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
+                Err(error) if is_gone(&error) => return Ok(Action::AwaitChange),
+                done => drop(done?),
+            }
+        }
+        self.renew(key, &node).await?;
+        // As it is now: what was written took its time.
+        let now = self.clock.now();
+        Ok(Action::RequeueAfter(node::next_renewal(key.name(), now).since(now)))
+    }
+}
+
+impl Kubelets {
+    async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<()> {
+        let lease = ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name());
+        let micros = self.clock.now().as_millis().saturating_mul(1000);
+        let renewed = MicroTime(i64::try_from(micros).unwrap_or(i64::MAX)).to_string();
+        let patch = Patch::Merge(json!({"spec": {"renewTime": renewed}}));
+        match self.leases.patch::<Written>(&lease, &PatchParams::default(), &patch).await {
+            Err(error) if is_gone(&error) => {}
+            done => return done.map(drop),
+        }
+        let body = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": key.name(),
+                "namespace": LEASES,
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": key.name(), "uid": node.metadata.uid()},
+                ],
+            },
+            "spec": {
+                "holderIdentity": key.name(),
+                "leaseDurationSeconds": LEASE_DURATION_S,
+                "renewTime": renewed,
+            },
+        });
+        self.leases.create::<Written>(&lease, &body).await.map(drop)
+    }
+}
+
+/// Whether what was to be written is not there any more.
+pub(super) fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}

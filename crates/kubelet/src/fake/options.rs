@@ -1,0 +1,151 @@
+//! How many nodes there are to be, and what they are like.
+
+use std::fmt;
+use std::str::FromStr;
+
+use coracle_meta::quantity::Quantity;
+
+/// The most nodes of one cluster: ten times what Kubernetes is made for.
+const MAX_NODES: u32 = 50_000;
+
+/// Simulated nodes, to be made when a cluster starts.
+///
+/// ```
+/// use coracle_kubelet::fake::FakeNodes;
+///
+/// let nodes: FakeNodes = "100,cpu=8,memory=32Gi,zones=5,taint=dedicated=tests:NoSchedule".parse()?;
+/// assert_eq!((nodes.count, nodes.zones, &*nodes.cpu), (100, 5, "8"));
+/// # Ok::<(), coracle_kubelet::fake::FakeNodesError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeNodes {
+    /// How many: `fake-0` and so on. None at all is possible, for those who make their own.
+    pub count: u32,
+    /// Over how many zones they are spread, in turn.
+    pub zones: u32,
+    /// How many processors each has, as a quantity.
+    pub cpu: String,
+    /// How much memory each has, as a quantity.
+    pub memory: String,
+    /// How many pods each takes.
+    pub pods: u32,
+    /// What keeps pods away from them.
+    pub taints: Vec<FakeTaint>,
+}
+
+/// A taint of simulated nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeTaint {
+    /// Its key.
+    pub key: String,
+    /// Its value; may be empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// Why a text says nothing of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not {expected}")]
+pub struct FakeNodesError {
+    text: String,
+    expected: &'static str,
+}
+
+impl FakeNodes {
+    /// So many nodes as KWOK makes them: 32 processors, 256 GiB, 110 pods, in three zones.
+    pub fn new(count: u32) -> Self {
+        let (cpu, memory) = ("32".to_owned(), "256Gi".to_owned());
+        Self { count, zones: 3, cpu, memory, pods: 110, taints: Vec::new() }
+    }
+
+    fn set(&mut self, setting: &str) -> Result<(), FakeNodesError> {
+        let expected = "cpu=, memory=, pods=, zones= or taint= with a value";
+        let (name, value) = setting.split_once('=').ok_or_else(|| error(setting, expected))?;
+        match name {
+            "cpu" => self.cpu = quantity(value)?,
+            "memory" => self.memory = quantity(value)?,
+            "pods" => self.pods = number(value)?,
+            "zones" => self.zones = number(value)?.max(1),
+            "taint" => self.taints.push(value.parse()?),
+            _ => return Err(error(setting, expected)),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for FakeNodes {
+    type Err = FakeNodesError;
+
+    /// Reads `N[,cpu=Q][,memory=Q][,pods=N][,zones=N][,taint=KEY[=VALUE]:EFFECT]`.
+    fn from_str(text: &str) -> Result<Self, FakeNodesError> {
+        let mut parts = text.split(',');
+        let count = number(parts.next().unwrap_or_default())?;
+        if count > MAX_NODES {
+            return Err(error(text, "a number of nodes up to 50000"));
+        }
+        let mut nodes = Self::new(count);
+        for setting in parts {
+            nodes.set(setting)?;
+        }
+        Ok(nodes)
+    }
+}
+
+impl FromStr for FakeTaint {
+    type Err = FakeNodesError;
+
+    fn from_str(text: &str) -> Result<Self, FakeNodesError> {
+        let expected = "a taint such as key=value:NoSchedule";
+        let (name, effect) = text.rsplit_once(':').ok_or_else(|| error(text, expected))?;
+        if !matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+            return Err(error(text, expected));
+        }
+        let (key, value) = name.split_once('=').unwrap_or((name, ""));
+        Ok(Self { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
+    }
+}
+
+impl fmt::Display for FakeNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, zones, cpu, memory, pods, taints } = self;
+        write!(f, "{count},cpu={cpu},memory={memory},pods={pods},zones={zones}")?;
+        taints.iter().try_for_each(|taint| write!(f, ",taint={}={}:{}", taint.key, taint.value, taint.effect))
+    }
+}
+
+fn error(text: &str, expected: &'static str) -> FakeNodesError {
+    FakeNodesError { text: text.to_owned(), expected }
+}
+
+fn number(text: &str) -> Result<u32, FakeNodesError> {
+    text.parse().map_err(|_| error(text, "a number"))
+}
+
+fn quantity(text: &str) -> Result<String, FakeNodesError> {
+    text.parse::<Quantity>().map_err(|_| error(text, "a quantity such as 8 or 32Gi"))?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_and_written() {
+        let nodes: FakeNodes = "7,pods=20,taint=a:NoExecute,taint=b=c:NoSchedule".parse().unwrap();
+        assert_eq!((nodes.count, nodes.pods, nodes.zones, nodes.taints.len()), (7, 20, 3, 2));
+        assert_eq!(nodes.to_string().parse(), Ok(nodes));
+        assert_eq!("0".parse(), Ok(FakeNodes::new(0)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for wrong in ["", "x", "-1", "5,cpu", "5,cpu=fast", "5,gpu=1", "5,taint=a", "5,taint=a:Now", "50001"]
+        {
+            assert!(wrong.parse::<FakeNodes>().is_err(), "{wrong}");
+        }
+        let said = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
+        assert_eq!(said, r#""fast" is not a quantity such as 8 or 32Gi"#);
+    }
+}

@@ -1,0 +1,142 @@
+//! What is to be done about one pod.
+
+use coracle_base::Timestamp;
+use coracle_runtime::informer::Labels;
+use serde_json::Value;
+
+use super::life::Life;
+use super::rules::PodRules;
+use super::run::Run;
+use super::status::{self, Place, Waiting};
+use super::view::Pod;
+
+/// What a kubelet says of containers that it cannot make.
+const CONFIG_ERROR: &str = "CreateContainerConfigError";
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// What the server is to be told first.
+    pub(super) status: Option<Value>,
+    /// The pod is gone; the server may forget it.
+    pub(super) delete: bool,
+    /// When something changes by itself.
+    pub(super) next: Option<Timestamp>,
+}
+
+/// What is to be done about `pod`, on a node with these annotations.
+pub(super) fn plan(pod: &Pod, node: &Labels, place: &Place, now: Timestamp) -> Plan {
+    let rules = match PodRules::of(pod, node) {
+        Ok(rules) => rules,
+        Err(error) => return misconfigured(pod, &error.to_string(), place, now),
+    };
+    let has_ended = pod.status.phase.is_terminal();
+    let mut life = Life::at(pod, &rules, place.accepted, now);
+    if has_ended && (life.phase != pod.status.phase || !is_settled(pod)) {
+        // No phase comes after the last one.
+        let ended = Life::ended_by_others(pod, &rules, place.accepted, now);
+        life = Life { is_gone: life.is_gone, next: life.next, ..ended };
+    }
+    let first = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let reason = rules.waiting_reason.as_deref().unwrap_or(first);
+    let waiting = Waiting { reason, message: &rules.waiting_message };
+    let told = has_ended && is_settled(pod);
+    let status = if told { None } else { status::patch(pod, &life, &waiting, place, now) };
+    Plan { status, delete: life.is_gone && !is_released(pod), next: life.next }
+}
+
+/// Whether nothing of a pod that ended runs any more, as far as the server knows.
+fn is_settled(pod: &Pod) -> bool {
+    let status = &pod.status;
+    // A pod that was ended before it ever got here has no statuses, and gets none.
+    status.container_statuses.iter().all(|container| container.state.running.is_none())
+        && status.init_container_statuses.iter().all(|container| container.state.running.is_none())
+}
+
+/// Whether the server has been told to forget it, and only others hold it.
+fn is_released(pod: &Pod) -> bool {
+    pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
+}
+
+/// A pod whose rules nobody understands waits for better ones.
+fn misconfigured(pod: &Pod, message: &str, place: &Place, now: Timestamp) -> Plan {
+    if pod.metadata.is_terminating() {
+        return Plan { delete: !is_released(pod), ..Plan::default() };
+    }
+    let wait = |containers: &[_]| containers.iter().map(|_| Run::waiting(None)).collect();
+    let life = Life {
+        phase: super::view::Phase::Pending,
+        reason: Box::default(),
+        message: Box::default(),
+        init_containers: wait(&pod.spec.init_containers),
+        containers: wait(&pod.spec.containers),
+        is_gone: false,
+        next: None,
+    };
+    let waiting = Waiting { reason: CONFIG_ERROR, message };
+    let status = (!pod.status.phase.is_terminal()).then(|| status::patch(pod, &life, &waiting, place, now));
+    Plan { status: status.flatten(), ..Plan::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn pod(metadata: Value, status: Value) -> Pod {
+        let spec = json!({"nodeName": "fake-0", "containers": [{"name": "c"}]});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn planned(pod: &Pod, now: u64) -> Plan {
+        let place = Place { host_ip: "h".into(), pod_ip: "p".into(), accepted: at(10) };
+        plan(pod, &Labels::default(), &place, at(now))
+    }
+
+    #[test]
+    fn a_pod_is_told_once() {
+        let first = planned(&pod(json!({}), json!({})), 10);
+        let status = first.status.unwrap()["status"].take();
+        assert!(!first.delete);
+        assert_eq!(planned(&pod(json!({}), status), 99), Plan::default());
+    }
+
+    #[test]
+    fn a_deleted_pod_is_told_to_have_ended_and_then_forgotten() {
+        let going = json!({"deletionTimestamp": "1970-01-01T00:00:50Z", "deletionGracePeriodSeconds": 30});
+        let first = planned(&pod(going.clone(), json!({})), 20);
+        assert!(first.delete);
+        let status = first.status.unwrap()["status"].take();
+        assert_eq!(status["phase"], "Failed");
+        assert_eq!(planned(&pod(going, status.clone()), 20), Plan { delete: true, ..Plan::default() });
+        let held = json!({"deletionTimestamp": "1970-01-01T00:00:20Z", "deletionGracePeriodSeconds": 0});
+        assert_eq!(planned(&pod(held, status), 20), Plan::default(), "only others hold it");
+    }
+
+    #[test]
+    fn a_pod_that_others_ended_stays_ended() {
+        let running = planned(&pod(json!({}), json!({})), 10).status.unwrap()["status"].take();
+        let mut evicted = running;
+        evicted["phase"] = "Failed".into();
+        evicted["reason"] = "Evicted".into();
+        let told = planned(&pod(json!({}), evicted), 20).status.unwrap()["status"].take();
+        assert_eq!((&told["phase"], told.get("reason")), (&json!("Failed"), None));
+        assert_eq!(told["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
+        assert_eq!(planned(&pod(json!({}), told), 30), Plan::default());
+        assert_eq!(planned(&pod(json!({}), json!({"phase": "Failed"})), 30), Plan::default());
+    }
+
+    #[test]
+    fn rules_nobody_understands_are_said() {
+        let wrong = json!({"annotations": {"fake.coracle.dev/start-after": "soon"}});
+        let status = planned(&pod(wrong, json!({})), 10).status.unwrap()["status"].take();
+        let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+        assert_eq!(waiting["reason"], CONFIG_ERROR);
+        assert!(waiting["message"].as_str().unwrap().contains("start-after"));
+    }
+}

@@ -1,0 +1,281 @@
+//! What annotations say a pod is to do.
+//!
+//! A rule is looked for under `KEY.container-NAME`, then `KEY.index-N` (the completion index of a Job's pod,
+//! or the ordinal of a StatefulSet's), then `KEY`: in the annotations of the pod first, then in those of its
+//! node.
+
+use std::time::Duration;
+
+use coracle_runtime::informer::Labels;
+
+use super::PREFIX;
+use super::duration::{self, Delay};
+use super::view::{Container, Phase, Pod};
+
+/// How long the containers of a Job's pod run if nothing is said: long enough to be seen.
+const JOB_RUN: Duration = Duration::from_secs(1);
+
+/// What a container says that ends by a signal it does not handle.
+pub(super) const SIGTERM_EXIT_CODE: i32 = 143;
+
+/// What a container says that is killed.
+pub(super) const SIGKILL_EXIT_CODE: i32 = 137;
+
+/// What cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("annotation {PREFIX}{key}: {value:?} is not {expected}")]
+pub(super) struct RuleError {
+    key: String,
+    value: String,
+    expected: &'static str,
+}
+
+/// What one container does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ContainerRules {
+    /// How long it runs.
+    pub(super) finish_after: Delay,
+    /// How it ends, the first time, the second, and so on; the last holds for all further ones. Never empty.
+    pub(super) exit_codes: Box<[i32]>,
+    /// When it becomes ready after it started.
+    pub(super) ready_after: Delay,
+    /// When it stops being ready after that, and for how long.
+    pub(super) unready_after: Delay,
+    pub(super) unready_for: Delay,
+}
+
+/// How a pod as a whole comes to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) after: Duration,
+    pub(super) phase: Phase,
+    pub(super) reason: Box<str>,
+    pub(super) message: Box<str>,
+}
+
+/// How long containers take to end when their pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Termination {
+    After(Duration),
+    /// They end when they are killed.
+    Grace,
+    /// Nobody ever hears of it.
+    Never,
+}
+
+/// What a pod does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PodRules {
+    /// When its first container starts.
+    pub(super) start_after: Delay,
+    /// Why it has not started yet.
+    pub(super) waiting_reason: Option<Box<str>>,
+    pub(super) waiting_message: Box<str>,
+    pub(super) end: Option<End>,
+    pub(super) vanish_after: Delay,
+    pub(super) termination: Termination,
+    /// How containers end that are asked to.
+    pub(super) terminate_exit_code: i32,
+    /// Whether it may be ready at all.
+    pub(super) ready: bool,
+    pub(super) init_containers: Box<[ContainerRules]>,
+    pub(super) containers: Box<[ContainerRules]>,
+}
+
+impl PodRules {
+    /// Those of a pod on a node with these annotations.
+    pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
+        let found = Found::new(pod, node);
+        let is_job = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "Job");
+        let run = if is_job { Delay::After(JOB_RUN) } else { Delay::Never };
+        let app = |container: &Container| found.container(container, ["finish-after", "exit-code"], run);
+        let init = |container: &Container| {
+            if is_sidecar(container) {
+                found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], Delay::Never)
+            } else {
+                found.container(container, ["init-after", "init-exit-code"], Delay::AT_ONCE)
+            }
+        };
+        Ok(Self {
+            start_after: found.delay("start-after", "", Delay::AT_ONCE)?,
+            waiting_reason: found.text("waiting-reason", "").map(Into::into),
+            waiting_message: found.text("waiting-message", "").unwrap_or_default().into(),
+            end: found.end()?,
+            vanish_after: found.delay("vanish-after", "", Delay::Never)?,
+            termination: found.termination()?,
+            terminate_exit_code: found.terminate_exit_code()?,
+            ready: found.text("ready", "") != Some("false"),
+            init_containers: pod.spec.init_containers.iter().map(init).collect::<Result<_, _>>()?,
+            containers: pod.spec.containers.iter().map(app).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Whether an init container goes on running beside the others.
+pub(super) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy == Some(super::view::RestartPolicy::Always)
+}
+
+/// Where rules are looked for.
+struct Found<'a> {
+    pod: &'a Labels,
+    node: &'a Labels,
+    index: Option<&'a str>,
+    /// Most pods have no rules, and then nothing is looked for.
+    any: bool,
+}
+
+impl<'a> Found<'a> {
+    fn new(pod: &'a Pod, node: &'a Labels) -> Self {
+        let Pod { metadata, .. } = pod;
+        let index = metadata.annotations.get("batch.kubernetes.io/job-completion-index");
+        let index = index.or_else(|| metadata.labels.get("apps.kubernetes.io/pod-index"));
+        let has = |labels: &Labels| labels.iter().any(|(key, _)| key.starts_with(PREFIX));
+        let any = has(&metadata.annotations) || has(node);
+        Self { pod: &metadata.annotations, node, index, any }
+    }
+
+    fn text(&self, key: &str, container: &str) -> Option<&'a str> {
+        if !self.any {
+            return None;
+        }
+        let within = |labels: &'a Labels| {
+            let of_container =
+                (!container.is_empty()).then(|| format!("{PREFIX}{key}.container-{container}"));
+            let of_index = self.index.map(|index| format!("{PREFIX}{key}.index-{index}"));
+            let keys = [of_container, of_index, Some(format!("{PREFIX}{key}"))];
+            keys.into_iter().flatten().find_map(|key| labels.get(&key))
+        };
+        within(self.pod).or_else(|| within(self.node))
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        container: &str,
+        expected: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, RuleError> {
+        let Some(value) = self.text(key, container) else { return Ok(None) };
+        let wrong = || RuleError { key: key.to_owned(), value: value.to_owned(), expected };
+        read(value).map(Some).ok_or_else(wrong)
+    }
+
+    fn delay(&self, key: &str, container: &str, otherwise: Delay) -> Result<Delay, RuleError> {
+        let read = self.read(key, container, "a duration such as 2s, or never", duration::delay)?;
+        Ok(read.unwrap_or(otherwise))
+    }
+
+    fn container(
+        &self,
+        container: &Container,
+        [run, exit_code]: [&str; 2],
+        otherwise: Delay,
+    ) -> Result<ContainerRules, RuleError> {
+        let name = &*container.name;
+        let exit_codes = self.read(exit_code, name, "a list of exit codes such as 1,1,0", exit_codes)?;
+        Ok(ContainerRules {
+            finish_after: self.delay(run, name, otherwise)?,
+            exit_codes: exit_codes.unwrap_or_else(|| [0].into()),
+            ready_after: self.delay("ready-after", name, Delay::AT_ONCE)?,
+            unready_after: self.delay("unready-after", name, Delay::Never)?,
+            unready_for: self.delay("unready-for", name, Delay::Never)?,
+        })
+    }
+
+    fn end(&self) -> Result<Option<End>, RuleError> {
+        let read = |text: &str| {
+            let (phase, after) = text.split_once('=')?;
+            let phase = match phase {
+                "Succeeded" => Phase::Succeeded,
+                "Failed" => Phase::Failed,
+                _ => return None,
+            };
+            Some((phase, duration::duration(after)?))
+        };
+        let expected = "Succeeded or Failed with a duration, such as Failed=2s";
+        let Some((phase, after)) = self.read("phase-after", "", expected, read)? else { return Ok(None) };
+        let text = |key| self.text(key, "").unwrap_or_default().into();
+        Ok(Some(End { after, phase, reason: text("phase-reason"), message: text("phase-message") }))
+    }
+
+    fn termination(&self) -> Result<Termination, RuleError> {
+        let read = |text: &str| match text {
+            "grace" => Some(Termination::Grace),
+            "never" => Some(Termination::Never),
+            _ => duration::duration(text).map(Termination::After),
+        };
+        let expected = "a duration such as 2s, grace or never";
+        let read = self.read("terminate-after", "", expected, read)?;
+        Ok(read.unwrap_or(Termination::After(Duration::ZERO)))
+    }
+
+    fn terminate_exit_code(&self) -> Result<i32, RuleError> {
+        let read = self.read("terminate-exit-code", "", "an exit code", |text| text.parse().ok())?;
+        Ok(read.unwrap_or(SIGTERM_EXIT_CODE))
+    }
+}
+
+fn exit_codes(text: &str) -> Option<Box<[i32]>> {
+    text.split(',').map(|code| code.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rules(metadata: Value, node: Value) -> Result<PodRules, RuleError> {
+        let spec = json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]});
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        PodRules::of(&pod, &serde_json::from_value(node).unwrap())
+    }
+
+    #[test]
+    fn a_pod_without_rules_runs_for_ever_and_that_of_a_job_does_not() {
+        let plain = rules(json!({}), json!({})).unwrap();
+        assert_eq!(plain.containers[0].finish_after, Delay::Never);
+        assert_eq!((plain.start_after, plain.containers[0].ready_after), (Delay::AT_ONCE, Delay::AT_ONCE));
+        assert_eq!(plain.init_containers[0].finish_after, Delay::AT_ONCE);
+        let owner = json!([{"kind": "Job", "name": "j", "uid": "u", "controller": true}]);
+        let job = rules(json!({"ownerReferences": owner}), json!({})).unwrap();
+        assert_eq!(job.containers[0].finish_after, Delay::After(JOB_RUN));
+    }
+
+    #[test]
+    fn the_nearest_rule_holds() {
+        let annotations = json!({
+            "batch.kubernetes.io/job-completion-index": "3",
+            "fake.coracle.dev/exit-code": "1,0",
+            "fake.coracle.dev/exit-code.index-3": "42",
+            "fake.coracle.dev/exit-code.container-b": "7",
+            "fake.coracle.dev/terminate-after": "grace",
+            "fake.coracle.dev/phase-after": "Failed=1m",
+            "fake.coracle.dev/phase-reason": "Evicted",
+        });
+        let node = json!({"fake.coracle.dev/start-after": "2s", "fake.coracle.dev/exit-code": "9"});
+        let found = rules(json!({"annotations": annotations}), node).unwrap();
+        assert_eq!(*found.containers[0].exit_codes, [42]);
+        assert_eq!(*found.containers[1].exit_codes, [7]);
+        assert_eq!(found.start_after, Delay::After(Duration::from_secs(2)));
+        assert_eq!(found.termination, Termination::Grace);
+        let end = found.end.unwrap();
+        assert_eq!((end.phase, end.after, &*end.reason), (Phase::Failed, Duration::from_secs(60), "Evicted"));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said() {
+        let wrong = |key: &str, value: &str| {
+            let key = format!("fake.coracle.dev/{key}");
+            rules(json!({"annotations": {key: value}}), json!({})).unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong("start-after", "soon"),
+            r#"annotation fake.coracle.dev/start-after: "soon" is not a duration such as 2s, or never"#
+        );
+        for (key, value) in [("exit-code", "1,x"), ("phase-after", "Done=1s"), ("terminate-after", "x")] {
+            wrong(key, value);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What one container does at a given time: a function of its rules and of when it first could start.
+
+use std::time::Duration;
+
+use coracle_base::Timestamp;
+
+use super::duration::Delay;
+use super::rules::ContainerRules;
+use super::view::RestartPolicy;
+
+/// How long a container that ended again waits before it is started again, at first and at most, and after
+/// which time without trouble that begins anew: as the kubelet (`backOffPeriod`, `MaxContainerBackOff`).
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const LAST_BACKOFF: Duration = Duration::from_secs(300);
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+/// How a container ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    pub(super) code: i32,
+    pub(super) started: Timestamp,
+    pub(super) finished: Timestamp,
+}
+
+/// What a container is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has not started yet.
+    Waiting,
+    /// It ended too often and is left alone for this long.
+    BackingOff(Duration),
+    Running {
+        since: Timestamp,
+    },
+    Exited(Exit),
+    /// It never ran, and never will.
+    Lost,
+}
+
+/// One container at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) state: State,
+    pub(super) restarts: u32,
+    /// How it ended the last time, if it was started again since.
+    pub(super) last: Option<Exit>,
+    pub(super) ready: bool,
+    /// When something about it changes next.
+    pub(super) next: Option<Timestamp>,
+}
+
+impl Run {
+    /// One that cannot start yet.
+    pub(super) fn waiting(next: Option<Timestamp>) -> Self {
+        Self { state: State::Waiting, restarts: 0, last: None, ready: false, next }
+    }
+
+    /// One that may start at `begin`.
+    pub(super) fn at(
+        rules: &ContainerRules,
+        policy: RestartPolicy,
+        begin: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        let (mut begin, mut restarts, mut last) = (begin, 0_u32, None);
+        let (mut backoff, mut wait) = (None, Duration::ZERO);
+        loop {
+            if now < begin {
+                let state = if last.is_some() { State::BackingOff(wait) } else { State::Waiting };
+                return Self { state, restarts, last, ready: false, next: Some(begin) };
+            }
+            let finished = rules.finish_after.duration().map(|run| begin + run);
+            let Some(finished) = finished.filter(|finished| *finished <= now) else {
+                let (ready, turns) = readiness(rules, begin, now);
+                let next = [turns, finished].into_iter().flatten().min();
+                return Self { state: State::Running { since: begin }, restarts, last, ready, next };
+            };
+            let exit = Exit { code: exit_code(rules, restarts), started: begin, finished };
+            if !is_restarted(policy, exit.code) {
+                return Self { state: State::Exited(exit), restarts, last, ready: false, next: None };
+            }
+            // The first time it is started again at once, and only then the waiting begins.
+            let ran = finished.since(begin);
+            wait = backoff.filter(|_| ran < FORGOTTEN_AFTER).unwrap_or_default();
+            backoff = Some(if wait.is_zero() { FIRST_BACKOFF } else { (wait * 2).min(LAST_BACKOFF) });
+            last = Some(exit);
+            restarts = restarts.saturating_add(1);
+            // At least a moment, or a container that never runs would be started for ever.
+            begin = finished + wait.max(Duration::from_millis(1));
+        }
+    }
+
+    /// The exit of one that ended well.
+    pub(super) fn completed(&self) -> Option<&Exit> {
+        match &self.state {
+            State::Exited(exit) if exit.code == 0 => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// Whether it has come to its end.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Exited(_) | State::Lost)
+    }
+
+    /// What becomes of it when its pod ends.
+    pub(super) fn stopped(self, code: i32, now: Timestamp) -> Self {
+        let (state, last) = match (self.state, self.last) {
+            (State::Running { since }, last) => (exited(code, since, now), last),
+            (State::BackingOff(_) | State::Waiting, Some(last)) => (State::Exited(last), None),
+            (State::Waiting, None) => (State::Lost, None),
+            over => over,
+        };
+        Self { state, last, ready: false, next: None, restarts: self.restarts }
+    }
+}
+
+fn exited(code: i32, started: Timestamp, finished: Timestamp) -> State {
+    State::Exited(Exit { code, started, finished })
+}
+
+fn exit_code(rules: &ContainerRules, restarts: u32) -> i32 {
+    let codes = &rules.exit_codes;
+    let turn = usize::try_from(restarts).unwrap_or(usize::MAX).min(codes.len().saturating_sub(1));
+    codes.get(turn).copied().unwrap_or_default()
+}
+
+fn is_restarted(policy: RestartPolicy, code: i32) -> bool {
+    match policy {
+        RestartPolicy::Always => true,
+        RestartPolicy::OnFailure => code != 0,
+        RestartPolicy::Never => false,
+    }
+}
+
+/// Whether a container that runs since `begin` is ready, and when that changes.
+fn readiness(rules: &ContainerRules, begin: Timestamp, now: Timestamp) -> (bool, Option<Timestamp>) {
+    let Delay::After(ready_after) = rules.ready_after else { return (false, None) };
+    let ready = begin + ready_after;
+    if now < ready {
+        return (false, Some(ready));
+    }
+    let Delay::After(unready_after) = rules.unready_after else { return (true, None) };
+    let unready = ready + unready_after;
+    if now < unready {
+        return (true, Some(unready));
+    }
+    let Delay::After(unready_for) = rules.unready_for else { return (false, None) };
+    let again = unready + unready_for;
+    if now < again { (false, Some(again)) } else { (true, None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn after(ms: u64) -> Delay {
+        Delay::After(Duration::from_millis(ms))
+    }
+
+    fn rules(finish_after: Delay, exit_codes: &[i32]) -> ContainerRules {
+        ContainerRules {
+            finish_after,
+            exit_codes: exit_codes.into(),
+            ready_after: Delay::AT_ONCE,
+            unready_after: Delay::Never,
+            unready_for: Delay::Never,
+        }
+    }
+
+    #[test]
+    fn it_waits_runs_and_ends() {
+        let rules = rules(after(100), &[3]);
+        let run = |now| Run::at(&rules, RestartPolicy::Never, at(1000), at(now));
+        assert_eq!(run(999).next, Some(at(1000)));
+        assert_eq!((run(1000).state, run(1000).next), (State::Running { since: at(1000) }, Some(at(1100))));
+        let over = run(5000);
+        assert_eq!(over.state, State::Exited(Exit { code: 3, started: at(1000), finished: at(1100) }));
+        assert_eq!((over.next, over.restarts), (None, 0));
+    }
+
+    #[test]
+    fn a_failing_container_is_tried_until_it_succeeds() {
+        let rules = rules(after(0), &[1, 1, 0]);
+        let run = |now| Run::at(&rules, RestartPolicy::OnFailure, at(0), at(now));
+        assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "at once, but after a moment");
+        let waiting = run(2);
+        assert_eq!((waiting.state, waiting.restarts), (State::BackingOff(FIRST_BACKOFF), 2));
+        assert_eq!(run(10_001).completed().map(|exit| exit.finished), Some(at(10_001)));
+        assert_eq!(run(10_001).restarts, 2);
+    }
+
+    #[test]
+    fn waiting_grows_up_to_its_limit() {
+        let rules = rules(after(0), &[1]);
+        let waits: Vec<_> = [2, 10_001, 30_001, 70_001, 150_001, 310_001, 610_001]
+            .map(|now| match Run::at(&rules, RestartPolicy::Always, at(0), at(now)).state {
+                State::BackingOff(wait) => wait.as_secs(),
+                _ => 0,
+            })
+            .into();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn readiness_comes_and_goes() {
+        let rules = ContainerRules {
+            ready_after: after(10),
+            unready_after: after(20),
+            unready_for: after(5),
+            ..rules(Delay::Never, &[0])
+        };
+        let ready = |now| {
+            let run = Run::at(&rules, RestartPolicy::Always, at(0), at(now));
+            (run.ready, run.next.map(Timestamp::as_millis))
+        };
+        assert_eq!(ready(0), (false, Some(10)));
+        assert_eq!(ready(10), (true, Some(30)));
+        assert_eq!(ready(30), (false, Some(35)));
+        assert_eq!(ready(35), (true, None));
+    }
+
+    #[test]
+    fn what_is_stopped_tells_what_it_was() {
+        let run = Run::at(&rules(Delay::Never, &[0]), RestartPolicy::Always, at(5), at(9));
+        assert_eq!(
+            run.stopped(143, at(9)).state,
+            State::Exited(Exit { code: 143, started: at(5), finished: at(9) })
+        );
+        assert_eq!(Run::waiting(None).stopped(143, at(9)).state, State::Lost);
+    }
+}

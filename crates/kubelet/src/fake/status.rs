@@ -1,0 +1,479 @@
+//! What is said of a pod, in the words and the order of a kubelet
+//! (`generateAPIPodStatus`, `status/generate.go`).
+
+use coracle_base::Timestamp;
+use coracle_meta::time::Time;
+use serde_json::{Map, Value, json};
+
+use super::life::Life;
+use super::rules::is_sidecar;
+use super::run::{Exit, Run, State};
+use super::view::{Condition, Container, ContainerStatus, Phase, Pod};
+
+/// Where a pod runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) host_ip: String,
+    pub(super) pod_ip: String,
+    /// When its node accepted it.
+    pub(super) accepted: Timestamp,
+}
+
+/// Why containers have not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiting<'a> {
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// What the server is to be told of a pod; none if it knows.
+pub(super) fn patch(
+    pod: &Pod,
+    life: &Life,
+    waiting: &Waiting<'_>,
+    place: &Place,
+    now: Timestamp,
+) -> Option<Value> {
+    let conditions = conditions(pod, life);
+    if is_known(pod, life, waiting, &conditions) {
+        return None;
+    }
+    let mut status = Map::new();
+    let mut set = |name: &str, value: Value| status.insert(name.to_owned(), value);
+    set("observedGeneration", pod.metadata.generation.into());
+    set("phase", life.phase.as_str().into());
+    if !life.reason.is_empty() {
+        set("reason", (*life.reason).into());
+    }
+    if !life.message.is_empty() {
+        set("message", (*life.message).into());
+    }
+    let told = conditions.iter().map(|condition| told(condition, pod, now)).collect();
+    set("conditions", Value::Array(told));
+    set("hostIP", (*place.host_ip).into());
+    set("hostIPs", json!([{"ip": place.host_ip}]));
+    set("podIP", (*place.pod_ip).into());
+    set("podIPs", json!([{"ip": place.pod_ip}]));
+    set("startTime", time(place.accepted));
+    let uid = pod.metadata.uid();
+    let statuses = |containers: &[Container], runs: &[Run]| {
+        let pairs = containers.iter().zip(runs);
+        pairs.map(|(container, run)| container_status(uid, container, run, waiting, pod)).collect()
+    };
+    if !life.init_containers.is_empty() {
+        let statuses = statuses(&pod.spec.init_containers, &life.init_containers);
+        set("initContainerStatuses", Value::Array(statuses));
+    }
+    set("containerStatuses", Value::Array(statuses(&pod.spec.containers, &life.containers)));
+    // Should another pod have taken the name, it is not meant.
+    Some(json!({"metadata": {"uid": uid}, "status": status}))
+}
+
+/// A condition to be said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    r#type: &'static str,
+    status: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Said {
+    fn yes(r#type: &'static str) -> Self {
+        Self { r#type, status: true, reason: "", message: String::new() }
+    }
+
+    fn no(r#type: &'static str, reason: &'static str, message: String) -> Self {
+        Self { r#type, status: false, reason, message }
+    }
+
+    fn status(&self) -> &'static str {
+        if self.status { "True" } else { "False" }
+    }
+}
+
+fn conditions(pod: &Pod, life: &Life) -> [Said; 5] {
+    let containers_ready = containers_ready(pod, life);
+    let sandbox = if life.phase.is_terminal() {
+        Said::no("PodReadyToStartContainers", "", String::new())
+    } else {
+        Said::yes("PodReadyToStartContainers")
+    };
+    [
+        sandbox,
+        initialized(pod, life),
+        ready(pod, &containers_ready),
+        containers_ready,
+        Said::yes("PodScheduled"),
+    ]
+}
+
+fn initialized(pod: &Pod, life: &Life) -> Said {
+    const TYPE: &str = "Initialized";
+    if life.phase == Phase::Succeeded {
+        return Said { reason: "PodCompleted", ..Said::yes(TYPE) };
+    }
+    let has_run = |run: &Run| !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
+    if life.containers.iter().any(has_run) {
+        return Said::yes(TYPE);
+    }
+    let lacking = names(&pod.spec.init_containers, &life.init_containers, |container, run| {
+        if is_sidecar(container) { !matches!(run.state, State::Running { .. }) } else { !run.ready }
+    });
+    if lacking.is_empty() {
+        return Said::yes(TYPE);
+    }
+    let message = format!("containers with incomplete status: [{}]", lacking.join(" "));
+    Said::no(TYPE, "ContainersNotInitialized", message)
+}
+
+fn containers_ready(pod: &Pod, life: &Life) -> Said {
+    const TYPE: &str = "ContainersReady";
+    match life.phase {
+        Phase::Succeeded => return Said::no(TYPE, "PodCompleted", String::new()),
+        Phase::Failed => return Said::no(TYPE, "PodFailed", String::new()),
+        Phase::Pending | Phase::Running => {}
+    }
+    let mut unready = names(&pod.spec.init_containers, &life.init_containers, |container, run| {
+        is_sidecar(container) && !run.ready
+    });
+    unready.extend(names(&pod.spec.containers, &life.containers, |_, run| !run.ready));
+    if unready.is_empty() {
+        return Said::yes(TYPE);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    Said::no(TYPE, "ContainersNotReady", message)
+}
+
+fn ready(pod: &Pod, containers_ready: &Said) -> Said {
+    const TYPE: &str = "Ready";
+    if !containers_ready.status {
+        return Said { r#type: TYPE, ..containers_ready.clone() };
+    }
+    let mut missing = Vec::new();
+    for gate in &pod.spec.readiness_gates {
+        let kind = &gate.condition_type;
+        match find(&pod.status.conditions, kind) {
+            None => missing
+                .push(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+            Some(condition) if &*condition.status != "True" => missing.push(format!(
+                "the status of pod readiness gate {kind:?} is not \"True\", but {}",
+                condition.status
+            )),
+            Some(_) => {}
+        }
+    }
+    if missing.is_empty() {
+        return Said::yes(TYPE);
+    }
+    Said::no(TYPE, "ReadinessGatesNotReady", missing.join(", "))
+}
+
+fn names<'a>(
+    containers: &'a [Container],
+    runs: &[Run],
+    which: impl Fn(&Container, &Run) -> bool,
+) -> Vec<&'a str> {
+    let pairs = containers.iter().zip(runs);
+    pairs.filter(|(container, run)| which(container, run)).map(|(container, _)| &*container.name).collect()
+}
+
+fn find<'a>(conditions: &'a [Condition], r#type: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| *condition.r#type == *r#type)
+}
+
+fn told(said: &Said, pod: &Pod, now: Timestamp) -> Value {
+    let known = find(&pod.status.conditions, said.r#type);
+    let unchanged = known.filter(|known| &*known.status == said.status());
+    let since = unchanged.and_then(|known| known.last_transition_time).unwrap_or(now);
+    let mut told = json!({
+        "type": said.r#type,
+        "status": said.status(),
+        "observedGeneration": pod.metadata.generation,
+        "lastProbeTime": null,
+        "lastTransitionTime": time(since),
+    });
+    let texts = [
+        ("reason", said.reason, known.map(|known| &known.reason)),
+        ("message", &said.message, known.map(|known| &known.message)),
+    ];
+    for (name, text, before) in texts {
+        if !text.is_empty() {
+            told[name] = text.into();
+        } else if before.is_some_and(|before| !before.is_empty()) {
+            // Conditions are merged, so what is said no more has to be taken back.
+            told[name] = Value::Null;
+        }
+    }
+    told
+}
+
+/// Whether the server says of the pod what is to be said. Times do not count.
+fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) -> bool {
+    let status = &pod.status;
+    let is_said = |said: &Said| {
+        let known = find(&status.conditions, said.r#type);
+        known.is_some_and(|known| {
+            (&*known.status, &*known.reason, &*known.message) == (said.status(), said.reason, &*said.message)
+        })
+    };
+    let same = |known: &[ContainerStatus], runs: &[Run]| {
+        known.len() == runs.len() && known.iter().zip(runs).all(|(known, run)| is_same(known, run, waiting))
+    };
+    status.phase == life.phase
+        && status.start_time.is_some()
+        && status.observed_generation == pod.metadata.generation
+        && conditions.iter().all(is_said)
+        && same(&status.init_container_statuses, &life.init_containers)
+        && same(&status.container_statuses, &life.containers)
+}
+
+fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
+    let state = &known.state;
+    let same_state = match &run.state {
+        State::Waiting => state.waiting.as_ref().is_some_and(|known| *known.reason == *waiting.reason),
+        State::BackingOff(_) => {
+            state.waiting.as_ref().is_some_and(|known| &*known.reason == "CrashLoopBackOff")
+        }
+        State::Running { .. } => state.running.is_some(),
+        State::Exited(exit) => state.terminated.as_ref().is_some_and(|known| known.exit_code == exit.code),
+        State::Lost => state.terminated.is_some(),
+    };
+    same_state && known.ready == run.ready && known.restart_count == run.restarts
+}
+
+fn container_status(uid: &str, container: &Container, run: &Run, waiting: &Waiting<'_>, pod: &Pod) -> Value {
+    let has_run = !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
+    // That of the container before, while the next one waits.
+    let id = |restarts: u32| format!("fake://{}", digest(&[uid, &container.name, &restarts.to_string()]));
+    let last = run.last.as_ref().map(|exit| terminated(exit, id(run.restarts.saturating_sub(1))));
+    let current =
+        if matches!(run.state, State::BackingOff(_)) { run.restarts.saturating_sub(1) } else { run.restarts };
+    let mut status = json!({
+        "name": container.name,
+        "image": container.image,
+        "imageID": if has_run { image_id(&container.image) } else { String::new() },
+        "containerID": if has_run { id(current).into() } else { Value::Null },
+        "ready": run.ready,
+        "started": matches!(run.state, State::Running { .. }),
+        "restartCount": run.restarts,
+        "state": state(container, run, waiting, pod, id(current)),
+        "lastState": last.map_or_else(|| json!({}), |last| json!({"terminated": last})),
+    });
+    let resources = &container.resources;
+    if !resources.requests.is_empty() || !resources.limits.is_empty() {
+        status["resources"] = resources_of(container);
+        status["allocatedResources"] = json!(resources.requests);
+    }
+    if !container.volume_mounts.is_empty() {
+        status["volumeMounts"] = container.volume_mounts.iter().map(volume_mount).collect();
+    }
+    status
+}
+
+fn resources_of(container: &Container) -> Value {
+    let mut resources = Map::new();
+    let each = [("requests", &container.resources.requests), ("limits", &container.resources.limits)];
+    for (name, amounts) in each.into_iter().filter(|(_, amounts)| !amounts.is_empty()) {
+        resources.insert(name.to_owned(), json!(amounts));
+    }
+    Value::Object(resources)
+}
+
+fn volume_mount(mount: &super::view::VolumeMount) -> Value {
+    let mut value = json!({"name": mount.name, "mountPath": mount.mount_path});
+    if mount.read_only {
+        value["readOnly"] = true.into();
+        value["recursiveReadOnly"] = "Disabled".into();
+    }
+    value
+}
+
+fn state(container: &Container, run: &Run, waiting: &Waiting<'_>, pod: &Pod, id: String) -> Value {
+    match &run.state {
+        State::Waiting if waiting.message.is_empty() => json!({"waiting": {"reason": waiting.reason}}),
+        State::Waiting => json!({"waiting": {"reason": waiting.reason, "message": waiting.message}}),
+        State::BackingOff(wait) => {
+            let metadata = &pod.metadata;
+            let message = format!(
+                "back-off {} restarting failed container={} pod={}_{}({})",
+                go_duration(wait.as_secs()),
+                container.name,
+                metadata.name(),
+                metadata.namespace(),
+                metadata.uid(),
+            );
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+        }
+        State::Running { since } => json!({"running": {"startedAt": time(*since)}}),
+        State::Exited(exit) => json!({"terminated": terminated(exit, id)}),
+        State::Lost => json!({"terminated": {
+            "exitCode": 137,
+            "reason": "ContainerStatusUnknown",
+            "message": "The container could not be located when the pod was terminated",
+            "startedAt": null,
+            "finishedAt": null,
+        }}),
+    }
+}
+
+fn terminated(exit: &Exit, id: String) -> Value {
+    json!({
+        "exitCode": exit.code,
+        "reason": if exit.code == 0 { "Completed" } else { "Error" },
+        "startedAt": time(exit.started),
+        "finishedAt": time(exit.finished),
+        "containerID": id,
+    })
+}
+
+fn image_id(image: &str) -> String {
+    let name = image.split('@').next().unwrap_or_default();
+    // A colon after the last slash begins the tag; one before it, a port.
+    let tag = name.rfind(':').filter(|colon| !name[*colon..].contains('/')).unwrap_or(name.len());
+    format!("{}@sha256:{}", &name[..tag], digest(&[image]))
+}
+
+fn digest(parts: &[&str]) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in parts {
+        context.update(part.as_bytes());
+        context.update(b"\n");
+    }
+    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `1m20s`, as Go writes durations.
+fn go_duration(seconds: u64) -> String {
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
+/// A time as the API writes it.
+pub(super) fn time(at: Timestamp) -> Value {
+    Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_runtime::informer::Labels;
+
+    use super::super::rules::PodRules;
+    use super::*;
+
+    const CREATING: Waiting<'static> = Waiting { reason: "ContainerCreating", message: "" };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn place() -> Place {
+        Place { host_ip: "10.192.0.1".into(), pod_ip: "10.128.0.1".into(), accepted: at(10) }
+    }
+
+    fn pod(annotations: &Value, spec: &Value, status: &Value) -> Pod {
+        let metadata = json!({
+            "name": "p", "namespace": "n", "uid": "u", "generation": 1, "annotations": annotations,
+        });
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn said(pod: &Pod, now: u64) -> Option<Value> {
+        let rules = PodRules::of(pod, &Labels::default()).unwrap();
+        let life = Life::at(pod, &rules, at(10), at(now));
+        patch(pod, &life, &CREATING, &place(), at(now)).map(|mut patch| patch["status"].take())
+    }
+
+    fn one_container() -> Value {
+        json!({"containers": [{"name": "c", "image": "registry:5000/a/nginx:1.27",
+            "resources": {"requests": {"cpu": "100m"}},
+            "volumeMounts": [{"name": "t", "mountPath": "/var/run/x", "readOnly": true}]}]})
+    }
+
+    #[test]
+    fn a_running_pod_is_told_as_a_kubelet_does() {
+        let status = said(&pod(&json!({}), &one_container(), &json!({})), 12).unwrap();
+        assert_eq!(status["phase"], "Running");
+        assert_eq!(status["startTime"], "1970-01-01T00:00:10Z");
+        assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.128.0.1"), &json!("10.192.0.1")));
+        let types: Vec<_> = status["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
+        let expected =
+            ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+        assert_eq!(types, expected);
+        assert!(status["conditions"].as_array().unwrap().iter().all(|c| c["status"] == "True"));
+        let container = &status["containerStatuses"][0];
+        assert_eq!(container["state"], json!({"running": {"startedAt": "1970-01-01T00:00:10Z"}}));
+        assert!(container["imageID"].as_str().unwrap().starts_with("registry:5000/a/nginx@sha256:"));
+        assert_eq!(container["resources"], json!({"requests": {"cpu": "100m"}}));
+        assert_eq!(
+            container["volumeMounts"],
+            json!([{"name": "t", "mountPath": "/var/run/x", "readOnly": true, "recursiveReadOnly": "Disabled"}])
+        );
+    }
+
+    #[test]
+    fn what_is_known_is_not_told_again() {
+        let first = pod(&json!({}), &one_container(), &json!({}));
+        let status = said(&first, 12).unwrap();
+        assert_eq!(said(&pod(&json!({}), &one_container(), &status), 500), None);
+        let mut spoilt = status;
+        spoilt["containerStatuses"][0]["ready"] = false.into();
+        assert!(said(&pod(&json!({}), &one_container(), &spoilt), 500).is_some());
+    }
+
+    #[test]
+    fn what_is_not_ready_is_named_and_keeps_its_time() {
+        let unready = json!({"fake.coracle.dev/ready": "false"});
+        let status = said(&pod(&unready, &one_container(), &json!({})), 12).unwrap();
+        let ready = &status["conditions"][2];
+        assert_eq!(ready["reason"], "ContainersNotReady");
+        assert_eq!(ready["message"], "containers with unready status: [c]");
+        let again = said(&pod(&json!({}), &one_container(), &status), 40).unwrap();
+        assert_eq!(again["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:12Z", "was true before");
+        assert_eq!(again["conditions"][2]["lastTransitionTime"], "1970-01-01T00:00:40Z");
+    }
+
+    #[test]
+    fn gates_hold_readiness_back() {
+        let mut spec = one_container();
+        spec["readinessGates"] = json!([{"conditionType": "example.org/gate"}]);
+        let status = said(&pod(&json!({}), &spec, &json!({})), 12).unwrap();
+        assert_eq!(status["conditions"][2]["reason"], "ReadinessGatesNotReady");
+        assert_eq!(
+            status["conditions"][2]["message"],
+            "corresponding condition of pod readiness gate \"example.org/gate\" does not exist."
+        );
+        assert_eq!(status["conditions"][3]["status"], "True");
+    }
+
+    #[test]
+    fn a_pod_that_ended_says_how() {
+        let mut spec = one_container();
+        spec["restartPolicy"] = "Never".into();
+        let rules = json!({"fake.coracle.dev/finish-after": "1s", "fake.coracle.dev/exit-code": "3"});
+        let status = said(&pod(&rules, &spec, &json!({})), 12).unwrap();
+        assert_eq!(
+            (&status["phase"], &status["conditions"][2]["reason"]),
+            (&json!("Failed"), &json!("PodFailed"))
+        );
+        let ended = &status["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(3), &json!("Error")));
+        assert_eq!(ended["finishedAt"], "1970-01-01T00:00:11Z");
+    }
+
+    #[test]
+    fn a_crash_loop_says_how_long_it_waits() {
+        let rules = json!({"fake.coracle.dev/finish-after": "0", "fake.coracle.dev/exit-code": "1"});
+        let status = said(&pod(&rules, &one_container(), &json!({})), 11).unwrap();
+        let container = &status["containerStatuses"][0];
+        assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+        assert_eq!(
+            container["state"]["waiting"]["message"],
+            "back-off 10s restarting failed container=c pod=p_n(u)"
+        );
+        assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
+        assert_eq!((go_duration(80), go_duration(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
+    }
+}
