@@ -129,6 +129,12 @@ impl ApiServer {
         self
     }
 
+    /// Tells at `/metrics` what another component of the process counts, too: whole lines in the text form
+    /// of Prometheus.
+    pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
+        self.shared.metrics.add_source(Box::new(source));
+    }
+
     /// Makes what every cluster has, before the first request.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub(crate) use info::RequestInfo;
 pub(crate) use watches::WatchedResource;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
@@ -34,7 +34,12 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 pub(crate) struct Metrics {
     requests: Requests,
     watches: Watches,
+    /// What other components of the process count.
+    others: RwLock<Vec<MetricsSource>>,
 }
+
+/// What a component counts, in the text form of Prometheus, whole lines only.
+type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     /// Notes that a request has come; what is returned notes how it ended.
@@ -45,6 +50,11 @@ impl Metrics {
     /// Counts the events of a resource that go out.
     pub(crate) fn watched(&self, kind: &dyn Kind, version: &str) -> Arc<WatchedResource> {
         self.watches.of(kind.declaration(), version)
+    }
+
+    /// Also tells what somebody else counts.
+    pub(crate) fn add_source(&self, source: MetricsSource) {
+        self.others.write().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
     /// Tells everything.
@@ -64,6 +74,9 @@ impl Metrics {
         self.requests.tell(&mut text);
         self.watches.tell(&mut text);
         tell_objects(cluster, &mut text).await?;
+        for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            text.append(&source());
+        }
         process::tell(&mut text);
         let mut response = Response::new(full(text.into_bytes()));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));

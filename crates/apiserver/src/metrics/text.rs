@@ -12,6 +12,11 @@ impl Text {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
+    /// Whole lines that somebody else has written.
+    pub(super) fn append(&mut self, lines: &str) {
+        self.0.push_str(lines);
+    }
+
     /// One value.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
