@@ -14,6 +14,8 @@ mod deployment;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod daemonset;
+mod history;
 mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
@@ -91,6 +93,7 @@ pub const CONTROLLERS: &[Registration] = &[
     endpoints::REGISTRATION,
     endpointslice::REGISTRATION,
     endpointslice_mirroring::REGISTRATION,
+    daemonset::REGISTRATION,
     namespace::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,

@@ -8,6 +8,7 @@ use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, condition};
+use super::node::Taint;
 use super::{Described, optional_time};
 
 /// All pods, for every controller.
@@ -51,6 +52,9 @@ pub(crate) struct PodSpec {
     pub(crate) init_containers: Box<[Container]>,
     pub(crate) volumes: Box<[Volume]>,
     pub(crate) tolerations: Box<[Toleration]>,
+    /// The only node that its affinity lets it be on, if there is only one.
+    #[serde(rename = "affinity")]
+    pub(crate) affinity_node: AffinityNode,
     /// Amounts by resource that the pod takes beside its containers.
     pub(crate) overhead: Labels,
     /// What the pod as a whole asks for, if it says so.
@@ -110,6 +114,66 @@ pub(crate) struct Toleration {
     pub(crate) value: Box<str>,
     pub(crate) effect: Box<str>,
     pub(crate) toleration_seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// Whether a pod that has it bears a taint. Comparing numbers is a feature that upstream has off.
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        let fits = |wanted: &str, found: &str| wanted.is_empty() || *wanted == *found;
+        fits(&self.effect, &taint.effect)
+            && fits(&self.key, &taint.key)
+            && match &*self.operator {
+                "" | "Equal" => self.value == taint.value,
+                operator => operator == "Exists",
+            }
+    }
+}
+
+/// The node that a pod of a DaemonSet is made for, by its name. The rest of its affinity is not kept.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Affinity")]
+pub(crate) struct AffinityNode(pub(crate) Option<Box<str>>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: NodeAffinity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    required_during_scheduling_ignored_during_execution: RequiredNode,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RequiredNode {
+    node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelectorTerm {
+    match_fields: Vec<FieldRequirement>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FieldRequirement {
+    key: Box<str>,
+    operator: Box<str>,
+    values: Vec<Box<str>>,
+}
+
+impl From<Affinity> for AffinityNode {
+    fn from(affinity: Affinity) -> Self {
+        let terms =
+            affinity.node_affinity.required_during_scheduling_ignored_during_execution.node_selector_terms;
+        let is_name = |field: &FieldRequirement| &*field.key == "metadata.name" && &*field.operator == "In";
+        let named = terms.into_iter().flat_map(|term| term.match_fields).find(is_name);
+        Self(named.and_then(|field| <[Box<str>; 1]>::try_from(field.values).ok()).map(|[name]| name))
+    }
 }
 
 /// Where a pod is in its life.

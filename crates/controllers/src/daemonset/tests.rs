@@ -1,0 +1,255 @@
+//! What is planned for DaemonSets, in tables.
+
+use std::sync::Arc;
+
+use coracle_base::{Rng, Timestamp};
+use serde_json::{Value, json};
+
+use super::failed::FailedPods;
+use super::object::DaemonSet;
+use super::plan::{Known, Plan, next_available, plan, status};
+use crate::view::{Node, Pod};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn set(strategy: Value) -> DaemonSet {
+    let spec = json!({
+        "selector": {"matchLabels": {"app": "d"}}, "template": {"spec": {}},
+        "updateStrategy": strategy, "minReadySeconds": 10,
+    });
+    serde_json::from_value(json!({"metadata": {"name": "d", "uid": "u", "generation": 7}, "spec": spec}))
+        .unwrap()
+}
+
+fn rolling(max_unavailable: Value, max_surge: Value) -> DaemonSet {
+    let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
+    set(json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
+}
+
+fn nodes(names: &str) -> Vec<Arc<Node>> {
+    let node = |name: &str| {
+        // A node whose name ends so has a taint.
+        let taints = match name.chars().last() {
+            Some('!') => json!([{"key": "k", "effect": "NoSchedule"}]),
+            Some('?') => json!([{"key": "k", "effect": "NoExecute"}]),
+            _ => json!([]),
+        };
+        let name = name.trim_end_matches(['!', '?']);
+        Arc::new(
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}})).unwrap(),
+        )
+    };
+    names.split_whitespace().map(node).collect()
+}
+
+/// Pods as `node:hash:state`, made in this order. States are `a`vailable, `r`eady, `p`ending, `u`nscheduled,
+/// `f`ailed, `s`ucceeded, `d`eleted and `g`one but for a finalizer.
+fn pods(text: &str) -> Vec<Arc<Pod>> {
+    let pod = |(index, text): (usize, &str)| {
+        let parts: Vec<_> = text.split(':').collect();
+        let [node, hash, state] = parts[..] else { panic!("{text}") };
+        let ready_since = match state {
+            "a" => Some("1970-01-01T00:00:00Z"),
+            "r" => Some("1970-01-01T00:16:35Z"),
+            _ => None,
+        };
+        let phase = match state {
+            "f" | "g" => "Failed",
+            "s" => "Succeeded",
+            "p" | "u" => "Pending",
+            _ => "Running",
+        };
+        let conditions = ready_since
+            .map(|since| json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]));
+        let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
+        let required =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        let made = format!("1970-01-01T00:00:{index:02}Z");
+        let mut object = json!({
+            "metadata": {"name": format!("{node}-{index}"), "namespace": "n", "creationTimestamp": made,
+                "labels": {"app": "d", "controller-revision-hash": hash}},
+            "spec": {"nodeName": node, "affinity": {"nodeAffinity": required}},
+            "status": {"phase": phase, "conditions": conditions.unwrap_or_else(|| json!([]))},
+        });
+        if state == "d" || state == "g" {
+            object["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:16:00Z");
+        }
+        if state == "u" {
+            object["spec"]["nodeName"] = json!("");
+        }
+        Arc::new(serde_json::from_value(object).unwrap())
+    };
+    text.split_whitespace().enumerate().map(pod).collect()
+}
+
+fn planned(set: &DaemonSet, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Plan {
+    plan(&Known { set, nodes, pods, hash: "new", now: NOW }, &mut FailedPods::default())
+}
+
+/// What is made, deleted, and has ended.
+fn check(set: &DaemonSet, on: &str, having: &str, create: &str, delete: &str, ended: &str) {
+    let plan = planned(set, &nodes(on), &pods(having));
+    let name = |pod: &Arc<Pod>| pod.metadata.name().to_owned();
+    let mut deleted: Vec<_> = plan.delete.iter().map(name).collect();
+    deleted.sort();
+    let over: Vec<_> = plan.ended.iter().map(|ended| name(&ended.pod)).collect();
+    let mut created = plan.create.clone();
+    created.sort();
+    assert_eq!(created.join(" "), create, "made on {on} with {having}");
+    assert_eq!(deleted.join(" "), delete, "deleted on {on} with {having}");
+    assert_eq!(over.join(" "), ended, "ended on {on} with {having}");
+}
+
+#[test]
+fn every_node_that_fits_has_one_pod() {
+    let set = set(json!({"type": "OnDelete"}));
+    for (on, having, create, delete, ended) in [
+        ("a b", "", "a b", "", ""),
+        ("a b", "a:new:a", "b", "", ""),
+        ("a b!", "", "a", "", ""),
+        ("a!", "a:new:a", "", "", ""),
+        ("a?", "a:new:a", "", "a-0", ""),
+        ("a?", "a:new:d", "", "", ""),
+        ("a", "a:new:p a:new:a a:old:a", "", "a-1 a-2", ""),
+        ("a", "a:new:u a:new:a", "", "a-0", ""),
+        ("a", "a:old:a", "", "", ""),
+        ("a", "a:new:f", "", "", "a-0"),
+        ("a", "a:new:s", "", "", "a-0"),
+        ("a", "a:new:d", "", "", ""),
+        ("a", "a:new:g", "a", "", ""),
+        ("a", "b:new:u", "a", "b-0", ""),
+        ("a", "a:new:a b:new:a", "", "", ""),
+    ] {
+        check(&set, on, having, create, delete, ended);
+    }
+}
+
+#[test]
+fn old_pods_are_replaced_within_limits() {
+    for (max_unavailable, on, having, delete) in [
+        (json!(1), "a b c", "a:old:a b:old:a c:old:a", "a-0"),
+        (json!(2), "a b c", "a:old:a b:old:a c:old:a", "a-0 b-1"),
+        (json!("50%"), "a b c", "a:old:a b:old:a c:old:a", "a-0 b-1"),
+        (json!(1), "a b c", "a:new:r b:old:a c:old:a", ""),
+        (json!(1), "a b c", "a:new:a b:old:a c:old:a", "b-1"),
+        (json!(1), "a b c", "a:new:d b:old:a c:old:a", ""),
+        (json!(1), "a b c", "a:old:r b:old:p c:old:a", "a-0 b-1"),
+        (json!(3), "a b c", "a:old:r b:old:a c:old:a", "a-0 b-1 c-2"),
+        (json!(0), "a b c", "a:old:a b:old:a c:old:a", "a-0"),
+        (json!(1), "a b c", "a:new:a b:new:a c:new:a", ""),
+    ] {
+        check(&rolling(max_unavailable, json!(0)), on, having, "", delete, "");
+    }
+    check(&set(json!({"type": "OnDelete"})), "a", "a:old:a", "", "", "");
+}
+
+#[test]
+fn new_pods_come_before_old_ones_go() {
+    for (max_surge, on, having, create, delete) in [
+        (json!(1), "a b", "a:old:a b:old:a", "a", ""),
+        (json!("100%"), "a b", "a:old:a b:old:a", "a b", ""),
+        (json!(1), "a b", "a:old:a a:new:p b:old:a", "", ""),
+        (json!(1), "a b", "a:old:a a:new:r b:old:a", "", ""),
+        (json!(1), "a b", "a:old:a a:new:a b:old:a", "", "a-0"),
+        (json!(1), "a b", "a:old:p b:old:a", "a b", ""),
+        (json!(1), "a", "a:old:p a:new:p", "", "a-0"),
+        (json!(1), "a", "a:old:d", "a", ""),
+        (json!(1), "a", "a:new:a a:new:a", "", "a-1"),
+        // A pod leaves a node that fits no more when there are enough without it.
+        (json!(1), "a b!", "a:new:a b:old:a", "", "b-1"),
+        (json!(1), "a b!", "a:new:r b:old:a", "", ""),
+        (json!(1), "a b!", "a:new:r b:old:p", "", "b-1"),
+    ] {
+        check(&rolling(json!(0), max_surge), on, having, create, delete, "");
+    }
+}
+
+#[test]
+fn a_failed_pod_is_not_replaced_again_at_once() {
+    let (set, nodes, pods) = (set(json!({"type": "OnDelete"})), nodes("a"), pods("a:new:f"));
+    let mut failed = FailedPods::default();
+    let mut at = |millis: u64| {
+        let now = Timestamp::from_millis(millis);
+        let plan = plan(&Known { set: &set, nodes: &nodes, pods: &pods, hash: "new", now }, &mut failed);
+        (plan.ended.len(), plan.again.map(|again| again.as_millis()))
+    };
+    assert_eq!(at(0), (1, None));
+    assert_eq!(at(300), (0, Some(700)));
+    assert_eq!(at(1000), (1, None));
+}
+
+#[test]
+fn the_status_counts_by_node() {
+    let (set, nodes) = (rolling(json!(1), json!(0)), nodes("a b c d! e"));
+    let pods = pods("a:new:a a:old:a b:old:r c:new:p d:new:a");
+    let known = Known { set: &set, nodes: &nodes, pods: &pods, hash: "new", now: NOW };
+    let counted = serde_json::to_value(status(&known)).unwrap();
+    let expected = json!({
+        "observedGeneration": 7, "desiredNumberScheduled": 4, "currentNumberScheduled": 3,
+        "numberMisscheduled": 1, "numberReady": 2, "updatedNumberScheduled": 2, "numberAvailable": 1,
+        "numberUnavailable": 3,
+    });
+    assert_eq!(counted, expected);
+    assert_eq!(next_available(&known).map(|wait| wait.as_secs()), Some(5));
+}
+
+/// Plays a set, its scheduler and its nodes with random failures until all is well.
+fn play(seed: u64) {
+    let mut rng = Rng::seeded(seed);
+    let max_surge = usize::try_from(rng.below(2)).unwrap();
+    let set = rolling(json!(if max_surge == 0 { 2 } else { 0 }), json!(max_surge));
+    let nodes = nodes("a b c d e");
+    let mut text: Vec<String> = ["a", "b", "c", "d", "e"].map(|node| format!("{node}:old:a")).to_vec();
+    while text.iter().any(|pod| !pod.ends_with(":new:a")) || text.len() != nodes.len() {
+        let before = available(&text);
+        step(&set, &nodes, &mut text);
+        // No step takes more than is allowed, whatever else has failed before.
+        assert!(available(&text) + 2 >= before, "seed {seed}");
+        assert!(max_surge == 0 || available(&text) + 1 >= before.min(5), "seed {seed}");
+        for node in ["a", "b", "c", "d", "e"] {
+            let on_node = text.iter().filter(|pod| pod.starts_with(node)).count();
+            assert!(on_node <= 1 + max_surge, "seed {seed}: {text:?}");
+        }
+        for pod in &mut text {
+            *pod = aged(pod, rng.below(8) == 0);
+        }
+    }
+}
+
+fn available(text: &[String]) -> usize {
+    text.iter().filter(|pod| pod.ends_with(":a")).count()
+}
+
+/// Does what is planned.
+fn step(set: &DaemonSet, nodes: &[Arc<Node>], text: &mut Vec<String>) {
+    let known = pods(&text.join(" "));
+    let plan = planned(set, nodes, &known);
+    let position = |pod: &Arc<Pod>| known.iter().position(|other| Arc::ptr_eq(pod, other)).unwrap();
+    let ended = plan.ended.iter().map(|ended| &ended.pod);
+    let mut gone: Vec<_> = plan.delete.iter().chain(ended).map(position).collect();
+    gone.sort_unstable();
+    for index in gone.into_iter().rev() {
+        text.remove(index);
+    }
+    text.extend(plan.create.iter().map(|node| format!("{node}:new:u")));
+}
+
+/// What becomes of a pod in a while.
+fn aged(pod: &str, fails: bool) -> String {
+    let (name, state) = pod.rsplit_once(':').unwrap();
+    let state = match state {
+        "u" => "p",
+        "p" if fails => "f",
+        "p" => "r",
+        "r" => "a",
+        other => other,
+    };
+    format!("{name}:{state}")
+}
+
+#[test]
+fn rolling_updates_end_well_whatever_fails() {
+    for seed in 0..50 {
+        play(seed);
+    }
+}

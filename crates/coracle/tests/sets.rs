@@ -1,0 +1,253 @@
+//! DaemonSets, StatefulSets and volumes in a running cluster. The test is scheduler and kubelet.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::time::Duration;
+
+use coracle::kube::Resource;
+use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Nothing here takes long; whoever waits longer waits for something that does not come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const NAMESPACE: &str = "default";
+
+/// Rounds of [`World::run_pods`] after which nothing changes any more.
+const MAX_ROUNDS: usize = 50;
+
+/// A cluster, and what the test does in it.
+struct World {
+    cluster: Handle,
+    _dir: TempDir,
+}
+
+impl World {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
+        Self { cluster: Coracle::start(config).await.unwrap(), _dir: dir }
+    }
+
+    /// The objects of a kind, in the namespace if they are in one.
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.cluster.client(), NAMESPACE)
+    }
+
+    async fn idle(&self) {
+        tokio::time::timeout(LIMIT, self.cluster.run_until_idle()).await.unwrap().unwrap();
+    }
+
+    /// A node that is ready and takes pods.
+    async fn create_node(&self, name: &str, taints: Value) {
+        let nodes = Api::<Node>::all(self.cluster.client());
+        create(&nodes, json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})).await;
+        let amounts = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
+        let ready = json!([{"type": "Ready", "status": "True", "reason": "KubeletReady",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let status = json!({"conditions": ready, "allocatable": amounts, "capacity": amounts});
+        let patch = Patch::Strategic(json!({"status": status}));
+        nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        // A new node has a taint until it is ready.
+        merge(&nodes, name, json!({"spec": {"taints": taints}})).await;
+    }
+
+    /// Pods by name, in order.
+    async fn pods(&self) -> Vec<Value> {
+        list(&self.api::<Pod>()).await
+    }
+
+    /// One round of what a scheduler and kubelets do. Whether there was something to do.
+    async fn run_pods(&self, node: &str) -> bool {
+        let pods = self.api::<Pod>();
+        let mut changed = false;
+        for pod in self.pods().await {
+            let name = text(&pod, "/metadata/name");
+            if pod.pointer("/metadata/deletionTimestamp").is_some() {
+                let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+                pods.delete(name, &now).await.unwrap();
+                changed = true;
+                continue;
+            }
+            if text(&pod, "/spec/nodeName").is_empty() {
+                let term = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
+                let wanted = text(&pod, &format!("{term}/matchFields/0/values/0"));
+                let target = json!({"kind": "Node", "name": if wanted.is_empty() { node } else { wanted }});
+                let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
+                let _bound: Value =
+                    pods.create_subresource("binding", name, &PostParams::default(), &binding).await.unwrap();
+            }
+            if text(&pod, "/status/phase") == "Pending" {
+                run(&pods, name).await;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Lets everything happen that will.
+    async fn settle(&self) {
+        for _ in 0..MAX_ROUNDS {
+            self.idle().await;
+            if !self.run_pods("a").await {
+                return;
+            }
+        }
+        panic!("it does not settle");
+    }
+
+    /// The reasons of all events, in no order.
+    async fn event_reasons(&self) -> Vec<String> {
+        let events = list(&self.api::<Event>()).await;
+        events.iter().map(|event| text(event, "/reason").to_owned()).collect()
+    }
+}
+
+/// A pod begins to run, and is ready at once.
+async fn run(pods: &Api<Pod>, name: &str) {
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
+    let status = json!({"phase": "Running", "conditions": conditions, "startTime": "2026-01-01T00:00:00Z"});
+    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(json!({"status": status})))
+        .await
+        .unwrap();
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> K
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+}
+
+async fn merge<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn get<K>(api: &Api<K>, name: &str) -> Value
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    serde_json::to_value(api.get(name).await.unwrap()).unwrap()
+}
+
+async fn list<K>(api: &Api<K>) -> Vec<Value>
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let all = api.list(&ListParams::default()).await.unwrap();
+    all.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A field of each object.
+fn each<'a>(objects: &'a [Value], path: &str) -> Vec<&'a str> {
+    let mut found: Vec<_> = objects.iter().map(|object| text(object, path)).collect();
+    found.sort_unstable();
+    found
+}
+
+fn template(app: &str, image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+#[tokio::test]
+async fn a_daemon_set_has_a_pod_on_every_node_that_fits() {
+    let world = World::start().await;
+    world.create_node("a", json!(null)).await;
+    world.create_node("b", json!(null)).await;
+    world.create_node("c", json!([{"key": "mine", "effect": "NoSchedule"}])).await;
+    let sets = world.api::<DaemonSet>();
+    let spec = json!({"selector": {"matchLabels": {"app": "d"}}, "template": template("d", "one")});
+    create(&sets, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    world.settle().await;
+    let pods = world.pods().await;
+    assert_eq!(each(&pods, "/spec/nodeName"), ["a", "b"]);
+    let first = text(&pods[0], "/metadata/labels/controller-revision-hash").to_owned();
+    assert!(!first.is_empty() && text(&pods[0], "/metadata/labels/pod-template-generation") == "1");
+    let status = get(&sets, "d").await["status"].take();
+    let expected = json!({
+        "observedGeneration": 1, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+        "numberMisscheduled": 0, "numberReady": 2, "updatedNumberScheduled": 2, "numberAvailable": 2,
+    });
+    assert_eq!(status, expected);
+
+    world.create_node("d", json!(null)).await;
+    merge(&Api::<Node>::all(world.cluster.client()), "c", json!({"spec": {"taints": null}})).await;
+    world.settle().await;
+    assert_eq!(each(&world.pods().await, "/spec/nodeName"), ["a", "b", "c", "d"]);
+
+    let evict = json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}});
+    merge(&Api::<Node>::all(world.cluster.client()), "c", evict).await;
+    world.settle().await;
+    assert_eq!(each(&world.pods().await, "/spec/nodeName"), ["a", "b", "d"]);
+    world.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_daemon_set_is_updated_node_by_node_and_back() {
+    let world = World::start().await;
+    for node in ["a", "b", "c"] {
+        world.create_node(node, json!(null)).await;
+    }
+    let sets = world.api::<DaemonSet>();
+    let spec = json!({"selector": {"matchLabels": {"app": "d"}}, "template": template("d", "one")});
+    create(&sets, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    world.settle().await;
+    let first = text(&world.pods().await[0], "/metadata/labels/controller-revision-hash").to_owned();
+
+    merge(&sets, "d", json!({"spec": {"template": template("d", "two")}})).await;
+    for _ in 0..MAX_ROUNDS {
+        world.idle().await;
+        let going =
+            world.pods().await.into_iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_some());
+        assert!(going.count() <= 1, "one at a time");
+        if !world.run_pods("a").await {
+            break;
+        }
+    }
+    let pods = world.pods().await;
+    assert_eq!(each(&pods, "/spec/containers/0/image"), ["two"; 3]);
+    let revisions = world.api::<ControllerRevision>();
+    let numbers = |revisions: &[Value]| {
+        let mut numbers: Vec<_> = revisions.iter().map(|revision| revision["revision"].as_i64()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(numbers(&list(&revisions).await), [Some(1), Some(2)]);
+
+    merge(&sets, "d", json!({"spec": {"template": template("d", "one")}})).await;
+    world.settle().await;
+    let pods = world.pods().await;
+    assert_eq!(each(&pods, "/metadata/labels/controller-revision-hash"), [first.as_str(); 3]);
+    assert_eq!(numbers(&list(&revisions).await), [Some(2), Some(3)], "the first is the newest now");
+
+    let failed = text(&pods[0], "/metadata/name");
+    let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    world.api::<Pod>().patch_status(failed, &PatchParams::default(), &status).await.unwrap();
+    world.settle().await;
+    let pods = world.pods().await;
+    assert_eq!(each(&pods, "/status/phase"), ["Running"; 3]);
+    assert!(!each(&pods, "/metadata/name").contains(&failed));
+    let reasons = world.event_reasons().await;
+    for reason in ["SuccessfulCreate", "SuccessfulDelete", "FailedDaemonPod"] {
+        assert!(reasons.iter().any(|found| found == reason), "{reason}");
+    }
+    world.cluster.shutdown().await;
+}
