@@ -18,6 +18,8 @@ mod dir;
 mod discovering;
 #[path = "kubectl/reading.rs"]
 mod reading;
+#[path = "kubectl/rollouts.rs"]
+mod rollouts;
 #[path = "support/server.rs"]
 mod server;
 #[path = "kubectl/session.rs"]

@@ -156,7 +156,8 @@ pub(super) fn next_look(
 ) -> Option<Duration> {
     let deadline = deadline(deployment)?;
     let condition = condition(&status.conditions, PROGRESSING)?;
-    if is_complete(deployment, status) || &*condition.reason == TIMED_OUT {
+    // Neither of the two can be stuck.
+    if is_complete(deployment, status) || [TIMED_OUT, NEW_SET_AVAILABLE].contains(&&*condition.reason) {
         return None;
     }
     let due = condition.last_update_time? + deadline;

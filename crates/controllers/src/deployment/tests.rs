@@ -64,6 +64,9 @@ fn planned(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Plan {
     plan(deployment, &Sets::of(deployment, sets.to_vec()), || false, NOW)
 }
 
+/// The replicas of the old set and of the new one, and how many are available.
+type Known = [(i32, i32); 2];
+
 /// The sizes that sets are to have, by their images.
 type NewSizes = &'static [(&'static str, i32)];
 
@@ -81,8 +84,7 @@ fn progressing(plan: &Plan) -> (String, String, String) {
 #[test]
 fn a_rollout_goes_step_by_step() {
     let rolling = deployment(json!({}), json!({}));
-    let cases: &[([(i32, i32); 2], NewSizes, &str)] = &[
-        // Old and new set: replicas and available ones.
+    let cases: &[(Known, NewSizes, &str)] = &[
         ([(10, 10), (0, 0)], &[("b", 3)], "up to the surge"),
         ([(10, 10), (3, 0)], &[("a", 8)], "down by what may be missing"),
         ([(8, 8), (3, 0)], &[("b", 5)], "and up again"),
@@ -317,7 +319,9 @@ fn a_rollout_that_is_stuck_says_so() {
     let message = "ReplicaSet \"d-b\" has timed out progressing.".to_owned();
     assert_eq!(progressing(&plan), ("False".into(), "ProgressDeadlineExceeded".into(), message));
     assert_eq!(plan.look_again, None);
-    assert_eq!(progressing(&stuck(progressed(999, "NewReplicaSetAvailable"))).1, "NewReplicaSetAvailable");
+    let plan = stuck(progressed(999, "NewReplicaSetAvailable"));
+    assert_eq!(progressing(&plan).1, "NewReplicaSetAvailable", "that was another rollout");
+    assert_eq!(plan.look_again, None);
 
     let plan = planned(
         &deployment(json!({"progressDeadlineSeconds": i32::MAX}), progressed(999, "ReplicaSetUpdated")),

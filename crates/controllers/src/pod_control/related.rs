@@ -45,10 +45,20 @@ pub(crate) fn owners_concerned<V: Described, O: Described>(
     owners: &Store<O>,
     selector: impl Fn(&O) -> &Selector,
 ) -> Vec<ObjectKey> {
-    let metadata = |side: &Option<Arc<V>>| side.as_ref().map(|object| object.object_metadata().clone());
-    let (old, new) = (metadata(&change.old), metadata(&change.new));
+    let beside = || owners.in_namespace(change.key.cluster(), change.key.namespace());
+    concerned(change, kind, beside, selector)
+}
+
+fn concerned<V: Described, O: Described>(
+    change: &Change<V>,
+    kind: OwnerKind,
+    beside: impl FnOnce() -> Vec<Arc<O>>,
+    selector: impl Fn(&O) -> &Selector,
+) -> Vec<ObjectKey> {
+    let old = change.old.as_deref().map(Described::object_metadata);
+    let new = change.new.as_deref().map(Described::object_metadata);
     let mut keys = Vec::new();
-    for side in [&new, &old].into_iter().flatten() {
+    for side in [new, old].into_iter().flatten() {
         if let Some(owner) = side.controller().filter(|owner| kind.is_of(owner)) {
             let key =
                 ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), &*owner.name);
@@ -57,8 +67,8 @@ pub(crate) fn owners_concerned<V: Described, O: Described>(
             }
         }
     }
-    if let Some(orphan) = new.as_ref().filter(|new| may_be_adopted(old.as_ref(), new)) {
-        let beside = owners.in_namespace(change.key.cluster(), change.key.namespace());
+    if let Some(orphan) = new.filter(|new| may_be_adopted(old, new)) {
+        let beside = beside();
         let fitting = beside.iter().filter(|owner| selector(owner).matches(&orphan.labels));
         keys.extend(fitting.map(|owner| {
             let name = owner.object_metadata().name();
@@ -72,4 +82,54 @@ pub(crate) fn owners_concerned<V: Described, O: Described>(
 fn may_be_adopted(old: Option<&ObjectMetadata>, new: &ObjectMetadata) -> bool {
     let changed = |old: &ObjectMetadata| old.labels != new.labels || old.controller() != new.controller();
     new.controller().is_none() && !new.is_terminating() && old.is_none_or(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::view::{Pod, ReplicaSet};
+
+    const KIND: OwnerKind = OwnerKind { api_version: "apps/v1", kind: "ReplicaSet" };
+
+    fn pod(app: &str, owner: &str) -> Option<Arc<Pod>> {
+        let reference = |name: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": true});
+        let owners: Vec<Value> =
+            [owner].iter().filter(|name| !name.is_empty()).map(|name| reference(name)).collect();
+        let metadata =
+            json!({"name": "p", "namespace": "n", "labels": {"app": app}, "ownerReferences": owners});
+        Some(Arc::new(serde_json::from_value(json!({"metadata": metadata})).unwrap()))
+    }
+
+    fn set(name: &str, app: &str) -> Arc<ReplicaSet> {
+        let spec = json!({"selector": {"matchLabels": {"app": app}}});
+        let set = json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec});
+        Arc::new(serde_json::from_value(set).unwrap())
+    }
+
+    #[test]
+    fn a_change_concerns_owners_and_those_that_may_become_one() {
+        let sets = || vec![set("x1", "x"), set("x2", "x"), set("y", "y")];
+        let names = |old: Option<Arc<Pod>>, new: Option<Arc<Pod>>| {
+            let change = Change { key: ObjectKey::namespaced(ClusterId::default(), "n", "p"), old, new };
+            let keys = concerned(&change, KIND, sets, ReplicaSet::selector);
+            keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None, pod("x", "r")), ["r"]);
+        assert_eq!(names(pod("x", "r"), None), ["r"]);
+        assert_eq!(names(pod("x", "r"), pod("x", "r")), ["r"]);
+        assert_eq!(names(pod("x", "r"), pod("x", "s")), ["s", "r"]);
+        assert_eq!(names(None, pod("x", "")), ["x1", "x2"]);
+        assert_eq!(names(pod("x", ""), pod("x", "")), [""; 0], "nothing that matters to them");
+        assert_eq!(names(pod("x", ""), pod("y", "")), ["y"]);
+        assert_eq!(names(pod("x", "r"), pod("x", "")), ["r", "x1", "x2"]);
+        assert_eq!(names(pod("x", ""), None), [""; 0], "nobody misses it");
+    }
+
+    #[test]
+    fn objects_are_found_by_their_owner() {
+        assert_eq!(by_controller(&*pod("x", "r").unwrap()), ["r"]);
+        assert_eq!(by_controller(&*pod("x", "").unwrap()), ["/n"]);
+    }
 }
