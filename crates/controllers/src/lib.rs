@@ -25,6 +25,7 @@ mod root_ca;
 mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
+mod statefulset;
 mod validatingadmissionpolicy_status;
 #[expect(dead_code, unused_imports, reason = "the controllers that read the rest are being written")]
 mod view;
@@ -100,6 +101,7 @@ pub const CONTROLLERS: &[Registration] = &[
     root_ca::REGISTRATION,
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,
+    statefulset::REGISTRATION,
     validatingadmissionpolicy_status::REGISTRATION,
     volume_protection::pv::REGISTRATION,
     volume_protection::pvc::REGISTRATION,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use coracle::kube::Resource;
 use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use coracle::{Config, Coracle, Handle, StoreConfig};
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim, Pod};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -249,5 +249,118 @@ async fn a_daemon_set_is_updated_node_by_node_and_back() {
     for reason in ["SuccessfulCreate", "SuccessfulDelete", "FailedDaemonPod"] {
         assert!(reasons.iter().any(|found| found == reason), "{reason}");
     }
+    world.cluster.shutdown().await;
+}
+
+fn stateful_set(replicas: i32, more: Value) -> Value {
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let mut spec = json!({
+        "replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+        "template": template("web", "one"), "volumeClaimTemplates": [claim],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": "web"}, "spec": spec})
+}
+
+async fn claims(world: &World) -> Vec<Value> {
+    list(&world.api::<PersistentVolumeClaim>()).await
+}
+
+#[tokio::test]
+async fn a_stateful_set_grows_and_shrinks_in_order_and_keeps_its_claims() {
+    let world = World::start().await;
+    world.create_node("a", json!(null)).await;
+    let sets = world.api::<StatefulSet>();
+    create(&sets, stateful_set(3, json!({}))).await;
+    for names in [&["web-0"][..], &["web-0", "web-1"], &["web-0", "web-1", "web-2"]] {
+        world.idle().await;
+        assert_eq!(each(&world.pods().await, "/metadata/name"), names);
+        world.run_pods("a").await;
+    }
+    world.settle().await;
+    let pods = world.pods().await;
+    let last = &pods[2];
+    assert_eq!(text(last, "/metadata/labels/statefulset.kubernetes.io~1pod-name"), "web-2");
+    assert_eq!(text(last, "/metadata/labels/apps.kubernetes.io~1pod-index"), "2");
+    assert_eq!((text(last, "/spec/hostname"), text(last, "/spec/subdomain")), ("web-2", "web"));
+    let status = get(&sets, "web").await["status"].take();
+    let revision = text(&status, "/currentRevision").to_owned();
+    let expected = json!({
+        "observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "currentReplicas": 3,
+        "updatedReplicas": 3, "currentRevision": revision, "updateRevision": revision, "collisionCount": 0,
+    });
+    assert_eq!(status, expected);
+    assert_eq!(text(last, "/metadata/labels/controller-revision-hash"), revision);
+
+    merge(&sets, "web", json!({"spec": {"replicas": 1}})).await;
+    world.idle().await;
+    let going = |pods: &[Value]| {
+        let gone = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_some();
+        pods.iter().filter(gone).map(|pod| text(pod, "/metadata/name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(going(&world.pods().await), ["web-2"]);
+    world.settle().await;
+    assert_eq!(each(&world.pods().await, "/metadata/name"), ["web-0"]);
+    assert_eq!(each(&claims(&world).await, "/metadata/name"), ["data-web-0", "data-web-1", "data-web-2"]);
+
+    let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    let pods = world.api::<Pod>();
+    let before = get(&pods, "web-0").await;
+    pods.patch_status("web-0", &PatchParams::default(), &status).await.unwrap();
+    world.settle().await;
+    let after = get(&pods, "web-0").await;
+    assert_ne!(text(&after, "/metadata/uid"), text(&before, "/metadata/uid"));
+    assert_eq!(text(&after, "/status/phase"), "Running");
+    let reasons = world.event_reasons().await;
+    assert!(reasons.iter().any(|reason| reason == "SuccessfulDelete"), "{reasons:?}");
+    world.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stateful_set_is_updated_from_the_last_to_the_partition() {
+    let world = World::start().await;
+    world.create_node("a", json!(null)).await;
+    let sets = world.api::<StatefulSet>();
+    let parallel = json!({"podManagementPolicy": "Parallel", "persistentVolumeClaimRetentionPolicy":
+        {"whenDeleted": "Delete", "whenScaled": "Delete"}});
+    create(&sets, stateful_set(3, parallel)).await;
+    world.idle().await;
+    assert_eq!(world.pods().await.len(), 3, "all at once");
+    world.settle().await;
+    assert_eq!(each(&claims(&world).await, "/metadata/ownerReferences/0/kind"), ["StatefulSet"; 3]);
+
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
+    merge(&sets, "web", json!({"spec": {"updateStrategy": strategy, "template": template("web", "two")}}))
+        .await;
+    world.settle().await;
+    let images = |pods: &[Value]| {
+        pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(images(&world.pods().await), ["one", "one", "two"]);
+    let status = get(&sets, "web").await["status"].take();
+    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
+    assert_ne!(status["currentRevision"], status["updateRevision"]);
+
+    // A pod before the partition comes back as it was.
+    world.api::<Pod>().delete("web-0", &DeleteParams::default()).await.unwrap();
+    world.settle().await;
+    assert_eq!(images(&world.pods().await), ["one", "one", "two"]);
+    merge(&sets, "web", json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})).await;
+    world.settle().await;
+    assert_eq!(images(&world.pods().await), ["two"; 3]);
+    let status = get(&sets, "web").await["status"].take();
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+
+    merge(&sets, "web", json!({"spec": {"replicas": 1}})).await;
+    world.idle().await;
+    let claims = claims(&world).await;
+    let owners: Vec<_> = claims.iter().map(|claim| text(claim, "/metadata/ownerReferences/0/kind")).collect();
+    assert_eq!(owners, ["StatefulSet", "Pod", "Pod"], "{claims:?}");
     world.cluster.shutdown().await;
 }

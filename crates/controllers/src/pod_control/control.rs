@@ -60,6 +60,11 @@ impl PodControl {
         self.writes.note(owner, &written.metadata.resource_version);
     }
 
+    /// Notes that the deletion of a pod began for an owner.
+    pub(crate) fn note_deleted(&self, owner: &ObjectKey, pod: ObjectKey, uid: &str) {
+        self.writes.note_deleted(owner, pod, uid);
+    }
+
     /// Returns when the informer knows of all pods that were made, changed and deleted for an owner.
     ///
     /// # Errors

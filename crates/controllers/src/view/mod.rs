@@ -9,6 +9,7 @@ mod endpoint_slice;
 mod endpoints;
 mod int_or_string;
 mod node;
+mod persistent_volume_claim;
 mod pod;
 mod pod_template;
 mod reference;
@@ -24,6 +25,7 @@ pub(crate) use endpoint_slice::{
 pub(crate) use endpoints::{EndpointAddress, EndpointSubset, Endpoints, SubsetPort, endpoints};
 pub(crate) use int_or_string::{IntOrString, Rounding};
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
+pub(crate) use persistent_volume_claim::{PersistentVolumeClaim, claims};
 pub(crate) use pod::{
     Container, ContainerPort, ContainerStatus, PODS_BY_NODE, Phase, Pod, PodStatus, Terminated, Toleration,
     Volume, next_available, pods, pods_by_node,

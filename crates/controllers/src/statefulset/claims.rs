@@ -1,0 +1,228 @@
+//! The claims of a StatefulSet's pods, and with whom they go.
+//!
+//! A claim that goes with its set, or with its pod when the set is made smaller, is owned by it, and the
+//! garbage collector does the rest.
+
+use coracle_runtime::informer::{ObjectMetadata, OwnerReference};
+use serde_json::{Value, json};
+
+use super::KIND;
+use super::object::{ClaimTemplate, StatefulSet};
+use crate::pod_control::OwnerKind;
+
+/// Pods as owners.
+pub(super) const POD: OwnerKind = OwnerKind { api_version: "v1", kind: "Pod" };
+
+/// The name of the claim of the pod of an ordinal.
+pub(super) fn claim_name(set: &StatefulSet, template: &ClaimTemplate, ordinal: i64) -> String {
+    format!("{}-{}-{ordinal}", template.name, set.metadata.name())
+}
+
+/// The claim of the pod of an ordinal.
+pub(super) fn new_claim(set: &StatefulSet, template: &ClaimTemplate, ordinal: i64) -> Value {
+    let mut claim = template.to_value();
+    claim["apiVersion"] = "v1".into();
+    claim["kind"] = "PersistentVolumeClaim".into();
+    let metadata = &mut claim["metadata"];
+    metadata["name"] = claim_name(set, template, ordinal).into();
+    metadata["namespace"] = set.metadata.namespace().into();
+    for (key, value) in &set.match_labels {
+        metadata["labels"][key] = value.as_str().into();
+    }
+    claim
+}
+
+/// What is to become of the owners of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Owners {
+    /// They are as they should be, or somebody else's business.
+    Keep,
+    /// They are to be these.
+    Replace(Vec<OwnerReference>),
+}
+
+/// A pod as the owner of claims. One that is not there yet has no identity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PodIdentity<'a> {
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+    /// Whether the set is to have it.
+    pub(super) is_wanted: bool,
+}
+
+/// Whether a reference is to the object of this name, perhaps to one before it.
+fn refers(reference: &OwnerReference, kind: OwnerKind, name: &str) -> bool {
+    *reference.api_version == *kind.api_version && *reference.kind == *kind.kind && *reference.name == *name
+}
+
+/// Whether a claim goes with an object that had this name before.
+fn is_stale(owners: &[OwnerReference], kind: OwnerKind, name: &str, uid: &str) -> bool {
+    owners.iter().find(|owner| refers(owner, kind, name)).is_some_and(|owner| *owner.uid != *uid)
+}
+
+/// Whether a claim is about to go with the pod before the one that is to be made. It has to be gone first.
+pub(super) fn blocks_new_pod(set: &StatefulSet, owners: &[OwnerReference], pod: &str) -> bool {
+    set.retention.delete_when_scaled && is_stale(owners, POD, pod, "")
+}
+
+/// Whether something else manages a claim that should go with the set or the pod.
+pub(super) fn has_other_controller(
+    set: &StatefulSet,
+    owners: &[OwnerReference],
+    pod: PodIdentity<'_>,
+) -> bool {
+    let retention = set.retention;
+    if !retention.delete_when_deleted && !retention.delete_when_scaled {
+        return false;
+    }
+    owners.iter().any(|owner| {
+        if refers(owner, KIND, set.metadata.name()) {
+            *owner.uid != *set.metadata.uid()
+        } else if refers(owner, POD, pod.name) {
+            *owner.uid != *pod.uid
+        } else {
+            owner.controller == Some(true)
+        }
+    })
+}
+
+/// What is to become of the owners of the claim of a pod.
+pub(super) fn owners(set: &StatefulSet, owners: &[OwnerReference], pod: PodIdentity<'_>) -> Owners {
+    let (set_name, set_uid) = (set.metadata.name(), set.metadata.uid());
+    // Left by a set or a pod before this one, and about to be collected.
+    if is_stale(owners, KIND, set_name, set_uid) || is_stale(owners, POD, pod.name, pod.uid) {
+        return Owners::Keep;
+    }
+    let is_ours = |owner: &OwnerReference| *owner.uid == *set_uid || *owner.uid == *pod.uid;
+    let wanted = if has_other_controller(set, owners, pod) { [None, None] } else { wanted(set, pod) };
+    let has = |uid: &str| owners.iter().any(|owner| *owner.uid == *uid);
+    let is_wanted = |uid: &str| wanted.iter().flatten().any(|owner| *owner.uid == *uid);
+    let all_manage = owners.iter().filter(|owner| is_ours(owner)).all(|owner| owner.controller == Some(true));
+    let up_to_date = [set_uid, pod.uid].into_iter().all(|uid| has(uid) == is_wanted(uid));
+    if all_manage && up_to_date {
+        return Owners::Keep;
+    }
+    let ours = |owner: &&OwnerReference| refers(owner, KIND, set_name) || refers(owner, POD, pod.name);
+    let others = owners.iter().filter(|owner| !ours(owner)).cloned();
+    Owners::Replace(others.chain(wanted.into_iter().flatten()).collect())
+}
+
+/// With whom the claim of a pod goes: with its set, as long as the set wants the pod, and else with the pod.
+fn wanted(set: &StatefulSet, pod: PodIdentity<'_>) -> [Option<OwnerReference>; 2] {
+    let reference = |kind: OwnerKind, name: &str, uid: &str| OwnerReference {
+        api_version: kind.api_version.into(),
+        kind: kind.kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let retention = set.retention;
+    let goes_with_pod = retention.delete_when_scaled && !pod.is_wanted;
+    let goes_with_set = retention.delete_when_deleted && !goes_with_pod;
+    [
+        goes_with_set.then(|| reference(KIND, set.metadata.name(), set.metadata.uid())),
+        goes_with_pod.then(|| reference(POD, pod.name, pod.uid)),
+    ]
+}
+
+/// What changes the owners of a claim, as long as it is what it was.
+pub(super) fn owners_patch(claim: &ObjectMetadata, owners: &[OwnerReference]) -> Value {
+    json!({"metadata": {"resourceVersion": claim.resource_version(), "ownerReferences": owners}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(when_deleted: &str, when_scaled: &str) -> StatefulSet {
+        let policy = json!({"whenDeleted": when_deleted, "whenScaled": when_scaled});
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "n", "uid": "set"},
+            "spec": {"persistentVolumeClaimRetentionPolicy": policy,
+                "selector": {"matchLabels": {"app": "web"}},
+                "volumeClaimTemplates": [{"metadata": {"name": "data", "labels": {"tier": "db"}}, "spec": {}}]},
+        }))
+        .unwrap()
+    }
+
+    /// Owners as `kind/name:uid`, with `*` if they manage what they own.
+    fn references(text: &str) -> Vec<OwnerReference> {
+        let reference = |text: &str| {
+            let (text, controller) = (text.trim_end_matches('*'), text.ends_with('*'));
+            let (kind, rest) = text.split_once('/').unwrap();
+            let (name, uid) = rest.split_once(':').unwrap();
+            let api_version = if kind == "StatefulSet" { "apps/v1" } else { "v1" };
+            OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: name.into(),
+                uid: uid.into(),
+                controller: Some(controller),
+                block_owner_deletion: None,
+            }
+        };
+        text.split_whitespace().map(reference).collect()
+    }
+
+    fn text(owners: Owners) -> String {
+        let text = |owner: &OwnerReference| {
+            let mark = if owner.controller == Some(true) { "*" } else { "" };
+            format!("{}/{}:{}{mark}", owner.kind, owner.name, owner.uid)
+        };
+        match owners {
+            Owners::Keep => "keep".to_owned(),
+            Owners::Replace(owners) => owners.iter().map(text).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    #[test]
+    fn claims_go_with_whom_the_policy_says() {
+        let (retain, delete) = ("Retain", "Delete");
+        for (when_deleted, when_scaled, is_wanted, before, expected) in [
+            (retain, retain, true, "", "keep"),
+            (retain, retain, true, "StatefulSet/web:set*", ""),
+            (retain, retain, false, "Pod/web-0:pod* ConfigMap/x:y", "ConfigMap/x:y"),
+            (delete, retain, true, "", "StatefulSet/web:set*"),
+            (delete, retain, false, "StatefulSet/web:set*", "keep"),
+            (delete, retain, true, "StatefulSet/web:set", "StatefulSet/web:set*"),
+            (delete, retain, true, "StatefulSet/web:set* Pod/web-0:pod*", "StatefulSet/web:set*"),
+            (retain, delete, true, "", "keep"),
+            (retain, delete, false, "", "Pod/web-0:pod*"),
+            (retain, delete, true, "Pod/web-0:pod*", ""),
+            (delete, delete, true, "", "StatefulSet/web:set*"),
+            (delete, delete, false, "StatefulSet/web:set*", "Pod/web-0:pod*"),
+            (delete, delete, true, "Pod/web-0:pod*", "StatefulSet/web:set*"),
+            // What was before is left to the collector, and others are not meddled with.
+            (delete, retain, true, "StatefulSet/web:old*", "keep"),
+            (delete, delete, true, "Pod/web-0:old*", "keep"),
+            (delete, retain, true, "ConfigMap/x:y*", "keep"),
+            (delete, retain, true, "ConfigMap/x:y* StatefulSet/web:set*", "ConfigMap/x:y*"),
+        ] {
+            let set = set(when_deleted, when_scaled);
+            let pod = PodIdentity { name: "web-0", uid: "pod", is_wanted };
+            let found = text(owners(&set, &references(before), pod));
+            assert_eq!(found, expected, "{when_deleted} {when_scaled} {is_wanted} {before}");
+            if let Owners::Replace(after) = owners(&set, &references(before), pod) {
+                assert_eq!(owners(&set, &after, pod), Owners::Keep, "it settles");
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_that_goes_with_the_last_pod_holds_up_the_next() {
+        let blocks = |set: &StatefulSet, owners: &str| blocks_new_pod(set, &references(owners), "web-0");
+        assert!(blocks(&set("Retain", "Delete"), "Pod/web-0:pod*"));
+        assert!(!blocks(&set("Retain", "Delete"), "StatefulSet/web:set*"));
+        assert!(!blocks(&set("Retain", "Retain"), "Pod/web-0:pod*"));
+    }
+
+    #[test]
+    fn a_claim_has_the_labels_of_its_pods() {
+        let set = set("Retain", "Retain");
+        let claim = new_claim(&set, &set.claim_templates[0], 3);
+        let expected =
+            json!({"name": "data-web-3", "namespace": "n", "labels": {"app": "web", "tier": "db"}});
+        assert_eq!(claim["metadata"], expected);
+    }
+}

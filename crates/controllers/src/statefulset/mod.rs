@@ -1,0 +1,290 @@
+//! StatefulSets: pods that are told apart, each with a name and claims of its own, made and replaced in order.
+//!
+//! What a set looks like is kept in ControllerRevisions; a pod carries the name of the one it was made after.
+//! Claims outlive their pods, unless the set says otherwise.
+
+mod claims;
+mod identity;
+mod object;
+mod plan;
+mod pods;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use coracle_base::Clock;
+use coracle_runtime::{
+    Action, Behind, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Selection,
+    Written,
+};
+use k8s_openapi::api::apps::v1::StatefulSet as WholeStatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim as WholeClaim;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::history::{self, ControllerRevision, History, Made, oldest, place};
+use crate::pod_control::{ClaimError, Owner, OwnerKind, PodControl, owners_concerned, slow_start};
+use crate::refusal;
+use crate::view::{PersistentVolumeClaim, Pod, claims};
+use crate::{Registration, Settings};
+use identity::{ordinal, revision_of};
+use object::{StatefulSet, Status};
+use plan::{Act, Known, plan};
+use pods::Working;
+
+const KIND: OwnerKind = OwnerKind { api_version: "apps/v1", kind: "StatefulSet" };
+
+/// Sets that are worked on at a time: upstream's default of `--concurrent-statefulset-syncs`.
+const WORKERS: usize = 5;
+
+/// The label that holds the hash of a revision.
+const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+
+/// Names that are tried for a revision before it is left for later.
+const MAX_COLLISIONS: usize = 100;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "statefulset-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let sets: Informer<StatefulSet> = manager.informer(Selection::of::<WholeStatefulSet>());
+    let (claims, history) = (claims(manager), History::new(manager));
+    let pods = PodControl::new(manager, REGISTRATION.name);
+    let (of_pod, of_revision) = (sets.clone(), sets.clone());
+    let (all_pods, all_revisions) = (pods.informer().clone(), history.informer().clone());
+    let reconcile = StatefulSets {
+        objects: Objects::of::<WholeStatefulSet>(manager.client()),
+        claim_objects: Objects::of::<WholeClaim>(manager.client()),
+        sets: sets.clone(),
+        claims: claims.clone(),
+        pods,
+        history,
+        writes: OwnWrites::default(),
+        claim_writes: OwnWrites::default(),
+        clock: settings.clock.clone(),
+    };
+    let of_claim = sets.clone();
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&sets, |change| [change.key.clone()])
+        .watches(&all_pods, move |change| owners_concerned(change, KIND, of_pod.store(), |set| &set.selector))
+        .watches(&all_revisions, move |change| {
+            owners_concerned(change, KIND, of_revision.store(), |set| &set.selector)
+        })
+        .watches(&claims, move |change| {
+            let is_gone = change.new.is_none();
+            let beside = of_claim.store().in_namespace(change.key.cluster(), change.key.namespace());
+            let waiting = beside.into_iter().filter(|set| is_gone && has_claim(set, change.key.name()));
+            let key = |set: Arc<StatefulSet>| {
+                ObjectKey::namespaced(
+                    change.key.cluster().clone(),
+                    change.key.namespace(),
+                    set.metadata.name(),
+                )
+            };
+            waiting.map(key).collect::<Vec<_>>()
+        })
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// Whether a claim of this name is one of a set's.
+fn has_claim(set: &StatefulSet, claim: &str) -> bool {
+    set.claim_templates.iter().any(|template| {
+        let pod = claim.strip_prefix(&*template.name).and_then(|rest| rest.strip_prefix('-'));
+        pod.is_some_and(|pod| ordinal(set.metadata.name(), pod).is_some())
+    })
+}
+
+struct StatefulSets {
+    objects: Objects,
+    claim_objects: Objects,
+    sets: Informer<StatefulSet>,
+    claims: Informer<PersistentVolumeClaim>,
+    pods: PodControl,
+    history: History,
+    /// To the sets themselves.
+    writes: OwnWrites,
+    claim_writes: OwnWrites,
+    clock: Clock,
+}
+
+/// Why a set could not be looked after.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Behind(#[from] Behind),
+    #[error(transparent)]
+    Claims(#[from] ClaimError),
+    #[error("the server refused")]
+    Refused(#[from] kube::Error),
+    #[error("failed to create PVC {0}")]
+    Claim(Box<str>, #[source] kube::Error),
+    #[error("pvc {0} is being deleted")]
+    ClaimIsGoing(Box<str>),
+    #[error("every name of a new revision is taken")]
+    Collision,
+}
+
+impl Error {
+    /// What people are told in events.
+    fn told(&self) -> String {
+        match self {
+            Self::Refused(error) => refusal::message(error),
+            Self::Claim(name, error) => format!("failed to create PVC {name}: {}", refusal::message(error)),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl Reconcile for StatefulSets {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        self.writes.seen(key, &self.sets).await?;
+        self.claim_writes.seen(key, &self.claims).await?;
+        self.pods.seen(key).await?;
+        self.history.seen(key).await?;
+        let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
+        let owner = Owner { key, kind: KIND, metadata: &set.metadata };
+        let again = self.look_after(owner, &set).await?;
+        Ok(again.map_or(Action::AwaitChange, Action::RequeueAfter))
+    }
+}
+
+/// The revisions of a set.
+struct Revisions {
+    all: Vec<Arc<ControllerRevision>>,
+    /// What pods were made after, until all are new.
+    current: Arc<ControllerRevision>,
+    /// How the set looks now.
+    update: Arc<ControllerRevision>,
+    collision_count: i32,
+}
+
+impl StatefulSets {
+    async fn look_after(&self, owner: Owner<'_>, set: &StatefulSet) -> Result<Option<Duration>, Error> {
+        let is_member = |pod: &Pod| {
+            let is_named = ordinal(set.metadata.name(), pod.metadata.name()).is_some();
+            is_named && set.selector.matches(&pod.metadata.labels)
+        };
+        let candidates = self.pods.candidates(&owner);
+        let pods = self.pods.claim(&self.objects, &owner, candidates, is_member, &[]).await?;
+        let revisions = self.revisions(&owner, set).await?;
+        let claim = |name: &str| self.claims.store().get(&owner.beside(name));
+        let plan = plan(&Known {
+            set,
+            pods: &pods,
+            claim: &claim,
+            current_revision: revisions.current.name(),
+            update_revision: revisions.update.name(),
+            collision_count: revisions.collision_count,
+            now: self.clock.now(),
+        });
+        let on = Working { owner, set, current: &revisions.current, update: &revisions.update };
+        let mut done = Ok(());
+        for phase in &plan.phases {
+            done = self.carry_out(&on, phase).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        self.write_status(&owner, set, &plan.status).await?;
+        done?;
+        self.forget_revisions(&owner, set, &pods, &revisions).await?;
+        Ok(plan.again)
+    }
+
+    /// Carefully at first, if there is much to do.
+    async fn carry_out(&self, on: &Working<'_>, acts: &[Act]) -> Result<(), Error> {
+        let next = AtomicUsize::new(0);
+        let attempt = || async {
+            match acts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                Some(act) => self.act(on, act).await,
+                None => Ok(()),
+            }
+        };
+        if on.set.is_parallel {
+            return slow_start(acts.len(), attempt).await.1;
+        }
+        for act in acts {
+            self.act(on, act).await?;
+        }
+        Ok(())
+    }
+
+    /// The revisions of a set, with that of how it looks now.
+    async fn revisions(&self, owner: &Owner<'_>, set: &StatefulSet) -> Result<Revisions, Error> {
+        let matches = |revision: &ControllerRevision| set.selector.matches(&revision.metadata.labels);
+        let all = self.history.claim(&self.objects, owner, matches).await?;
+        let placed = place(&all, &set.snapshot);
+        let mut collision_count = set.status.collision_count.unwrap_or_default();
+        let update = match placed.current {
+            Some(update) => {
+                if update.revision < placed.number {
+                    self.history.renumber(owner, &update, placed.number).await?;
+                }
+                update
+            }
+            None => self.make_revision(owner, set, placed.number, &mut collision_count).await?,
+        };
+        let current = all.iter().find(|revision| revision.name() == &*set.status.current_revision).cloned();
+        let current = current.unwrap_or_else(|| Arc::clone(&update));
+        Ok(Revisions { all, current, update, collision_count })
+    }
+
+    async fn make_revision(
+        &self,
+        owner: &Owner<'_>,
+        set: &StatefulSet,
+        number: i64,
+        collision_count: &mut i32,
+    ) -> Result<Arc<ControllerRevision>, Error> {
+        let mut labels = set.template_labels.clone();
+        labels[HASH_LABEL] = set.snapshot.hash(Some(*collision_count)).into();
+        for _ in 0..MAX_COLLISIONS {
+            let name = history::name(set.metadata.name(), &set.snapshot.hash(Some(*collision_count)));
+            match self.history.make(owner, &name, &labels, &set.snapshot, number).await? {
+                Made::There(revision) => return Ok(revision),
+                Made::Collision => *collision_count = collision_count.saturating_add(1),
+            }
+        }
+        Err(Error::Collision)
+    }
+
+    /// Deletes the oldest revisions above the limit that no pod is of.
+    async fn forget_revisions(
+        &self,
+        owner: &Owner<'_>,
+        set: &StatefulSet,
+        pods: &[Arc<Pod>],
+        revisions: &Revisions,
+    ) -> kube::Result<()> {
+        let Some(limit) = set.revision_history_limit else { return Ok(()) };
+        let is_live = |revision: &ControllerRevision| {
+            let name = revision.name();
+            let is_used = || pods.iter().any(|pod| revision_of(pod) == name);
+            name == revisions.current.name() || name == revisions.update.name() || is_used()
+        };
+        let old = revisions.all.iter().filter(|revision| !is_live(revision)).count();
+        for revision in oldest(&revisions.all, old.saturating_sub(limit), is_live) {
+            self.history.delete(owner, &revision).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_status(&self, owner: &Owner<'_>, set: &StatefulSet, status: &Status) -> kube::Result<()> {
+        if *status == set.status {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        match self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await {
+            Ok(written) => self.writes.note(owner.key, &written.metadata.resource_version),
+            Err(error) if refusal::is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
