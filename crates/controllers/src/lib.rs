@@ -10,11 +10,11 @@ mod certificates;
 mod cluster_authentication_trust;
 mod clusterrole_aggregation;
 mod customresourcedefinition;
+mod daemonset;
 mod deployment;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
-mod daemonset;
 mod history;
 mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]

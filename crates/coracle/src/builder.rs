@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::authentication::{self, Loaded};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::handle::{Controllers, Handle};
+use crate::handle::{Handle, Managed};
 use crate::in_process;
 use crate::pki;
 use crate::rotation::{Rotation, Socket};
@@ -136,6 +136,7 @@ impl Coracle {
             store.close().await;
             return Err(StartError::FakeNodes(Box::new(error)));
         }
+        let scheduler = start_scheduler(&service, &clock);
         let settings = Settings { clock, trust, signer, token_writer };
         let controllers = start_controllers(&service, settings, simulation.as_ref());
         let client = in_process::client(service, in_process::ADMINISTRATOR);
@@ -146,6 +147,7 @@ impl Coracle {
             ready_in,
             client,
             controllers,
+            scheduler,
             store,
             components,
             stopping,
@@ -186,16 +188,28 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
 }
 
 /// Runs the controllers of the default cluster; other clusters have none yet.
-fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<&Simulation>) -> Controllers {
+fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<&Simulation>) -> Managed {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
     let mut manager = Manager::new(client, ClusterId::default());
     coracle_controllers::register(&mut manager, &settings);
     if let Some(simulation) = simulation {
         simulation.register(&mut manager);
     }
+    run("controllers", manager)
+}
+
+/// Runs the scheduler of the default cluster; other clusters have none yet.
+fn start_scheduler(server: &ApiServer, clock: &Clock) -> Managed {
+    let client = in_process::client(server.clone(), in_process::SCHEDULER);
+    let mut manager = Manager::new(client, ClusterId::default()).with_clock(clock.clone());
+    coracle_scheduler::register(&mut manager, &coracle_scheduler::Config::default(), clock);
+    run("scheduler", manager)
+}
+
+fn run(name: &'static str, manager: Manager) -> Managed {
     let (idle, stop) = (manager.idle(), CancellationToken::new());
-    let running = Components::new(vec![Task::spawn("controllers", manager.run(stop.clone()))]);
-    Controllers { idle, stop, running }
+    let running = Components::new(vec![Task::spawn(name, manager.run(stop.clone()))]);
+    Managed { idle, stop, running }
 }
 
 /// Listeners that encrypt, what clients need to know of them, and what service accounts are known

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::supervise::{Components, Failure};
 
-/// The running controllers.
-pub(crate) struct Controllers {
+/// A manager that runs: that of the controllers, or that of the scheduler.
+pub(crate) struct Managed {
     pub(crate) idle: Idle,
     pub(crate) stop: CancellationToken,
     pub(crate) running: Components,
@@ -27,7 +27,8 @@ pub struct Handle {
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
     pub(crate) client: Client,
-    pub(crate) controllers: Controllers,
+    pub(crate) controllers: Managed,
+    pub(crate) scheduler: Managed,
     pub(crate) store: Store,
     pub(crate) components: Components,
     /// Cancelled first: the cluster is not ready any more, but still answers.
@@ -85,32 +86,46 @@ impl Handle {
         self.client.clone()
     }
 
-    /// Returns when the controllers have nothing left to do: they know of everything that was written so
-    /// far, and have done what follows from it. For tests, which need not guess how long to sleep.
+    /// Returns when controllers and scheduler have nothing left to do: they know of everything that was
+    /// written so far, and have done what follows from it. For tests, which need not guess how long to sleep.
     ///
     /// # Errors
     /// If the server does not answer.
     pub async fn run_until_idle(&self) -> kube::Result<IdleReport> {
-        self.controllers.idle.run_until_idle().await
+        loop {
+            let controllers = self.controllers.idle.run_until_idle().await?;
+            let scheduler = self.scheduler.idle.run_until_idle().await?;
+            // Nothing was written since the first of them was at rest.
+            if controllers.revision == scheduler.revision {
+                return Ok(IdleReport {
+                    revision: scheduler.revision,
+                    reconciles: controllers.reconciles + scheduler.reconciles,
+                    delayed: controllers.delayed + scheduler.delayed,
+                });
+            }
+        }
     }
 
     /// Waits until the cluster fails, which it should not, and says why. It then wants to be
     /// shut down. May be dropped and asked again.
     pub async fn failed(&mut self) -> Failure {
         tokio::select! {
-            // Both may be dropped: they only wait.
+            // All may be dropped: they only wait.
             failure = self.components.first_failure() => failure,
             failure = self.controllers.running.first_failure() => failure,
+            failure = self.scheduler.running.first_failure() => failure,
         }
     }
 
-    /// Stops the cluster: reports not ready, stops the controllers while they are still answered, accepts
+    /// Stops the cluster: reports not ready, stops scheduler and controllers while they are still answered, accepts
     /// nothing more, answers what is in flight (for a limited time), closes the store. When it returns nothing is left running, and the
     /// same directory and ports may be used again.
     pub async fn shutdown(self) {
         self.stopping.cancel();
-        self.controllers.stop.cancel();
-        self.controllers.running.ended().await;
+        for managed in [self.scheduler, self.controllers] {
+            managed.stop.cancel();
+            managed.running.ended().await;
+        }
         self.closing.cancel();
         self.components.ended().await;
         self.store.close().await;

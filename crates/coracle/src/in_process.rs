@@ -38,6 +38,9 @@ pub(crate) const CONTROLLERS: Caller =
 /// The kubelets of all simulated nodes. Not in the group of nodes, of which each may write its own objects only.
 pub(crate) const FAKE_NODES: Caller = Caller { user: "system:fake-nodes", program: "kubelet" };
 
+/// The scheduler, under upstream's name for it.
+pub(crate) const SCHEDULER: Caller = Caller { user: "system:kube-scheduler", program: "kube-scheduler" };
+
 /// A client of `server`. Must be called on a tokio runtime.
 pub(crate) fn client(server: ApiServer, caller: Caller) -> Client {
     let identity = Identity {

@@ -1,8 +1,8 @@
 //! Knowing when nothing is left to do, exactly and without waiting for silence.
 //!
 //! A cluster is idle when every informer has told its queues of everything up to the revision the server
-//! is at, no queue holds a key that is ready and no worker has one, every event that was told is written,
-//! and the server is still at that revision afterwards.
+//! is at, no queue holds a key that is ready and no worker has one, every program is quiet, every event that
+//! was told is written, and the server is still at that revision afterwards.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::informer::Followed;
 use crate::key::ObjectKey;
+use crate::program::Activity;
 use crate::queue::Queue;
 
 /// Any list tells the revision of the whole server; this kind is everywhere.
@@ -25,6 +26,7 @@ pub struct Idle {
     client: Client,
     informers: Arc<[Arc<dyn Followed>]>,
     queues: Arc<[Queue<ObjectKey>]>,
+    activities: Arc<[Box<dyn Activity>]>,
     /// How many events wait to be written.
     events: watch::Receiver<usize>,
 }
@@ -45,9 +47,11 @@ impl Idle {
         client: Client,
         informers: Vec<Arc<dyn Followed>>,
         queues: Vec<Queue<ObjectKey>>,
+        activities: Vec<Box<dyn Activity>>,
         events: watch::Receiver<usize>,
     ) -> Self {
-        Self { client, informers: informers.into(), queues: queues.into(), events }
+        let (informers, queues, activities) = (informers.into(), queues.into(), activities.into());
+        Self { client, informers, queues, activities, events }
     }
 
     /// Lets the controllers run until they have nothing to do. Keys that come back later do not count;
@@ -71,17 +75,22 @@ impl Idle {
             for queue in self.queues.iter() {
                 queue.quiet().await;
             }
+            for activity in self.activities.iter() {
+                activity.quiet().await;
+            }
             // It fails only with the manager, and then nothing is written any more.
             drop(self.events.clone().wait_for(|waiting| *waiting == 0).await);
             if self.reconciles() == reconciles && self.revision().await? == revision {
-                let delayed = self.queues.iter().map(|queue| queue.depth().delayed).sum();
-                return Ok(IdleReport { revision, reconciles, delayed });
+                let of_queues: usize = self.queues.iter().map(|queue| queue.depth().delayed).sum();
+                let of_programs: usize = self.activities.iter().map(|activity| activity.delayed()).sum();
+                return Ok(IdleReport { revision, reconciles, delayed: of_queues + of_programs });
             }
         }
     }
 
     fn reconciles(&self) -> u64 {
-        self.queues.iter().map(Queue::taken).sum()
+        let begun: u64 = self.activities.iter().map(|activity| activity.begun()).sum();
+        self.queues.iter().map(Queue::taken).sum::<u64>() + begun
     }
 
     async fn revision(&self) -> kube::Result<u64> {

@@ -51,6 +51,7 @@ mod manager;
 mod metrics;
 mod objects;
 mod own_writes;
+mod program;
 pub mod queue;
 mod recorder;
 
@@ -63,5 +64,6 @@ pub use manager::{Manager, ReconcileError};
 pub use metrics::WorkqueueMetrics;
 pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
 pub use own_writes::{Behind, OwnWrites};
+pub use program::{Activity, Program};
 pub use queue::Queue;
 pub use recorder::{EventType, Recorder, Reference};

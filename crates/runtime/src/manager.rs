@@ -17,6 +17,7 @@ use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
 use crate::metrics::WorkqueueMetrics;
+use crate::program::Program;
 use crate::recorder::{Events, Recorder};
 
 /// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
@@ -45,14 +46,22 @@ pub struct Manager {
     clock: Clock,
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
+    programs: Vec<Box<dyn Program>>,
     events: Events,
 }
 
 impl Manager {
     /// A manager that has nothing to do yet.
     pub fn new(client: Client, cluster: ClusterId) -> Self {
-        let (informers, controllers) = (Vec::new(), Vec::new());
-        Self { client, cluster, clock: Clock::system(), informers, controllers, events: Events::new() }
+        Self {
+            client,
+            cluster,
+            clock: Clock::system(),
+            informers: Vec::new(),
+            controllers: Vec::new(),
+            programs: Vec::new(),
+            events: Events::new(),
+        }
     }
 
     /// A manager for all clusters of a server at once, with one watch of a kind for all of them. Only
@@ -93,10 +102,16 @@ impl Manager {
         self.controllers.push(controller);
     }
 
+    /// Adds something that runs beside the controllers.
+    pub fn add_program(&mut self, program: impl Program) {
+        self.programs.push(Box::new(program));
+    }
+
     /// What tells whether everything added so far is at rest.
     pub fn idle(&self) -> Idle {
+        let activities = self.programs.iter().map(|program| program.activity()).collect();
         let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
-        Idle::new(self.client.clone(), self.informers.clone(), queues, self.events.waiting())
+        Idle::new(self.client.clone(), self.informers.clone(), queues, activities, self.events.waiting())
     }
 
     /// What tells how much the queues of everything added so far have to do.
@@ -129,6 +144,7 @@ impl Manager {
         let stopping = stop.child_token();
         let start = |controller| start_workers(controller, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
+        workers.extend(self.programs.into_iter().map(|program| start_program(program, &stopping)));
         tokio::select! {
             // Both may be dropped: they only wait. Stopping is looked at first, because workers end by it.
             biased;
@@ -155,6 +171,10 @@ fn follow(followed: &Arc<dyn Followed>, client: &Client) -> Task<()> {
 
 fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {
     controller.work(stop).into_iter().map(|work| Task::spawn(controller.name(), work)).collect()
+}
+
+fn start_program(program: Box<dyn Program>, stop: &CancellationToken) -> Task<()> {
+    Task::spawn(program.name(), program.run(stop.clone()))
 }
 
 /// Waits until one of the tasks ends, which none does while the manager runs, and forgets it.

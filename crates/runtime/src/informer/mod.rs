@@ -5,6 +5,7 @@
 //! changed meanwhile: nobody misses a deletion.
 
 mod event;
+mod feed;
 mod labels;
 mod metadata;
 mod page;
@@ -22,9 +23,10 @@ use std::time::Duration;
 use coracle_base::{Backoff, Rng};
 use futures_util::TryStreamExt;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+pub use feed::Changes;
 pub use labels::Labels;
 pub use metadata::{ObjectMetadata, OwnerReference, PartialObject, timestamp};
 pub use selection::Selection;
@@ -34,6 +36,7 @@ pub use view::{Metadata, MetadataOnly, View};
 use crate::key::{ClusterId, ObjectKey};
 use crate::queue::{Priority, Queue};
 use event::Event;
+use feed::{Channel, Feed};
 use page::{Listed, Page};
 
 /// How long to wait before a server that failed is asked again, at first and at most: as client-go's
@@ -76,6 +79,7 @@ pub(crate) struct Shared<V> {
     selection: Selection,
     store: Store<V>,
     listeners: RwLock<Vec<(Queue<ObjectKey>, KeysOf<V>)>>,
+    feeds: RwLock<Vec<Arc<dyn Feed<V>>>>,
     progress: watch::Sender<Progress>,
     /// A revision somebody waits for; see [`Followed::want`].
     wanted: watch::Sender<u64>,
@@ -88,6 +92,7 @@ impl<V: View> Informer<V> {
             selection,
             store: Store::new(),
             listeners: RwLock::default(),
+            feeds: RwLock::default(),
             progress: watch::Sender::default(),
             wanted: watch::Sender::default(),
         };
@@ -107,6 +112,22 @@ impl<V: View> Informer<V> {
     /// How far it has come, as it goes.
     pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
         self.shared.progress.subscribe()
+    }
+
+    /// Waits for news.
+    pub fn changes(&self) -> Changes {
+        Changes(self.progress())
+    }
+
+    /// Hands every change on to a channel, in order, before queues are told. A full channel makes it wait.
+    /// Only before it runs, or what is known already would not be handed on.
+    pub fn feed<T: Send + 'static>(
+        &self,
+        sender: mpsc::Sender<T>,
+        wrap: impl Fn(Change<V>) -> T + Send + Sync + 'static,
+    ) {
+        let mut feeds = self.shared.feeds.write().unwrap_or_else(PoisonError::into_inner);
+        feeds.push(Arc::new(Channel { sender, wrap }));
     }
 
     /// Tells `queue` from now on. Only before it runs, or what is known already would not be told.
@@ -284,11 +305,19 @@ impl<V: View> Shared<V> {
     }
 
     async fn announce(&self, change: &Change<V>, priority: Priority) {
+        for feed in self.all_feeds() {
+            feed.hand_on(change.clone()).await;
+        }
         for (queue, keys) in self.keys_for_queues(change) {
             for key in keys {
                 queue.add_with(key, priority).await;
             }
         }
+    }
+
+    /// Collected first: no lock is held while a full channel is waited for.
+    fn all_feeds(&self) -> Vec<Arc<dyn Feed<V>>> {
+        self.feeds.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Collected first: no lock is held while a full queue is waited for.

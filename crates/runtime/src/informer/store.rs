@@ -11,7 +11,7 @@ use crate::key::{ClusterId, ObjectKey};
 pub type IndexFn<V> = fn(&V) -> Vec<String>;
 
 /// What happened to one object. Both sides are there if it was known before and still is.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Change<V> {
     /// Which object.
     pub key: ObjectKey,
@@ -19,6 +19,12 @@ pub struct Change<V> {
     pub old: Option<Arc<V>>,
     /// What is known now; none if it is gone.
     pub new: Option<Arc<V>>,
+}
+
+impl<V> Clone for Change<V> {
+    fn clone(&self) -> Self {
+        Self { key: self.key.clone(), old: self.old.clone(), new: self.new.clone() }
+    }
 }
 
 /// A shared view of many objects. Clones are the same store.

@@ -1,0 +1,291 @@
+//! What is known of nodes and the pods on them, and what follows from it, kept up to date with each change.
+//!
+//! Only the scheduler's own task has it, so a decision is made on it as it is: nothing has to be copied
+//! first, and what a decision costs does not grow with what it is not about.
+
+mod matches;
+mod node_info;
+mod order;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(crate) use matches::{Matches, Namespaces, Question};
+pub(crate) use node_info::{NodeIndex, NodeInfo, collide};
+pub(crate) use terms::{Said, TermIndex};
+pub(crate) use topology::{ColumnId, Topology, ValueId};
+
+use crate::view::{Node, Pod};
+use terms::Place;
+
+/// A pod that has a node.
+#[derive(Debug)]
+struct Placed {
+    pod: Arc<Pod>,
+    index: NodeIndex,
+    /// It was decided here, and the server has not told of it yet.
+    assumed: bool,
+}
+
+/// The nodes of a cluster and their pods.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    nodes: Vec<NodeInfo>,
+    vacant: Vec<NodeIndex>,
+    by_name: HashMap<Box<str>, NodeIndex>,
+    /// In which order nodes are looked at; none if it has to be worked out again.
+    order: Option<Vec<NodeIndex>>,
+    pods: HashMap<Box<str>, Placed>,
+    topology: Topology,
+    matches: Matches,
+    terms: TermIndex,
+    /// Where each image is, and how large.
+    images: HashMap<Box<str>, HashMap<NodeIndex, i64>>,
+    /// How many pods use each claim, by namespace and name.
+    claims: HashMap<(Box<str>, Box<str>), usize>,
+}
+
+/// What became of a pod the server told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It was not known to have a node.
+    New,
+    /// It was decided here and is true now.
+    Confirmed,
+    /// It was known.
+    Known,
+}
+
+impl Cache {
+    /// All nodes, in the order in which they are looked at.
+    pub(crate) fn order(&mut self) -> &[NodeIndex] {
+        self.order.get_or_insert_with(|| order::by_turns(&self.nodes))
+    }
+
+    /// The same, as it was last worked out.
+    pub(crate) fn known_order(&self) -> &[NodeIndex] {
+        self.order.as_deref().unwrap_or(&[])
+    }
+
+    pub(crate) fn info(&self, index: NodeIndex) -> &NodeInfo {
+        &self.nodes[index.slot()]
+    }
+
+    /// Where a node stands, if it is there.
+    pub(crate) fn find(&self, name: &str) -> Option<&NodeInfo> {
+        let info = self.info(*self.by_name.get(name)?);
+        info.node.is_some().then_some(info)
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub(crate) fn matches(&self) -> &Matches {
+        &self.matches
+    }
+
+    pub(crate) fn terms(&self) -> &TermIndex {
+        &self.terms
+    }
+
+    /// On which nodes an image is, and how large it is there.
+    pub(crate) fn image(&self, name: &str) -> Option<&HashMap<NodeIndex, i64>> {
+        self.images.get(name)
+    }
+
+    /// Whether a pod that has a node uses this claim.
+    pub(crate) fn is_claim_used(&self, namespace: &str, name: &str) -> bool {
+        // Only pods with claims of one pod at a time ask, so the copy does not matter.
+        self.claims.contains_key(&(namespace.into(), name.into()))
+    }
+
+    /// Makes sure that the values of a label are known.
+    pub(crate) fn ensure_column(&mut self, key: &str) -> ColumnId {
+        self.topology.ensure(key, &self.nodes)
+    }
+
+    /// Makes sure that a question is answered.
+    pub(crate) fn ensure_answer(&mut self, question: &Question) {
+        self.matches.ensure(question, &self.nodes);
+    }
+
+    /// What is known of a pod that has a node.
+    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+        self.pods.get(uid).map(|placed| &placed.pod)
+    }
+
+    /// Whether where a pod runs was decided here and is not true yet.
+    pub(crate) fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|placed| placed.assumed)
+    }
+
+    /// How many nodes and pods there are.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty() && self.pods.is_empty()
+    }
+
+    /// Notes a node as it is now.
+    pub(crate) fn set_node(&mut self, node: &Arc<Node>) {
+        let index = self.place_of(&node.metadata.name);
+        let old = self.nodes[index.slot()].node.clone();
+        if order::has_moved(old.as_deref(), Some(node)) {
+            self.order = None;
+        }
+        if old.as_ref().is_none_or(|old| old.labels != node.labels) {
+            self.relabel(index, Some(node));
+        }
+        self.set_images(index, old.as_deref(), Some(node));
+        self.nodes[index.slot()].node = Some(Arc::clone(node));
+    }
+
+    /// Notes that a node is gone. Its pods are told of one by one.
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        let Some(index) = self.by_name.get(name).copied() else { return };
+        let old = self.nodes[index.slot()].node.clone();
+        self.relabel(index, None);
+        self.set_images(index, old.as_deref(), None);
+        self.nodes[index.slot()].node = None;
+        self.order = None;
+        self.vacate(name, index);
+    }
+
+    /// Notes a pod that has a node, as the server has it.
+    pub(crate) fn set_pod(&mut self, pod: &Arc<Pod>) -> Told {
+        let Some(known) = self.pods.get_mut(&pod.metadata.uid) else {
+            self.place(Arc::clone(pod), false);
+            return Told::New;
+        };
+        let was_assumed = std::mem::take(&mut known.assumed);
+        if counts_the_same(&known.pod, pod) {
+            known.pod = Arc::clone(pod);
+            let index = known.index;
+            self.nodes[index.slot()].swap(pod);
+        } else {
+            self.take_away(&pod.metadata.uid);
+            self.place(Arc::clone(pod), false);
+        }
+        if was_assumed { Told::Confirmed } else { Told::Known }
+    }
+
+    /// Notes a decision that the server does not know of yet.
+    pub(crate) fn assume(&mut self, pod: Arc<Pod>) {
+        self.take_away(&pod.metadata.uid);
+        self.place(pod, true);
+    }
+
+    /// Takes a decision back, unless the server has made it true.
+    pub(crate) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        if self.is_assumed(uid) { self.take_away(uid) } else { None }
+    }
+
+    /// Notes that a pod is gone.
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        self.take_away(uid)
+    }
+
+    fn place(&mut self, pod: Arc<Pod>, assumed: bool) {
+        let index = self.place_of(&pod.node_name);
+        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.add(place, &pod);
+        self.matches.add(index, &pod);
+        for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
+            *self.claims.entry((pod.namespace().into(), claim.into())).or_default() += 1;
+        }
+        self.nodes[index.slot()].add(Arc::clone(&pod));
+        self.pods.insert(pod.metadata.uid.clone(), Placed { pod, index, assumed });
+    }
+
+    fn take_away(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let Placed { pod, index, .. } = self.pods.remove(uid)?;
+        self.nodes[index.slot()].remove(uid);
+        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.remove(place, &pod);
+        self.matches.remove(index, &pod);
+        for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
+            let key = (pod.namespace().into(), claim.into());
+            if let Some(users) = self.claims.get_mut(&key) {
+                *users -= 1;
+                if *users == 0 {
+                    self.claims.remove(&key);
+                }
+            }
+        }
+        self.vacate(&pod.node_name, index);
+        Some(pod)
+    }
+
+    /// Where a node stands, or would.
+    fn place_of(&mut self, name: &str) -> NodeIndex {
+        if let Some(index) = self.by_name.get(name) {
+            return *index;
+        }
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            let index = NodeIndex::new(self.nodes.len());
+            self.nodes.push(NodeInfo::new(index));
+            index
+        });
+        self.by_name.insert(name.into(), index);
+        index
+    }
+
+    /// Gives the place of a node to the next one if nothing is left of it.
+    fn vacate(&mut self, name: &str, index: NodeIndex) {
+        let info = &mut self.nodes[index.slot()];
+        if info.is_vacant() {
+            *info = NodeInfo::new(index);
+            self.by_name.remove(name);
+            self.vacant.push(index);
+        }
+    }
+
+    /// What pods say is counted by the labels of their node, so it is counted anew when those change.
+    fn relabel(&mut self, index: NodeIndex, node: Option<&Arc<Node>>) {
+        let pods = self.nodes[index.slot()].pods.clone();
+        for pod in &pods {
+            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.remove(place, pod);
+        }
+        // Columns that are made for terms below look at the node itself.
+        self.nodes[index.slot()].node = node.cloned();
+        self.topology.set_node(index, node.map(|node| &**node));
+        for pod in &pods {
+            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.add(place, pod);
+        }
+    }
+
+    fn set_images(&mut self, index: NodeIndex, old: Option<&Node>, new: Option<&Node>) {
+        let (old, new) = (old.map_or(&[][..], |old| &old.images), new.map_or(&[][..], |new| &new.images));
+        if old == new {
+            return;
+        }
+        for image in old {
+            if let Some(nodes) = self.images.get_mut(&image.name) {
+                nodes.remove(&index);
+                if nodes.is_empty() {
+                    self.images.remove(&image.name);
+                }
+            }
+        }
+        for image in new {
+            self.images.entry(image.name.clone()).or_default().insert(index, image.bytes);
+        }
+    }
+}
+
+/// Whether a pod counts as it did before, so that only the newer version is to be kept.
+fn counts_the_same(old: &Pod, new: &Pod) -> bool {
+    old.node_name == new.node_name
+        && old.labels == new.labels
+        && old.requests == new.requests
+        && old.assumed_requests == new.assumed_requests
+        && old.is_terminating() == new.is_terminating()
+        && old.affinity == new.affinity
+        && old.host_ports == new.host_ports
+        && old.volumes == new.volumes
+}

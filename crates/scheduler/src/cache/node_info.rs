@@ -1,0 +1,155 @@
+//! One node with everything that is on it, or soon will be.
+
+use std::sync::Arc;
+
+use crate::view::pod::{ANY_ADDRESS, HostPort};
+use crate::view::{Node, Pod, Resources};
+
+/// Where a node stands in the cache. Another node may have the place once it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeIndex(u32);
+
+impl NodeIndex {
+    pub(super) fn new(slot: usize) -> Self {
+        // Nobody has four thousand million nodes.
+        Self(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn slot(self) -> usize {
+        self.0 as usize
+    }
+
+    /// A place in no cache.
+    #[cfg(test)]
+    pub(crate) fn new_for_test(slot: usize) -> Self {
+        Self::new(slot)
+    }
+}
+
+/// A node and its pods. A clone is for trying out what would happen.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeInfo {
+    pub(crate) index: NodeIndex,
+    /// None if pods are known of a node that is not, because it is gone or has not been told of yet.
+    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// What the pods take.
+    pub(crate) requested: Resources,
+    /// What they count as when nodes are compared.
+    pub(crate) assumed_requested: Resources,
+    ports: Vec<HostPort>,
+}
+
+impl NodeInfo {
+    pub(super) fn new(index: NodeIndex) -> Self {
+        Self {
+            index,
+            node: None,
+            pods: Vec::new(),
+            requested: Resources::default(),
+            assumed_requested: Resources::default(),
+            ports: Vec::new(),
+        }
+    }
+
+    /// A node with nothing on it, that is in no cache.
+    pub(crate) fn alone(node: Arc<Node>) -> Self {
+        Self { node: Some(node), ..Self::new(NodeIndex(u32::MAX)) }
+    }
+
+    /// A node at some place.
+    #[cfg(test)]
+    pub(super) fn at(slot: usize, node: Arc<Node>) -> Self {
+        Self { node: Some(node), ..Self::new(NodeIndex::new(slot)) }
+    }
+
+    /// What it offers.
+    pub(crate) fn allocatable(&self) -> &Resources {
+        static NOTHING: Resources =
+            Resources { milli_cpu: 0, memory: 0, ephemeral_storage: 0, pods: 0, scalars: Vec::new() };
+        self.node.as_ref().map_or(&NOTHING, |node| &node.allocatable)
+    }
+
+    /// Puts a pod on it.
+    pub(crate) fn add(&mut self, pod: Arc<Pod>) {
+        self.requested.add(&pod.requests);
+        self.assumed_requested.add(&pod.assumed_requests);
+        self.ports.extend_from_slice(&pod.host_ports);
+        self.pods.push(pod);
+    }
+
+    /// Takes a pod off it; none if it was not there.
+    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let place = self.pods.iter().position(|pod| *pod.metadata.uid == *uid)?;
+        let pod = self.pods.swap_remove(place);
+        self.requested.subtract(&pod.requests);
+        self.assumed_requested.subtract(&pod.assumed_requests);
+        for port in &pod.host_ports {
+            if let Some(place) = self.ports.iter().position(|taken| taken == port) {
+                self.ports.swap_remove(place);
+            }
+        }
+        Some(pod)
+    }
+
+    /// Puts another version of a pod in its place that takes just as much.
+    pub(super) fn swap(&mut self, pod: &Arc<Pod>) {
+        if let Some(known) = self.pods.iter_mut().find(|known| known.metadata.uid == pod.metadata.uid) {
+            *known = Arc::clone(pod);
+        }
+    }
+
+    /// Whether one of these ports is taken.
+    pub(crate) fn has_taken_any(&self, wanted: &[HostPort]) -> bool {
+        wanted.iter().any(|port| self.ports.iter().any(|taken| collide(port, taken)))
+    }
+
+    /// Whether nothing is known of it.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.node.is_none() && self.pods.is_empty()
+    }
+}
+
+/// Whether two ports cannot both be taken.
+pub(crate) fn collide(one: &HostPort, other: &HostPort) -> bool {
+    one.port == other.port
+        && one.protocol == other.protocol
+        && (one.ip == other.ip || &*one.ip == ANY_ADDRESS || &*other.ip == ANY_ADDRESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(protocol: &str, ip: &str, port: u16) -> HostPort {
+        HostPort { protocol: protocol.into(), ip: ip.into(), port }
+    }
+
+    #[test]
+    fn ports_collide_on_the_same_address_or_on_all() {
+        let taken = port("TCP", "127.0.0.1", 80);
+        for (wanted, expected) in [
+            (port("TCP", "127.0.0.1", 80), true),
+            (port("TCP", ANY_ADDRESS, 80), true),
+            (port("TCP", "127.0.0.2", 80), false),
+            (port("UDP", "127.0.0.1", 80), false),
+            (port("TCP", "127.0.0.1", 81), false),
+        ] {
+            assert_eq!(collide(&wanted, &taken), expected, "{wanted:?}");
+            assert_eq!(collide(&taken, &wanted), expected, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_and_goes_leaves_nothing_behind() {
+        let mut info = NodeInfo::new(NodeIndex::new(0));
+        let mut pod = Pod { host_ports: Box::new([port("TCP", ANY_ADDRESS, 80)]), ..Pod::default() };
+        pod.metadata.uid = "u".into();
+        pod.requests.milli_cpu = 5;
+        info.add(Arc::new(pod.clone()));
+        assert!(info.has_taken_any(&pod.host_ports) && info.requested.milli_cpu == 5);
+        assert!(info.remove("other").is_none());
+        assert!(info.remove("u").is_some() && info.is_vacant());
+        assert!(!info.has_taken_any(&pod.host_ports) && info.requested.milli_cpu == 0);
+    }
+}

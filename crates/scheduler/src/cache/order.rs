@@ -1,0 +1,50 @@
+//! In which order nodes are looked at: one of each zone after the other, so that the first nodes that fit
+//! are not all in one.
+
+use std::collections::BTreeMap;
+
+use crate::cache::node_info::{NodeIndex, NodeInfo};
+use crate::view::Node;
+use crate::view::node::{REGION, ZONE};
+
+/// All nodes there are, in order.
+pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
+    let mut zones: BTreeMap<(&str, &str), Vec<NodeIndex>> = BTreeMap::new();
+    for info in nodes {
+        if let Some(node) = &info.node {
+            zones.entry(zone_of(node)).or_default().push(info.index);
+        }
+    }
+    let longest = zones.values().map(Vec::len).max().unwrap_or(0);
+    let turn = |turn: usize| zones.values().filter_map(move |zone| zone.get(turn).copied());
+    (0..longest).flat_map(turn).collect()
+}
+
+fn zone_of(node: &Node) -> (&str, &str) {
+    (node.labels.get(REGION).unwrap_or(""), node.labels.get(ZONE).unwrap_or(""))
+}
+
+/// Whether a node counts as of another zone than before.
+pub(super) fn has_moved(old: Option<&Node>, new: Option<&Node>) -> bool {
+    old.map(zone_of) != new.map(zone_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn zones_take_turns() {
+        let zones = ["a", "a", "a", "b", "c", "c"];
+        let node = |(slot, zone): (usize, &&str)| {
+            let node = Node { labels: [(ZONE, *zone)].into_iter().collect(), ..Node::default() };
+            NodeInfo::at(slot, Arc::new(node))
+        };
+        let mut nodes: Vec<_> = zones.iter().enumerate().map(node).collect();
+        nodes.push(NodeInfo::new(NodeIndex::new(6)));
+        let order: Vec<_> = by_turns(&nodes).into_iter().map(|index| zones[index.slot()]).collect();
+        assert_eq!(order, ["a", "b", "c", "a", "c", "a"]);
+    }
+}

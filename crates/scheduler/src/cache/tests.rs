@@ -1,0 +1,120 @@
+//! That nothing is lost or left behind, whatever comes in which order.
+
+use serde_json::json;
+
+use super::*;
+
+fn node(name: &str, zone: &str) -> Arc<Node> {
+    let value = json!({"metadata": {"name": name, "labels": {"zone": zone}},
+        "status": {"images": [{"names": ["web:1"], "sizeBytes": 7}]}});
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+fn pod(name: &str, node: &str) -> Arc<Pod> {
+    let value = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": node,
+            "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}]}}},
+    });
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+fn web() -> Question {
+    let selector = "app=web".parse().unwrap();
+    Question { all_of: Box::new([(Namespaces::one("ns"), selector)]), staying_only: true }
+}
+
+/// How much is said against a web pod in the zone of a node.
+fn said_at(cache: &Cache, node: &str) -> i64 {
+    let index = cache.find(node).unwrap().index;
+    let said = cache.terms().anti_required.iter().map(|(_, said)| said);
+    said.map(|said| cache.topology().value(said.column, index).map_or(0, |value| said.at(value))).sum()
+}
+
+fn web_on(cache: &Cache, node: &str) -> u32 {
+    let slot = cache.find(node).unwrap().index.slot();
+    cache.matches().by_node(&web()).unwrap().get(slot).copied().unwrap_or(0)
+}
+
+#[test]
+fn what_follows_from_a_pod_comes_and_goes_with_it() {
+    let mut cache = Cache::default();
+    cache.set_node(&node("n1", "a"));
+    cache.set_node(&node("n2", "a"));
+    cache.ensure_answer(&web());
+    assert_eq!(cache.set_pod(&pod("p", "n1")), Told::New);
+    assert_eq!(cache.set_pod(&pod("p", "n1")), Told::Known);
+    assert_eq!((web_on(&cache, "n1"), web_on(&cache, "n2")), (1, 0));
+    assert_eq!((said_at(&cache, "n1"), said_at(&cache, "n2")), (1, 1), "both are in one zone");
+    assert_eq!(cache.find("n1").unwrap().requested.milli_cpu, 1000);
+    assert!(cache.is_claim_used("ns", "c"));
+    assert!(cache.remove_pod("p").is_some() && cache.remove_pod("p").is_none());
+    assert_eq!((web_on(&cache, "n1"), cache.terms().anti_required.iter().count()), (0, 0));
+    assert!(!cache.is_claim_used("ns", "c"));
+    assert_eq!(cache.find("n1").unwrap().requested.milli_cpu, 0);
+}
+
+#[test]
+fn a_decision_is_confirmed_or_forgotten() {
+    let mut cache = Cache::default();
+    cache.set_node(&node("n1", "a"));
+    cache.assume(pod("p", "n1"));
+    cache.assume(pod("q", "n1"));
+    assert!(cache.is_assumed("p"));
+    assert_eq!(cache.set_pod(&pod("p", "n1")), Told::Confirmed);
+    assert!(!cache.is_assumed("p") && cache.forget("p").is_none(), "it is true now");
+    assert!(cache.forget("q").is_some());
+    assert_eq!(cache.find("n1").unwrap().pods.len(), 1);
+    // Somebody else decided otherwise.
+    cache.set_node(&node("n2", "b"));
+    cache.assume(pod("r", "n1"));
+    assert_eq!(cache.set_pod(&pod("r", "n2")), Told::Confirmed);
+    assert_eq!(cache.find("n1").unwrap().pods.len(), 1);
+    assert_eq!(cache.find("n2").unwrap().pods.len(), 1);
+}
+
+#[test]
+fn pods_may_be_known_before_their_node_and_after_it() {
+    let mut cache = Cache::default();
+    cache.set_pod(&pod("p", "n1"));
+    assert!(cache.find("n1").is_none() && cache.order().is_empty());
+    cache.set_node(&node("n1", "a"));
+    assert_eq!((cache.find("n1").unwrap().pods.len(), said_at(&cache, "n1")), (1, 1));
+    cache.remove_node("n1");
+    assert!(cache.find("n1").is_none() && cache.order().is_empty());
+    cache.remove_pod("p");
+    assert!(cache.is_empty());
+    cache.set_node(&node("n3", "a"));
+    assert_eq!(cache.find("n3").unwrap().index.slot(), 0, "the place is used again");
+    assert_eq!(cache.order().len(), 1);
+}
+
+#[test]
+fn a_node_that_moves_takes_what_its_pods_say_along() {
+    let mut cache = Cache::default();
+    cache.set_node(&node("n1", "a"));
+    cache.set_node(&node("n2", "b"));
+    cache.set_pod(&pod("p", "n1"));
+    assert_eq!((said_at(&cache, "n1"), said_at(&cache, "n2")), (1, 0));
+    cache.set_node(&node("n1", "b"));
+    assert_eq!((said_at(&cache, "n1"), said_at(&cache, "n2")), (1, 1));
+    assert_eq!(cache.image("web:1").unwrap().len(), 2);
+    cache.remove_node("n2");
+    assert_eq!(cache.image("web:1").unwrap().len(), 1);
+    assert!(cache.image("web:2").is_none());
+}
+
+#[test]
+fn a_pod_that_is_going_does_not_count_for_who_stays() {
+    let mut cache = Cache::default();
+    cache.set_node(&node("n1", "a"));
+    cache.ensure_answer(&web());
+    cache.set_pod(&pod("p", "n1"));
+    let mut going = (*pod("p", "n1")).clone();
+    going.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".into());
+    cache.set_pod(&Arc::new(going));
+    assert_eq!((web_on(&cache, "n1"), cache.find("n1").unwrap().pods.len()), (0, 1));
+}

@@ -1,0 +1,127 @@
+//! Nodes, pods and everything else for tests, written as the server would send them.
+
+use std::sync::Arc;
+
+use coracle_base::Rng;
+use serde_json::{Value, json};
+
+use crate::config::ProfileConfig;
+use crate::cycle::{Outcome, Turns, schedule};
+use crate::framework::{PreFilter, PreScore, Profile};
+use crate::plugins::{self, Writers};
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+/// Lays `over` on `under`, key by key.
+pub(crate) fn merged(mut under: Value, over: Value) -> Value {
+    match (&mut under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                let known = under.remove(&key).unwrap_or(Value::Null);
+                under.insert(key, merged(known, value));
+            }
+        }
+        (under, over) => *under = over,
+    }
+    under
+}
+
+/// A node with four processors, and whatever else is said.
+pub(crate) fn node(name: &str, more: Value) -> Arc<Node> {
+    let plain = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    });
+    Arc::new(serde_json::from_value(merged(plain, more)).unwrap())
+}
+
+/// A node in a zone.
+pub(crate) fn zoned(name: &str, zone: &str) -> Arc<Node> {
+    node(name, json!({"metadata": {"labels": {"zone": zone}}}))
+}
+
+/// A pod in the namespace `ns`, and whatever else is said.
+pub(crate) fn pod(name: &str, more: Value) -> Arc<Pod> {
+    let plain = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c", "image": "web:1"}]},
+    });
+    Arc::new(serde_json::from_value(merged(plain, more)).unwrap())
+}
+
+/// The specification of a pod that wants so many processors.
+pub(crate) fn wanting(cpu: &str) -> Value {
+    json!({"containers": [{"name": "c", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}]})
+}
+
+/// A pod on a node.
+pub(crate) fn placed(name: &str, node: &str, more: Value) -> Arc<Pod> {
+    pod(name, merged(json!({"spec": {"nodeName": node}}), more))
+}
+
+/// What is known if these nodes and pods are all there is.
+pub(crate) fn world(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> World {
+    let mut world = World::default();
+    nodes.iter().for_each(|node| world.cache.set_node(node));
+    for pod in pods {
+        world.cache.set_pod(pod);
+    }
+    world
+}
+
+/// The default profile, which writes nothing.
+pub(crate) fn profile() -> Profile {
+    plugins::profile(&ProfileConfig::new("default-scheduler"), &Writers::default())
+}
+
+/// A profile of one plugin.
+pub(crate) fn only(plugin: &str) -> Profile {
+    let mut profile = profile();
+    profile.plugins.retain(|enabled| enabled.plugin.name() == plugin);
+    assert_eq!(profile.plugins.len(), 1, "there is no {plugin}");
+    profile
+}
+
+pub(crate) fn turns() -> Turns {
+    Turns::new(Rng::seeded(1))
+}
+
+/// What one plugin says of a pod on each node: nothing if it fits, or why not.
+pub(crate) fn refusals(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Vec<String> {
+    let profile = only(plugin);
+    let plugin = &profile.plugins[0].plugin;
+    plugin.prepare(world, pod);
+    let order = world.cache.order().to_vec();
+    let all = |reason: String| vec![reason; order.len()];
+    match plugin.pre_filter(world, pod) {
+        PreFilter::Skip => all(String::new()),
+        PreFilter::Reject(rejection) => all(rejection.to_string()),
+        PreFilter::Filter(filter) | PreFilter::Only(_, filter) => {
+            let asked = order.iter().map(|index| filter.filter(world.cache.info(*index)));
+            asked
+                .map(|answer| answer.err().map(|rejection| rejection.to_string()).unwrap_or_default())
+                .collect()
+        }
+    }
+}
+
+/// What one plugin gives each node, none if it does not care.
+pub(crate) fn scores(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Option<Vec<i64>> {
+    let profile = only(plugin);
+    let plugin = &profile.plugins[0].plugin;
+    plugin.prepare(world, pod);
+    let order = world.cache.order().to_vec();
+    let PreScore::Score(scorer) = plugin.pre_score(world, pod, &order) else { return None };
+    let mut scores: Vec<_> = order.iter().map(|index| scorer.score(world.cache.info(*index))).collect();
+    scorer.normalize(&mut scores);
+    Some(scores)
+}
+
+/// The node the default profile finds for a pod, or what it says.
+pub(crate) fn decide(world: &mut World, pod: &Arc<Pod>) -> Result<String, String> {
+    match schedule(&profile(), world, pod, &mut turns()) {
+        Outcome::Fits(node) => Ok(node.to_string()),
+        Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),
+        Outcome::NoNodes => Err("no nodes".to_owned()),
+    }
+}

@@ -1,0 +1,53 @@
+//! A node should not run out of one thing while much of another is left.
+
+use std::sync::Arc;
+
+use crate::cache::{NodeIndex, NodeInfo};
+use crate::framework::{MAX_NODE_SCORE, NodeScore, Plugin, PreScore};
+use crate::view::{Pod, Resources};
+use crate::world::World;
+
+pub(crate) struct NodeResourcesBalancedAllocation;
+
+impl Plugin for NodeResourcesBalancedAllocation {
+    fn name(&self) -> &'static str {
+        "NodeResourcesBalancedAllocation"
+    }
+
+    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+        // Who wants nothing changes no balance, and would come to one node with all the others.
+        if pod.requests.milli_cpu == 0 && pod.requests.memory == 0 {
+            return PreScore::Skip;
+        }
+        PreScore::Score(Box::new(Balance { wanted: &pod.requests }))
+    }
+}
+
+struct Balance<'w> {
+    wanted: &'w Resources,
+}
+
+impl NodeScore for Balance<'_> {
+    /// By how much the balance is better with the pod than without: between half of the most and all of it.
+    fn score(&self, info: &NodeInfo) -> i64 {
+        let (offered, taken) = (info.allocatable(), &info.requested);
+        let balance = |cpu: i64, memory: i64| {
+            let (cpu, memory) = (share(cpu, offered.milli_cpu), share(memory, offered.memory));
+            let deviation = match (cpu, memory) {
+                (Some(cpu), Some(memory)) => ((cpu - memory) / 2.0).abs(),
+                _ => 0.0,
+            };
+            #[expect(clippy::cast_possible_truncation, reason = "between zero and a hundred")]
+            let score = ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64;
+            score
+        };
+        let with = balance(taken.milli_cpu + self.wanted.milli_cpu, taken.memory + self.wanted.memory);
+        let without = balance(taken.milli_cpu, taken.memory);
+        MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with - without) / 2
+    }
+}
+
+/// How much of what a node has is taken; none if it has nothing of it.
+fn share(taken: i64, offered: i64) -> Option<f64> {
+    (offered != 0).then(|| (taken as f64 / offered as f64).min(1.0))
+}

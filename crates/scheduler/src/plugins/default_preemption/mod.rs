@@ -1,0 +1,96 @@
+//! Making room for a pod by letting less important ones go.
+
+mod candidate;
+#[cfg(test)]
+mod tests;
+mod victims;
+
+use std::borrow::Cow;
+
+use crate::cycle::Attempt;
+use crate::framework::status::{Diagnosis, Histogram};
+use crate::framework::{Nomination, Plugin, PostFilter};
+use crate::view::Pod;
+
+use candidate::Candidate;
+
+/// Of a hundred nodes that come into question so many are looked at, and at least so many: the defaults of
+/// upstream's `DefaultPreemptionArgs`.
+const MIN_CANDIDATE_PERCENTAGE: usize = 10;
+const MIN_CANDIDATES: usize = 100;
+
+const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
+const WAITING: &str = "not eligible due to a terminating pod on the nominated node.";
+const NOT_HELPFUL: Cow<'static, str> = Cow::Borrowed("Preemption is not helpful for scheduling");
+
+pub(crate) struct DefaultPreemption;
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        "DefaultPreemption"
+    }
+
+    fn post_filter(&self, attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> Option<PostFilter> {
+        Some(preempt(attempt, diagnosis))
+    }
+}
+
+fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
+    let told =
+        |message: &str| PostFilter { message: format!("preemption: {message}"), ..PostFilter::default() };
+    if !attempt.pod.may_preempt {
+        return told(NEVER);
+    }
+    if !diagnosis.nominated_is_unresolvable && is_room_being_made(attempt) {
+        return told(WAITING);
+    }
+    let (candidates, reasons, refused) = candidates(attempt, diagnosis);
+    match candidate::best(candidates) {
+        Some(Candidate { node, victims, .. }) => {
+            PostFilter { message: String::new(), nomination: Nomination::Node(node), victims }
+        }
+        None => {
+            let mut reasons = reasons;
+            if diagnosis.nodes > refused {
+                reasons.count(NOT_HELPFUL, diagnosis.nodes - refused);
+            }
+            let message = format!("0/{} nodes are available: {reasons}.", diagnosis.nodes);
+            PostFilter { nomination: Nomination::Clear, ..told(&message) }
+        }
+    }
+}
+
+/// Whether somebody less important is going from the node the pod was promised.
+fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
+    let Attempt { world, pod, .. } = attempt;
+    let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+    let going = |other: &Pod| other.priority < pod.priority && other.is_terminating() && other.is_preempted;
+    world.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
+}
+
+/// Nodes on which room can be made, and why it cannot on the others that were looked at.
+fn candidates(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> (Vec<Candidate>, Histogram, usize) {
+    let nodes = &diagnosis.resolvable;
+    let wanted = (nodes.len() * MIN_CANDIDATE_PERCENTAGE / 100).max(MIN_CANDIDATES).min(nodes.len());
+    let offset = usize::try_from(attempt.rng.below(nodes.len() as u64)).unwrap_or(0);
+    let budgets: Vec<_> = attempt.world.workloads.budgets.values().map(|budget| &**budget).collect();
+    let (mut found, mut reasons, mut refused) = (Vec::new(), Histogram::default(), 0);
+    let mut harmless = 0;
+    for turn in 0..nodes.len() {
+        if harmless > 0 && found.len() >= wanted {
+            break;
+        }
+        let info = attempt.world.cache.info(nodes[(offset + turn) % nodes.len()]);
+        match victims::select(attempt, info, &budgets) {
+            Ok(candidate) => {
+                harmless += usize::from(candidate.violations == 0);
+                found.push(candidate);
+            }
+            Err(rejection) => {
+                reasons.add(&rejection);
+                refused += 1;
+            }
+        }
+    }
+    (found, reasons, refused)
+}

@@ -1,0 +1,158 @@
+//! Nodes where a pod has near it whom it must have, and nobody whom it or they cannot bear.
+
+use std::sync::Arc;
+
+use super::means_all;
+use super::near::{self, Near};
+use crate::cache::{NodeInfo, Said};
+use crate::framework::{Filter, NodeFilter, Rejection};
+use crate::view::{Pod, Term};
+use crate::world::World;
+
+const NOT_WITH: &str = "node(s) didn't match pod affinity rules";
+const NOT_WITHOUT: &str = "node(s) didn't match pod anti-affinity rules";
+const UNBEARABLE: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// What is the same while things are tried out.
+struct Base<'w> {
+    world: &'w World,
+    pod: &'w Pod,
+    /// For each term, how many pods that all terms mean are near.
+    with: Vec<Near>,
+    /// For each term, how many pods that it means are near.
+    without: Vec<Near>,
+    /// Where pods are that cannot bear this one.
+    unbearable: Vec<&'w Said>,
+    /// Nobody is anywhere whom it must have near it, but it is one of those itself. Somebody must be the
+    /// first.
+    may_be_first: bool,
+    required: &'w [Arc<Term>],
+    anti_required: &'w [Arc<Term>],
+}
+
+/// By how many there are more pods than counted, on the one node that is tried out.
+#[derive(Clone, Default)]
+struct Tried {
+    with: i64,
+    without: Vec<i64>,
+    unbearable: i64,
+}
+
+/// Says of nodes whether a pod can bear them, and they it.
+#[derive(Clone)]
+pub(super) struct Bearable<'w> {
+    base: Arc<Base<'w>>,
+    tried: Option<Tried>,
+}
+
+impl<'w> Bearable<'w> {
+    /// None if it makes no difference where the pod is.
+    pub(super) fn new(world: &'w World, pod: &'w Pod) -> Option<Self> {
+        let (required, anti_required) = pod
+            .affinity
+            .as_ref()
+            .map_or((&[][..], &[][..]), |affinity| (&*affinity.required, &*affinity.anti_required));
+        let of_namespace = world.workloads.namespace_labels(pod.namespace());
+        let unbearable: Vec<_> = (world.cache.terms().anti_required.iter())
+            .filter(|(term, _)| term.matches(pod.namespace(), &pod.labels, of_namespace))
+            .map(|(_, said)| said)
+            .collect();
+        if required.is_empty() && anti_required.is_empty() && unbearable.is_empty() {
+            return None;
+        }
+        let all = (!required.is_empty()).then(|| near::all_of(world, required));
+        let with: Vec<_> = (all.iter())
+            .flat_map(|all| required.iter().map(|term| Near::new(world, all, &term.topology_key)))
+            .collect();
+        let without = anti_required
+            .iter()
+            .map(|term| Near::new(world, &near::one(world, term), &term.topology_key))
+            .collect();
+        let may_be_first = !with.iter().any(|near| near.is_anybody) && means_all(world, required, pod);
+        let base = Base { world, pod, with, without, unbearable, may_be_first, required, anti_required };
+        Some(Self { base: Arc::new(base), tried: None })
+    }
+
+    fn has_whom_it_needs(&self, info: &NodeInfo) -> bool {
+        let Base { world, with, may_be_first, .. } = &*self.base;
+        let more = self.tried.as_ref().map_or(0, |tried| tried.with);
+        let mut all_there = true;
+        for near in with {
+            // Every label must be there, also for the first.
+            let Some(value) = near.value(world, info) else { return false };
+            all_there &= near.at(value) + more > 0;
+        }
+        all_there || *may_be_first
+    }
+
+    fn is_free_of_others(&self, info: &NodeInfo) -> bool {
+        let Base { world, without, .. } = &*self.base;
+        without.iter().enumerate().all(|(place, near)| {
+            let more = self.tried.as_ref().map_or(0, |tried| tried.without[place]);
+            near.value(world, info).is_none_or(|value| near.at(value) + more <= 0)
+        })
+    }
+
+    fn is_welcome(&self, info: &NodeInfo) -> bool {
+        let Base { world, unbearable, .. } = &*self.base;
+        let topology = world.cache.topology();
+        let said = |said: &&Said| topology.value(said.column, info.index).map_or(0, |value| said.at(value));
+        match &self.tried {
+            None => unbearable.iter().all(|place| said(place) <= 0),
+            // On one node it comes to the same whether they are told apart.
+            Some(tried) => unbearable.iter().map(said).sum::<i64>() + tried.unbearable <= 0,
+        }
+    }
+
+    fn try_out(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
+        let Base { world, pod, required, anti_required, .. } = &*self.base;
+        let Some(node) = &info.node else { return };
+        let tried = self
+            .tried
+            .get_or_insert_with(|| Tried { without: vec![0; anti_required.len()], ..Tried::default() });
+        if means_all(world, required, other) {
+            tried.with += by;
+        }
+        let of_namespace = world.workloads.namespace_labels(other.namespace());
+        for (term, tried) in anti_required.iter().zip(&mut tried.without) {
+            if term.matches(other.namespace(), &other.labels, of_namespace) {
+                *tried += by;
+            }
+        }
+        let of_own = world.workloads.namespace_labels(pod.namespace());
+        for term in other.affinity.iter().flat_map(|affinity| &affinity.anti_required) {
+            if term.matches(pod.namespace(), &pod.labels, of_own)
+                && node.labels.contains_key(&term.topology_key)
+            {
+                tried.unbearable += by;
+            }
+        }
+    }
+}
+
+impl<'w> NodeFilter<'w> for Bearable<'w> {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        if !self.has_whom_it_needs(info) {
+            return Err(Rejection::unresolvable(NOT_WITH));
+        }
+        if !self.is_free_of_others(info) {
+            return Err(Rejection::resolvable(NOT_WITHOUT));
+        }
+        if !self.is_welcome(info) {
+            return Err(Rejection::resolvable(UNBEARABLE));
+        }
+        Ok(())
+    }
+
+    fn add_pod(&mut self, pod: &Pod, info: &NodeInfo) {
+        self.try_out(pod, info, 1);
+    }
+
+    fn remove_pod(&mut self, pod: &Pod, info: &NodeInfo) {
+        self.try_out(pod, info, -1);
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}

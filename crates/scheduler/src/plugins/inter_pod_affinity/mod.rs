@@ -1,0 +1,110 @@
+//! Pods that want others near them, or away from them.
+
+mod filter;
+mod near;
+mod score;
+
+use std::sync::Arc;
+
+use crate::cache::NodeIndex;
+use crate::framework::{About, ClusterEvent, Plugin, PreFilter, PreScore};
+use crate::view::{Affinity, Node, Pod, Term};
+use crate::world::World;
+
+pub(crate) struct InterPodAffinity {
+    /// How much it counts that a pod which is there must have this one near it.
+    hard_pod_affinity_weight: i64,
+}
+
+impl InterPodAffinity {
+    pub(crate) fn new(hard_pod_affinity_weight: i64) -> Self {
+        Self { hard_pod_affinity_weight }
+    }
+}
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "InterPodAffinity"
+    }
+
+    fn prepare(&self, world: &mut World, pod: &Pod) {
+        let Some(affinity) = pod.affinity.as_ref().filter(|affinity| affinity.names_pods()) else { return };
+        for term in terms(affinity) {
+            world.cache.ensure_column(&term.topology_key);
+        }
+        for question in near::questions(world, affinity) {
+            world.cache.ensure_answer(&question);
+        }
+    }
+
+    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        filter::Bearable::new(world, pod)
+            .map_or(PreFilter::Skip, |filter| PreFilter::Filter(Box::new(filter)))
+    }
+
+    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+        score::Liking::new(world, pod, self.hard_pod_affinity_weight)
+            .map_or(PreScore::Skip, |score| PreScore::Score(Box::new(score)))
+    }
+
+    fn wants(&self, about: About) -> bool {
+        about != About::Storage
+    }
+
+    fn hint(&self, world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        let (with, without) = pod
+            .affinity
+            .as_ref()
+            .map_or((&[][..], &[][..]), |affinity| (&affinity.required, &affinity.anti_required));
+        let means = |terms: &[Arc<Term>], other: &Pod| means_all(world, terms, other);
+        match event {
+            ClusterEvent::PendingChanged { new, changes, .. } => {
+                changes.labels && new.metadata.uid == pod.metadata.uid
+            }
+            ClusterEvent::PodPlaced(other) => other.has_place() && means(with, other),
+            ClusterEvent::PodGone(other) => {
+                let theirs = other.affinity.as_ref().map_or(&[][..], |affinity| &affinity.anti_required);
+                other.has_place() && (means(without, other) || means(theirs, pod))
+            }
+            ClusterEvent::PodChanged { old, new, changes } => {
+                changes.labels
+                    && ((!means(with, old) && means(with, new))
+                        || (means(without, old) && !means(without, new)))
+            }
+            ClusterEvent::NodeAdded(node) => {
+                let has = |term: &Arc<Term>| node.labels.contains_key(&term.topology_key);
+                with.iter().any(has) || !without.is_empty()
+            }
+            ClusterEvent::NodeChanged { old, new, changes } => {
+                changes.labels
+                    && (with.iter().any(|term| has_joined(term, old, new))
+                        || without.iter().any(|term| has_left(term, old, new)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Everything a pod says of others.
+fn terms(affinity: &Affinity) -> impl Iterator<Item = &Arc<Term>> {
+    let wished = affinity.preferred.iter().chain(&affinity.anti_preferred).map(|wish| &wish.term);
+    affinity.required.iter().chain(&affinity.anti_required).chain(wished)
+}
+
+/// Whether there are terms, and all of them mean a pod.
+fn means_all(world: &World, terms: &[Arc<Term>], other: &Pod) -> bool {
+    let of_namespace = world.workloads.namespace_labels(other.namespace());
+    !terms.is_empty() && terms.iter().all(|term| term.matches(other.namespace(), &other.labels, of_namespace))
+}
+
+/// Whether a node is now near others by the label of a term.
+fn has_joined(term: &Term, old: &Node, new: &Node) -> bool {
+    let now = new.labels.get(&term.topology_key);
+    now.is_some() && now != old.labels.get(&term.topology_key)
+}
+
+/// Whether a node is no longer near those it was near.
+fn has_left(term: &Term, old: &Node, new: &Node) -> bool {
+    let before = old.labels.get(&term.topology_key);
+    before.is_some() && before != new.labels.get(&term.topology_key)
+}

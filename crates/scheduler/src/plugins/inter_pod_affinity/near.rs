@@ -1,0 +1,86 @@
+//! How many pods that a term means are near each node.
+
+use std::sync::Arc;
+
+use coracle_meta::selector::labels::Selector;
+
+use crate::cache::{ColumnId, Namespaces, NodeInfo, Question, ValueId};
+use crate::view::{Affinity, Term};
+use crate::world::World;
+
+/// Whom a term means now: namespaces that are told by their labels are named.
+fn meant(world: &World, term: &Term) -> (Namespaces, Selector) {
+    let selector = term.selector.clone();
+    if term.namespace_selector.is_everything() {
+        return (Namespaces::All, selector);
+    }
+    let mut names = term.namespaces.to_vec();
+    if !term.namespace_selector.is_nothing() {
+        let all = world.workloads.namespaces.iter();
+        let selected = all.filter(|(_, namespace)| term.namespace_selector.matches(&namespace.labels));
+        names.extend(selected.map(|(name, _)| name.clone()));
+        names.sort_unstable();
+        names.dedup();
+    }
+    (Namespaces::Only(names.into()), selector)
+}
+
+/// The pods that all of these terms mean.
+pub(super) fn all_of(world: &World, terms: &[Arc<Term>]) -> Question {
+    Question { all_of: terms.iter().map(|term| meant(world, term)).collect(), staying_only: false }
+}
+
+/// The pods that one term means.
+pub(super) fn one(world: &World, term: &Term) -> Question {
+    Question { all_of: Box::new([meant(world, term)]), staying_only: false }
+}
+
+/// Everything a pod asks about others.
+pub(super) fn questions(world: &World, affinity: &Affinity) -> Vec<Question> {
+    let mut questions = Vec::new();
+    if !affinity.required.is_empty() {
+        questions.push(all_of(world, &affinity.required));
+    }
+    let wished = affinity.preferred.iter().chain(&affinity.anti_preferred).map(|wish| &wish.term);
+    questions.extend(affinity.anti_required.iter().chain(wished).map(|term| one(world, term)));
+    questions
+}
+
+/// How many pods are at each value of a label.
+pub(super) struct Near {
+    pub(super) column: Option<ColumnId>,
+    by_value: Vec<i64>,
+    /// Whether there is a pod at any value.
+    pub(super) is_anybody: bool,
+}
+
+impl Near {
+    /// Counts the pods that are meant, by the values of this label.
+    pub(super) fn new(world: &World, question: &Question, topology_key: &str) -> Self {
+        let topology = world.cache.topology();
+        let column = topology.column(topology_key);
+        let mut near = Self { column, by_value: Vec::new(), is_anybody: false };
+        let (Some(column), Some(by_node)) = (column, world.cache.matches().by_node(question)) else {
+            return near;
+        };
+        near.by_value = vec![0; topology.width(column)];
+        for index in world.cache.known_order() {
+            let count = by_node.get(index.slot()).copied().unwrap_or(0);
+            if count > 0
+                && let Some(value) = topology.value(column, *index)
+            {
+                near.by_value[value.slot()] += i64::from(count);
+                near.is_anybody = true;
+            }
+        }
+        near
+    }
+
+    pub(super) fn value(&self, world: &World, info: &NodeInfo) -> Option<ValueId> {
+        world.cache.topology().value(self.column?, info.index)
+    }
+
+    pub(super) fn at(&self, value: ValueId) -> i64 {
+        self.by_value.get(value.slot()).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,55 @@
+//! A node must have declared what a pod needs beyond what all nodes can.
+
+use std::sync::Arc;
+
+use crate::cache::NodeInfo;
+use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
+use crate::view::Pod;
+use crate::world::World;
+
+const REASON: &str = "node(s) didn't match Pod's required features";
+
+pub(crate) struct NodeDeclaredFeatures;
+
+impl Plugin for NodeDeclaredFeatures {
+    fn name(&self) -> &'static str {
+        "NodeDeclaredFeatures"
+    }
+
+    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        if pod.needed_features.is_empty() {
+            return PreFilter::Skip;
+        }
+        PreFilter::Filter(Box::new(Declared { needed: pod.needed_features }))
+    }
+
+    fn wants(&self, about: About) -> bool {
+        about == About::Node
+    }
+
+    fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
+        // What a pod needs cannot change.
+        match event {
+            ClusterEvent::NodeAdded(_) => true,
+            ClusterEvent::NodeChanged { changes, .. } => changes.features,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Declared {
+    needed: &'static [&'static str],
+}
+
+impl<'w> NodeFilter<'w> for Declared {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        let declared = info.node.as_ref().map_or(&[][..], |node| &node.declared_features);
+        let is_declared = |needed: &&str| declared.iter().any(|feature| **feature == **needed);
+        if self.needed.iter().all(is_declared) { Ok(()) } else { Err(Rejection::unresolvable(REASON)) }
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,148 @@
+//! A node must have what a pod wants, and the one with the most left over is best.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::cache::{NodeIndex, NodeInfo};
+use crate::framework::{
+    About, ClusterEvent, Filter, MAX_NODE_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, PreScore,
+    Rejection,
+};
+use crate::view::{Node, Pod, Resources};
+use crate::world::World;
+
+pub(crate) struct NodeResourcesFit;
+
+impl Plugin for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        "NodeResourcesFit"
+    }
+
+    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        PreFilter::Filter(Box::new(Fits { wanted: &pod.requests }))
+    }
+
+    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+        PreScore::Score(Box::new(LeastAllocated { wanted: &pod.assumed_requests }))
+    }
+
+    fn wants(&self, about: About) -> bool {
+        matches!(about, About::Node | About::PodGone | About::PodChanged | About::PendingPod)
+    }
+
+    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        match event {
+            ClusterEvent::PodGone(gone) => gone.has_place(),
+            ClusterEvent::PodChanged { old, new, changes } => {
+                changes.scaled_down && freed_some(&pod.requests, &old.requests, &new.requests)
+            }
+            ClusterEvent::PendingChanged { new, changes, .. } => {
+                changes.scaled_down && new.metadata.uid == pod.metadata.uid
+            }
+            ClusterEvent::NodeAdded(node) => fits_alone(pod, node),
+            ClusterEvent::NodeChanged { old, new, changes } => {
+                changes.allocatable
+                    && fits_alone(pod, new)
+                    && offers_more(&pod.requests, &old.allocatable, &new.allocatable)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a pod would fit if nothing else were there.
+fn fits_alone(pod: &Pod, node: &Arc<Node>) -> bool {
+    Fits { wanted: &pod.requests }.filter(&NodeInfo::alone(Arc::clone(node))).is_ok()
+}
+
+/// Whether less of something is taken that is wanted.
+fn freed_some(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
+    (wanted.milli_cpu > 0 && now.milli_cpu < before.milli_cpu)
+        || (wanted.memory > 0 && now.memory < before.memory)
+        || (wanted.ephemeral_storage > 0 && now.ephemeral_storage < before.ephemeral_storage)
+        || (wanted.scalars.iter()).any(|(name, amount)| *amount > 0 && now.scalar(name) < before.scalar(name))
+}
+
+/// Whether a node has more of something that is wanted, or room for more pods.
+fn offers_more(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
+    now.pods > before.pods || freed_some(wanted, now, before)
+}
+
+#[derive(Clone)]
+struct Fits<'w> {
+    wanted: &'w Resources,
+}
+
+/// What a node is short of, while it is looked at.
+#[derive(Default)]
+struct Short {
+    rejection: Option<Rejection>,
+}
+
+impl Short {
+    fn of(&mut self, wanted: i64, offered: i64, taken: i64, reason: impl FnOnce() -> Cow<'static, str>) {
+        if wanted <= 0 || wanted <= offered - taken {
+            return;
+        }
+        // More than the node has at all is not to be had by anybody's going.
+        let resolvable = wanted <= offered;
+        self.note(reason(), resolvable);
+    }
+
+    fn note(&mut self, reason: Cow<'static, str>, resolvable: bool) {
+        self.rejection = Some(match self.rejection.take() {
+            None => Rejection { resolvable, ..Rejection::resolvable(reason) },
+            Some(known) => {
+                let resolvable = known.resolvable && resolvable;
+                Rejection { resolvable, ..known.and(reason) }
+            }
+        });
+    }
+}
+
+impl<'w> NodeFilter<'w> for Fits<'w> {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        let (wanted, offered, taken) = (self.wanted, info.allocatable(), &info.requested);
+        let mut short = Short::default();
+        if i64::try_from(info.pods.len()).unwrap_or(i64::MAX) >= offered.pods {
+            short.note("Too many pods".into(), true);
+        }
+        short.of(wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu, || "Insufficient cpu".into());
+        short.of(wanted.memory, offered.memory, taken.memory, || "Insufficient memory".into());
+        short.of(wanted.ephemeral_storage, offered.ephemeral_storage, taken.ephemeral_storage, || {
+            "Insufficient ephemeral-storage".into()
+        });
+        for (name, amount) in &wanted.scalars {
+            short.of(*amount, offered.scalar(name), taken.scalar(name), || {
+                format!("Insufficient {name}").into()
+            });
+        }
+        short.rejection.map_or(Ok(()), Err)
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}
+
+struct LeastAllocated<'w> {
+    wanted: &'w Resources,
+}
+
+impl NodeScore for LeastAllocated<'_> {
+    fn score(&self, info: &NodeInfo) -> i64 {
+        let (offered, taken) = (info.allocatable(), &info.assumed_requested);
+        let shares = [
+            share_left(offered.milli_cpu, taken.milli_cpu + self.wanted.milli_cpu),
+            share_left(offered.memory, taken.memory + self.wanted.memory),
+        ];
+        let known = shares.iter().flatten();
+        let count = known.clone().count();
+        known.sum::<i64>() / i64::try_from(count.max(1)).unwrap_or(1)
+    }
+}
+
+/// How much is left; none if the node has nothing of it anyway.
+fn share_left(offered: i64, taken: i64) -> Option<i64> {
+    (offered != 0).then(|| if taken > offered { 0 } else { (offered - taken) * MAX_NODE_SCORE / offered })
+}

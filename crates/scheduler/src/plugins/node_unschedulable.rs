@@ -1,0 +1,60 @@
+//! Nodes that take no more pods, but for those who do not mind.
+
+use std::sync::Arc;
+
+use crate::cache::NodeInfo;
+use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
+use crate::view::taint::{Effect, Taint};
+use crate::view::{Pod, Toleration};
+use crate::world::World;
+
+const REASON: &str = "node(s) were unschedulable";
+const TAINT: &str = "node.kubernetes.io/unschedulable";
+
+pub(crate) struct NodeUnschedulable;
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        "NodeUnschedulable"
+    }
+
+    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        // Who does not mind needs not to be asked about any node.
+        if tolerates(&pod.tolerations) { PreFilter::Skip } else { PreFilter::Filter(Box::new(Schedulable)) }
+    }
+
+    fn wants(&self, about: About) -> bool {
+        matches!(about, About::Node | About::PendingPod)
+    }
+
+    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        if let ClusterEvent::PendingChanged { new, changes, .. } = event {
+            return changes.tolerations
+                && new.metadata.uid == pod.metadata.uid
+                && tolerates(&new.tolerations);
+        }
+        let Some((old, new)) = event.node() else { return false };
+        !new.unschedulable && old.is_none_or(|old| old.unschedulable)
+    }
+}
+
+fn tolerates(tolerations: &[Toleration]) -> bool {
+    let taint = Taint { key: TAINT.into(), value: "".into(), effect: Effect::NoSchedule };
+    tolerations.iter().any(|toleration| toleration.tolerates(&taint))
+}
+
+#[derive(Clone)]
+struct Schedulable;
+
+impl<'w> NodeFilter<'w> for Schedulable {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        match &info.node {
+            Some(node) if node.unschedulable => Err(Rejection::unresolvable(REASON)),
+            _ => Ok(()),
+        }
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,109 @@
+//! What pods are spread by.
+
+use std::collections::BTreeMap;
+
+use coracle_meta::selector::labels::Selector;
+
+use crate::cache::{ColumnId, Namespaces, NodeInfo, Question};
+use crate::plugins::node_affinity::is_wanted;
+use crate::view::node::{HOSTNAME, ZONE};
+use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
+use crate::view::taint::has_untolerated;
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+/// A constraint for pods that have none of their own, which lacks only whom it means.
+pub(crate) struct DefaultConstraint {
+    max_skew: i64,
+    topology_key: &'static str,
+}
+
+impl DefaultConstraint {
+    /// Upstream's (`systemDefaultConstraints`).
+    pub(super) fn system() -> Vec<Self> {
+        vec![Self { max_skew: 3, topology_key: HOSTNAME }, Self { max_skew: 5, topology_key: ZONE }]
+    }
+
+    pub(super) fn with(&self, selector: Selector) -> SpreadConstraint {
+        SpreadConstraint {
+            max_skew: self.max_skew,
+            topology_key: self.topology_key.into(),
+            when_unsatisfiable: WhenUnsatisfiable::ScheduleAnyway,
+            selector,
+            min_domains: 1,
+            node_affinity_policy: InclusionPolicy::Honor,
+            node_taints_policy: InclusionPolicy::Ignore,
+        }
+    }
+}
+
+/// The pods that belong together with this one, by its services and by what made it; none if it belongs to
+/// nothing.
+pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
+    let workloads = &world.workloads;
+    let services = workloads.services_of(pod.namespace(), &pod.labels);
+    let mut labels: BTreeMap<&str, &str> = services.flat_map(|service| service.labels()).collect();
+    let mut more: &[_] = &[];
+    if let Some(owner) = &pod.controller {
+        let key = (pod.metadata.namespace.clone(), owner.name.clone());
+        match (&*owner.api_version, &*owner.kind) {
+            ("v1", "ReplicationController") => {
+                labels.extend(
+                    workloads.replication_controllers.get(&key).iter().flat_map(|owner| owner.labels()),
+                );
+            }
+            ("apps/v1", "ReplicaSet") => {
+                more = workloads.replica_sets.get(&key).map_or(more, |owner| owner.selector.requirements());
+            }
+            ("apps/v1", "StatefulSet") => {
+                more = workloads.stateful_sets.get(&key).map_or(more, |owner| owner.selector.requirements());
+            }
+            _ => {}
+        }
+    }
+    let own = Selector::from_set(labels);
+    let all: Vec<_> = own.requirements().iter().chain(more).cloned().collect();
+    (!all.is_empty()).then(|| Selector::new(all))
+}
+
+/// Whom a constraint of a pod means.
+pub(super) fn question(pod: &Pod, constraint: &SpreadConstraint) -> Question {
+    let meant = (Namespaces::one(pod.namespace()), constraint.selector.clone());
+    Question { all_of: Box::new([meant]), staying_only: true }
+}
+
+/// A constraint with what is known of it.
+#[derive(Clone)]
+pub(super) struct Known<'w> {
+    pub(super) constraint: SpreadConstraint,
+    /// None if no node can have the label.
+    pub(super) column: Option<ColumnId>,
+    /// How many of the pods that are meant are on each node.
+    by_node: &'w [u32],
+}
+
+impl<'w> Known<'w> {
+    pub(super) fn new(world: &'w World, pod: &Pod, constraint: SpreadConstraint) -> Self {
+        let everybody = constraint.selector.is_everything();
+        // A selector that means everybody counts nobody, as upstream has it.
+        let answer =
+            (!everybody).then(|| world.cache.matches().by_node(&question(pod, &constraint))).flatten();
+        Self {
+            column: world.cache.topology().column(&constraint.topology_key),
+            by_node: answer.unwrap_or(&[]),
+            constraint,
+        }
+    }
+
+    pub(super) fn on_node(&self, info: &NodeInfo) -> i64 {
+        self.by_node.get(info.index.slot()).copied().unwrap_or(0).into()
+    }
+
+    /// Whether a node counts as a place for this pod.
+    pub(super) fn includes(&self, pod: &Pod, node: &Node) -> bool {
+        let constraint = &self.constraint;
+        (constraint.node_affinity_policy == InclusionPolicy::Ignore || is_wanted(pod, node))
+            && (constraint.node_taints_policy == InclusionPolicy::Ignore
+                || !has_untolerated(&node.taints, &pod.tolerations))
+    }
+}

@@ -1,0 +1,176 @@
+//! Nodes on which a pod would make things more uneven than it may.
+
+use std::sync::Arc;
+
+use super::constraint::Known;
+use crate::cache::{NodeInfo, Topology, ValueId};
+use crate::framework::{Filter, NodeFilter, Rejection};
+use crate::view::Pod;
+use crate::view::spread::SpreadConstraint;
+use crate::world::World;
+
+const REASON: &str = "node(s) didn't match pod topology spread constraints";
+const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+
+/// What is the same while things are tried out.
+struct Base<'w> {
+    world: &'w World,
+    pod: &'w Pod,
+    spreads: Vec<ConstraintSpread<'w>>,
+}
+
+/// How even it is now, as far as one constraint goes.
+struct ConstraintSpread<'w> {
+    known: Known<'w>,
+    /// How many pods are at each value of the label; none where no node counts.
+    by_value: Vec<Option<i64>>,
+    /// How many values there are.
+    domains: i64,
+    /// The fewest pods, and where,
+    fewest: Option<(ValueId, i64)>,
+    /// and the fewest elsewhere.
+    fewest_elsewhere: Option<i64>,
+    /// The pod itself is one of those that are meant.
+    counts_itself: bool,
+}
+
+/// Says of nodes whether they are even enough.
+#[derive(Clone)]
+pub(super) struct Spread<'w> {
+    base: Arc<Base<'w>>,
+    /// By how much there are more pods than counted, and where, for each constraint. Whoever tries things
+    /// out does so on one node only.
+    tried: Vec<Option<(ValueId, i64)>>,
+}
+
+impl<'w> Spread<'w> {
+    pub(super) fn new(world: &'w World, pod: &'w Pod, constraints: Vec<SpreadConstraint>) -> Self {
+        let known: Vec<_> =
+            constraints.into_iter().map(|constraint| Known::new(world, pod, constraint)).collect();
+        let mut spreads: Vec<_> = known
+            .into_iter()
+            .map(|known| ConstraintSpread::new(world.cache.topology(), pod, known))
+            .collect();
+        for index in world.cache.known_order() {
+            let info = world.cache.info(*index);
+            if has_all_labels(&spreads, world.cache.topology(), info) {
+                spreads.iter_mut().for_each(|spread| spread.count(world.cache.topology(), pod, info));
+            }
+        }
+        spreads.iter_mut().for_each(ConstraintSpread::find_fewest);
+        let tried = vec![None; spreads.len()];
+        Self { base: Arc::new(Base { world, pod, spreads }), tried }
+    }
+
+    fn try_out(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
+        let Base { world, pod, spreads } = &*self.base;
+        let topology = world.cache.topology();
+        let Some(node) = &info.node else { return };
+        if other.namespace() != pod.namespace() || !has_all_labels(spreads, topology, info) {
+            return;
+        }
+        for (spread, tried) in spreads.iter().zip(&mut self.tried) {
+            if spread.known.constraint.selector.matches(&other.labels)
+                && spread.known.includes(pod, node)
+                && let Some(value) = spread.value(topology, info)
+            {
+                let so_far = tried.map_or(0, |(_, so_far)| so_far);
+                *tried = Some((value, so_far + by));
+            }
+        }
+    }
+}
+
+impl<'w> NodeFilter<'w> for Spread<'w> {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        let Base { world, spreads, .. } = &*self.base;
+        for (spread, tried) in spreads.iter().zip(&self.tried) {
+            let Some(value) = spread.value(world.cache.topology(), info) else {
+                return Err(Rejection::unresolvable(MISSING_LABEL));
+            };
+            if spread.skew_at(value, *tried) > spread.known.constraint.max_skew {
+                return Err(Rejection::resolvable(REASON));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_pod(&mut self, pod: &Pod, info: &NodeInfo) {
+        self.try_out(pod, info, 1);
+    }
+
+    fn remove_pod(&mut self, pod: &Pod, info: &NodeInfo) {
+        self.try_out(pod, info, -1);
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}
+
+fn has_all_labels(spreads: &[ConstraintSpread<'_>], topology: &Topology, info: &NodeInfo) -> bool {
+    spreads.iter().all(|spread| spread.value(topology, info).is_some())
+}
+
+impl<'w> ConstraintSpread<'w> {
+    fn new(topology: &Topology, pod: &Pod, known: Known<'w>) -> Self {
+        let width = known.column.map_or(0, |column| topology.width(column));
+        let counts_itself = known.constraint.selector.matches(&pod.labels);
+        Self {
+            known,
+            by_value: vec![None; width],
+            domains: 0,
+            fewest: None,
+            fewest_elsewhere: None,
+            counts_itself,
+        }
+    }
+
+    fn value(&self, topology: &Topology, info: &NodeInfo) -> Option<ValueId> {
+        topology.value(self.known.column?, info.index)
+    }
+
+    fn count(&mut self, topology: &Topology, pod: &Pod, info: &NodeInfo) {
+        let (Some(value), Some(node)) = (self.value(topology, info), &info.node) else { return };
+        if self.known.includes(pod, node) {
+            let on_node = self.known.on_node(info);
+            *self.by_value[value.slot()].get_or_insert(0) += on_node;
+            // The first one will do until all are counted.
+            self.fewest.get_or_insert((value, 0));
+        }
+    }
+
+    fn find_fewest(&mut self) {
+        let Some((anywhere, _)) = self.fewest else { return };
+        let counts = || self.by_value.iter().enumerate().filter_map(|(slot, count)| Some((slot, (*count)?)));
+        self.domains = i64::try_from(counts().count()).unwrap_or(i64::MAX);
+        let Some((slot, count)) = counts().min_by_key(|(_, count)| *count) else { return };
+        self.fewest_elsewhere = counts().filter(|(other, _)| *other != slot).map(|(_, count)| count).min();
+        self.fewest = Some((anywhere.at_slot(slot), count));
+    }
+
+    /// How many more pods there would be with this one than where there are fewest.
+    fn skew_at(&self, value: ValueId, tried: Option<(ValueId, i64)>) -> i64 {
+        let counted = self.by_value.get(value.slot()).copied().flatten().unwrap_or(0);
+        let here = counted + tried.filter(|(place, _)| *place == value).map_or(0, |(_, more)| more);
+        here + i64::from(self.counts_itself) - self.fewest(tried)
+    }
+
+    fn fewest(&self, tried: Option<(ValueId, i64)>) -> i64 {
+        if self.domains < self.known.constraint.min_domains {
+            return 0;
+        }
+        // Nowhere means that nothing is too uneven.
+        let Some((place, count)) = self.fewest else { return i64::from(i32::MAX) };
+        match tried {
+            None => count,
+            Some((tried, more)) if tried == place => {
+                self.fewest_elsewhere.map_or(count + more, |elsewhere| elsewhere.min(count + more))
+            }
+            Some((tried, more)) => {
+                let there = self.by_value.get(tried.slot()).copied().flatten().unwrap_or(0) + more;
+                count.min(there)
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Pods that want to be spread evenly over zones, nodes, or whatever a label tells apart.
+
+mod constraint;
+mod filter;
+mod score;
+
+use std::sync::Arc;
+
+use crate::cache::NodeIndex;
+use crate::framework::{About, ClusterEvent, Plugin, PreFilter, PreScore};
+use crate::view::node::NodeChanges;
+use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+pub(crate) use constraint::DefaultConstraint;
+use constraint::question;
+
+/// What is kept to for pods that say nothing themselves but belong to something.
+pub(crate) struct PodTopologySpread {
+    defaults: Vec<DefaultConstraint>,
+}
+
+impl PodTopologySpread {
+    /// With upstream's defaults: rather on different nodes and in different zones.
+    pub(crate) fn new() -> Self {
+        Self { defaults: DefaultConstraint::system() }
+    }
+
+    /// The constraints of a pod that are kept to in this way.
+    fn constraints(&self, world: &World, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
+        if !pod.spread.is_empty() {
+            return pod.spread.iter().filter(|own| own.when_unsatisfiable == when).cloned().collect();
+        }
+        // The defaults are wishes only.
+        if when == WhenUnsatisfiable::DoNotSchedule || self.defaults.is_empty() {
+            return Vec::new();
+        }
+        constraint::default_selector(world, pod)
+            .map(|selector| self.defaults.iter().map(|default| default.with(selector.clone())).collect())
+            .unwrap_or_default()
+    }
+
+    fn required(&self, world: &World, pod: &Pod) -> Vec<SpreadConstraint> {
+        self.constraints(world, pod, WhenUnsatisfiable::DoNotSchedule)
+    }
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "PodTopologySpread"
+    }
+
+    fn prepare(&self, world: &mut World, pod: &Pod) {
+        for when in [WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway] {
+            for constraint in self.constraints(world, pod, when) {
+                world.cache.ensure_column(&constraint.topology_key);
+                world.cache.ensure_answer(&question(pod, &constraint));
+            }
+        }
+    }
+
+    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        let constraints = self.required(world, pod);
+        if constraints.is_empty() {
+            return PreFilter::Skip;
+        }
+        PreFilter::Filter(Box::new(filter::Spread::new(world, pod, constraints)))
+    }
+
+    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, nodes: &[NodeIndex]) -> PreScore<'w> {
+        let constraints = self.constraints(world, pod, WhenUnsatisfiable::ScheduleAnyway);
+        if constraints.is_empty() {
+            return PreScore::Skip;
+        }
+        // Nodes without a zone are still spread over by those who did not ask for zones.
+        let needs_all = !pod.spread.is_empty();
+        PreScore::Score(Box::new(score::Evenness::new(world, pod, constraints, nodes, needs_all)))
+    }
+
+    fn wants(&self, about: About) -> bool {
+        about != About::Storage
+    }
+
+    fn hint(&self, world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        let constraints = self.required(world, pod);
+        let is_meant =
+            |other: &Pod| constraints.iter().any(|constraint| constraint.selector.matches(&other.labels));
+        let is_near = |other: &Pod| other.has_place() && other.namespace() == pod.namespace();
+        match event {
+            ClusterEvent::PodPlaced(other) | ClusterEvent::PodGone(other) => {
+                is_near(other) && is_meant(other)
+            }
+            ClusterEvent::PodChanged { old, new, changes } => {
+                is_near(new) && changes.labels && differs(&constraints, old, new)
+            }
+            ClusterEvent::PendingChanged { old, new, changes } if new.metadata.uid == pod.metadata.uid => {
+                let honors =
+                    |constraint: &SpreadConstraint| constraint.node_taints_policy == InclusionPolicy::Honor;
+                (changes.tolerations && constraints.iter().any(honors))
+                    || (changes.labels && differs(&constraints, old, new))
+            }
+            ClusterEvent::NodeAdded(node) | ClusterEvent::NodeGone(node) => has_all_keys(&constraints, node),
+            ClusterEvent::NodeChanged { old, new, changes } => node_matters(&constraints, old, new, *changes),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a constraint means a pod now and did not before, or the other way round.
+fn differs(constraints: &[SpreadConstraint], old: &Pod, new: &Pod) -> bool {
+    constraints.iter().any(|one| one.selector.matches(&old.labels) != one.selector.matches(&new.labels))
+}
+
+fn has_all_keys(constraints: &[SpreadConstraint], node: &Node) -> bool {
+    constraints.iter().all(|constraint| node.labels.contains_key(&constraint.topology_key))
+}
+
+fn node_matters(constraints: &[SpreadConstraint], old: &Node, new: &Node, changes: NodeChanges) -> bool {
+    let (had_all, has_all) = (has_all_keys(constraints, old), has_all_keys(constraints, new));
+    let moved =
+        |one: &SpreadConstraint| old.labels.get(&one.topology_key) != new.labels.get(&one.topology_key);
+    (changes.labels || changes.taints)
+        && (had_all != has_all || (has_all && (constraints.iter().any(moved) || old.taints != new.taints)))
+}

@@ -1,0 +1,138 @@
+//! How even things would be with a pod on each of the nodes that are for it.
+
+use super::constraint::Known;
+use crate::cache::{NodeIndex, NodeInfo};
+use crate::framework::{MAX_NODE_SCORE, NodeScore};
+use crate::view::node::HOSTNAME;
+use crate::view::spread::SpreadConstraint;
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+/// The score of a node that lacks a label.
+const IGNORED: i64 = -1;
+
+/// Says how many pods that are meant are near a node: fewer are better.
+pub(super) struct Evenness<'w> {
+    world: &'w World,
+    /// A node must have all labels to count.
+    needs_all: bool,
+    constraints: Vec<Counted<'w>>,
+}
+
+struct Counted<'w> {
+    known: Known<'w>,
+    /// How many pods are at each value that one of the nodes has. Not for the label that only one node has:
+    /// there what is on the node is all there is.
+    by_value: Vec<Option<i64>>,
+    is_hostname: bool,
+    /// How much this constraint counts: more where there are more values.
+    weight: f64,
+}
+
+impl<'w> Evenness<'w> {
+    pub(super) fn new(
+        world: &'w World,
+        pod: &Pod,
+        constraints: Vec<SpreadConstraint>,
+        nodes: &[NodeIndex],
+        needs_all: bool,
+    ) -> Self {
+        let known = constraints.into_iter().map(|constraint| Known::new(world, pod, constraint));
+        let constraints = known.map(|known| Counted::new(world, known)).collect();
+        let mut evenness = Self { world, needs_all, constraints };
+        evenness.weigh(nodes);
+        for index in world.cache.known_order() {
+            evenness.count(pod, world.cache.info(*index));
+        }
+        evenness
+    }
+
+    fn counts(&self, node: &Node) -> bool {
+        let has = |counted: &Counted<'_>| node.labels.contains_key(&counted.known.constraint.topology_key);
+        !self.needs_all || self.constraints.iter().all(has)
+    }
+
+    /// Notes which values the nodes have, and how many there are of each label.
+    fn weigh(&mut self, nodes: &[NodeIndex]) {
+        let (world, mut counting) = (self.world, 0);
+        let mut without_value = vec![false; self.constraints.len()];
+        for info in nodes.iter().map(|index| world.cache.info(*index)) {
+            if !info.node.as_ref().is_some_and(|node| self.counts(node)) {
+                continue;
+            }
+            counting += 1;
+            for (counted, without) in self.constraints.iter_mut().zip(&mut without_value) {
+                match counted.slot(world, info) {
+                    Some(slot) => drop(counted.by_value[slot].get_or_insert(0)),
+                    None => *without = true,
+                }
+            }
+        }
+        for (counted, without) in self.constraints.iter_mut().zip(without_value) {
+            let values = counted.by_value.iter().flatten().count() + usize::from(without);
+            let size = if counted.is_hostname { counting } else { values };
+            counted.weight = ((size + 2) as f64).ln();
+        }
+    }
+
+    fn count(&mut self, pod: &Pod, info: &NodeInfo) {
+        let Some(node) = info.node.as_ref().filter(|node| self.counts(node)) else { return };
+        for counted in self.constraints.iter_mut().filter(|counted| !counted.is_hostname) {
+            if let Some(slot) = counted.slot(self.world, info)
+                && counted.by_value[slot].is_some()
+                && counted.known.includes(pod, node)
+            {
+                let on_node = counted.known.on_node(info);
+                *counted.by_value[slot].get_or_insert(0) += on_node;
+            }
+        }
+    }
+}
+
+impl<'w> Counted<'w> {
+    fn new(world: &World, known: Known<'w>) -> Self {
+        let width = known.column.map_or(0, |column| world.cache.topology().width(column));
+        let is_hostname = &*known.constraint.topology_key == HOSTNAME;
+        Self { known, by_value: vec![None; width], is_hostname, weight: 0.0 }
+    }
+
+    fn slot(&self, world: &World, info: &NodeInfo) -> Option<usize> {
+        world.cache.topology().value(self.known.column?, info.index).map(|value| value.slot())
+    }
+
+    /// How many pods are near a node; none if it is not near anything.
+    fn near(&self, world: &World, info: &NodeInfo) -> Option<i64> {
+        let slot = self.slot(world, info)?;
+        if self.is_hostname { Some(self.known.on_node(info)) } else { self.by_value[slot] }
+    }
+}
+
+impl NodeScore for Evenness<'_> {
+    fn score(&self, info: &NodeInfo) -> i64 {
+        if !info.node.as_ref().is_some_and(|node| self.counts(node)) {
+            return IGNORED;
+        }
+        let near =
+            self.constraints.iter().filter_map(|counted| Some((counted, counted.near(self.world, info)?)));
+        let sum: f64 = near
+            .map(|(counted, near)| {
+                near as f64 * counted.weight + (counted.known.constraint.max_skew - 1) as f64
+            })
+            .sum();
+        #[expect(clippy::cast_possible_truncation, reason = "there are not that many pods")]
+        let score = sum.round() as i64;
+        score
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        let counting = || scores.iter().copied().filter(|score| *score != IGNORED);
+        let (fewest, most) = (counting().min().unwrap_or(0), counting().max().unwrap_or(0));
+        for score in scores {
+            *score = match (*score, most) {
+                (IGNORED, _) => 0,
+                (_, 0) => MAX_NODE_SCORE,
+                (near, most) => MAX_NODE_SCORE * (most + fewest - near) / most,
+            };
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Pods with gates are not looked at before all of them are gone.
+
+use crate::framework::{About, ClusterEvent, Plugin};
+use crate::view::Pod;
+use crate::world::World;
+
+pub(crate) struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    fn name(&self) -> &'static str {
+        "SchedulingGates"
+    }
+
+    fn pre_enqueue(&self, pod: &Pod) -> bool {
+        pod.gates.is_empty()
+    }
+
+    fn wants(&self, about: About) -> bool {
+        about == About::PendingPod
+    }
+
+    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        matches!(event, ClusterEvent::PendingChanged { new, changes, .. }
+            if changes.gates_gone && new.metadata.uid == pod.metadata.uid)
+    }
+}

@@ -1,0 +1,149 @@
+//! Pods near others, and away from them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{node, placed, pod, refusals, scores, world, zoned};
+use crate::view::workload::Namespace;
+use crate::view::{Node, Pod};
+
+const NOT_WITH: &str = "node(s) didn't match pod affinity rules";
+const NOT_WITHOUT: &str = "node(s) didn't match pod anti-affinity rules";
+const UNBEARABLE: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+fn term(app: &str, key: &str) -> Value {
+    json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}})
+}
+
+fn saying(app: &str, kind: &str, terms: Value) -> Value {
+    json!({"metadata": {"labels": {"app": app}}, "spec": {"affinity": {kind: {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms}}}})
+}
+
+fn wishing(app: &str, kind: &str, weight: i64, term: Value) -> Value {
+    json!({"metadata": {"labels": {"app": app}}, "spec": {"affinity": {kind: {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}}}})
+}
+
+fn app(app: &str) -> Value {
+    json!({"metadata": {"labels": {"app": app}}})
+}
+
+/// In the order in which they are looked at: a and c first.
+fn nodes() -> [Arc<Node>; 3] {
+    [zoned("a", "1"), zoned("b", "1"), zoned("c", "2")]
+}
+
+fn ask(pods: &[Arc<Pod>], pod: &Arc<Pod>) -> Vec<String> {
+    let mut world = world(&nodes(), pods);
+    let answers = refusals("InterPodAffinity", &mut world, pod);
+    let order = world.cache.known_order().to_vec();
+    let mut named: Vec<_> = order
+        .into_iter()
+        .zip(answers)
+        .map(|(index, answer)| (world.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), answer))
+        .collect();
+    named.sort();
+    named.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[test]
+fn a_pod_goes_where_those_are_whom_it_needs() {
+    let db = placed("db", "a", app("db"));
+    let near = |key| pod("p", saying("web", "podAffinity", json!([term("db", key)])));
+    assert_eq!(ask(&[Arc::clone(&db)], &near("zone")), ["", "", NOT_WITH]);
+    assert_eq!(ask(&[Arc::clone(&db)], &near("kubernetes.io/hostname")), ["", NOT_WITH, NOT_WITH]);
+    assert_eq!(ask(&[], &near("zone")), [NOT_WITH; 3]);
+    // One pod must be all that is wanted.
+    let both = pod("p", saying("web", "podAffinity", json!([term("db", "zone"), term("cache", "zone")])));
+    assert_eq!(ask(&[db, placed("cache", "b", app("cache"))], &both), [NOT_WITH; 3]);
+    let elsewhere = placed("db", "a", json!({"metadata": {"namespace": "other", "labels": {"app": "db"}}}));
+    assert_eq!(ask(&[elsewhere], &near("zone")), [NOT_WITH; 3]);
+}
+
+#[test]
+fn the_first_of_those_who_want_to_be_together_may_go_anywhere_with_the_label() {
+    let own = |key| pod("p", saying("web", "podAffinity", json!([term("web", key)])));
+    assert_eq!(ask(&[], &own("zone")), [""; 3]);
+    assert_eq!(ask(&[], &own("rack")), [NOT_WITH; 3]);
+    let other = placed("q", "c", app("web"));
+    assert_eq!(ask(&[other], &own("zone")), [NOT_WITH, NOT_WITH, ""], "there is a second one");
+}
+
+#[test]
+fn a_pod_stays_away_from_whom_it_cannot_bear() {
+    let db = placed("db", "a", app("db"));
+    let away = |key| pod("p", saying("web", "podAntiAffinity", json!([term("db", key)])));
+    assert_eq!(ask(&[Arc::clone(&db)], &away("zone")), [NOT_WITHOUT, NOT_WITHOUT, ""]);
+    assert_eq!(ask(&[Arc::clone(&db)], &away("kubernetes.io/hostname")), [NOT_WITHOUT, "", ""]);
+    assert_eq!(ask(&[db], &away("rack")), ["", "", ""], "nothing is near by a label nobody has");
+}
+
+#[test]
+fn those_who_are_there_keep_others_away() {
+    let shy = placed("shy", "a", saying("shy", "podAntiAffinity", json!([term("web", "zone")])));
+    assert_eq!(ask(&[Arc::clone(&shy)], &pod("p", app("web"))), [UNBEARABLE, UNBEARABLE, ""]);
+    assert_eq!(ask(&[shy], &pod("p", app("other"))), [""; 3]);
+}
+
+#[test]
+fn namespaces_may_be_told_by_their_labels() {
+    let mut world = world(
+        &nodes(),
+        &[placed("db", "a", json!({"metadata": {"namespace": "data", "labels": {"app": "db"}}}))],
+    );
+    let namespace: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": "data", "labels": {"team": "x"}}})).unwrap();
+    world.workloads.namespaces.insert("data".into(), Arc::new(namespace));
+    for (selector, expected) in [
+        (json!({"matchLabels": {"team": "x"}}), 2),
+        (json!({"matchLabels": {"team": "y"}}), 0),
+        (json!({}), 2),
+    ] {
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}, "namespaceSelector": selector});
+        let away = pod("p", saying("web", "podAntiAffinity", json!([term])));
+        let answers = refusals("InterPodAffinity", &mut world, &away);
+        assert_eq!(answers.iter().filter(|answer| *answer == NOT_WITHOUT).count(), expected, "{selector}");
+    }
+}
+
+#[test]
+fn wishes_of_both_sides_add_up() {
+    let by_name = |pods: &[Arc<Pod>], pod: &Arc<Pod>| {
+        let mut world = world(&nodes(), pods);
+        let scores = scores("InterPodAffinity", &mut world, pod)?;
+        let order = world.cache.known_order().to_vec();
+        let mut named: Vec<_> = order
+            .into_iter()
+            .zip(scores)
+            .map(|(index, score)| {
+                (world.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), score)
+            })
+            .collect();
+        named.sort();
+        Some(named.into_iter().map(|(_, score)| score).collect::<Vec<_>>())
+    };
+    let db = placed("db", "a", app("db"));
+    let liking = pod("p", wishing("web", "podAffinity", 5, term("db", "zone")));
+    assert_eq!(by_name(&[Arc::clone(&db)], &liking), Some(vec![100, 100, 0]));
+    let disliking = pod("p", wishing("web", "podAntiAffinity", 5, term("db", "kubernetes.io/hostname")));
+    assert_eq!(by_name(&[Arc::clone(&db)], &disliking), Some(vec![0, 100, 100]));
+    let liked = placed("fan", "c", wishing("fan", "podAffinity", 5, term("web", "zone")));
+    assert_eq!(by_name(&[liked], &pod("p", app("web"))), Some(vec![0, 0, 100]));
+    let needed = placed("needy", "c", saying("needy", "podAffinity", json!([term("web", "zone")])));
+    assert_eq!(
+        by_name(&[needed], &pod("p", app("web"))),
+        Some(vec![0, 0, 100]),
+        "who must have it counts too"
+    );
+    assert_eq!(by_name(&[db], &pod("p", app("web"))), None);
+}
+
+#[test]
+fn a_node_without_labels_is_near_nobody() {
+    let mut world =
+        world(&[node("n", json!({"metadata": {"labels": null}}))], &[placed("db", "n", app("db"))]);
+    let away = pod("p", saying("web", "podAntiAffinity", json!([term("db", "zone")])));
+    assert_eq!(refusals("InterPodAffinity", &mut world, &away), [""]);
+}

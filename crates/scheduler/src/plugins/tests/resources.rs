@@ -1,0 +1,71 @@
+//! What nodes have and pods want.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{node, placed, pod, refusals, scores, world};
+
+fn wanting(requests: Value) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
+}
+
+fn offering(allocatable: Value) -> Value {
+    json!({"status": {"allocatable": allocatable}})
+}
+
+#[test]
+fn a_node_must_have_what_is_wanted() {
+    let small = offering(
+        json!({"cpu": "1", "memory": "20", "pods": "2", "ephemeral-storage": "20", "example.com/gpu": "2"}),
+    );
+    let taken = wanting(json!({"cpu": "600m", "memory": "15", "example.com/gpu": "1"}));
+    let mut world = world(&[node("n", small)], &[placed("other", "n", taken)]);
+    for (requests, expected) in [
+        (json!({}), ""),
+        (json!({"cpu": "400m", "memory": "5"}), ""),
+        (json!({"cpu": "500m", "memory": "1"}), "Insufficient cpu"),
+        (json!({"cpu": "100m", "memory": "6"}), "Insufficient memory"),
+        (json!({"cpu": "500m", "memory": "6"}), "Insufficient cpu, Insufficient memory"),
+        (json!({"ephemeral-storage": "21"}), "Insufficient ephemeral-storage"),
+        (json!({"example.com/gpu": "1"}), ""),
+        (json!({"example.com/gpu": "2"}), "Insufficient example.com/gpu"),
+        (json!({"example.com/other": "1"}), "Insufficient example.com/other"),
+        (json!({"example.com/other": "0"}), ""),
+        (json!({"hugepages-2Mi": "4Mi"}), "Insufficient hugepages-2Mi"),
+    ] {
+        assert_eq!(
+            refusals("NodeResourcesFit", &mut world, &pod("p", wanting(requests.clone()))),
+            [expected],
+            "{requests}"
+        );
+    }
+    world.cache.set_pod(&placed("third", "n", json!({})));
+    assert_eq!(refusals("NodeResourcesFit", &mut world, &pod("p", json!({}))), ["Too many pods"]);
+}
+
+#[test]
+fn the_node_with_the_most_left_over_is_best() {
+    let nodes = [
+        node("n1", offering(json!({"cpu": "4", "memory": "10000", "pods": "9"}))),
+        node("n2", offering(json!({"cpu": "6", "memory": "10000", "pods": "9"}))),
+    ];
+    let wanted = wanting(json!({"cpu": "3", "memory": "5000"}));
+    let mut world = world(&nodes, &[]);
+    // (4000 - 3000) / 4000 and (10000 - 5000) / 10000, and the same of six processors.
+    assert_eq!(scores("NodeResourcesFit", &mut world, &pod("p", wanted)), Some(vec![37, 50]));
+    let too_much = wanting(json!({"cpu": "100", "memory": "100000"}));
+    assert_eq!(scores("NodeResourcesFit", &mut world, &pod("p", too_much)), Some(vec![0, 0]));
+}
+
+#[test]
+fn balance_is_better_the_more_a_pod_evens_it_out() {
+    let nodes = [
+        node("n1", offering(json!({"cpu": "10", "memory": "10000", "pods": "9"}))),
+        node("n2", offering(json!({"cpu": "10", "memory": "10000", "pods": "9"}))),
+    ];
+    let much_memory = wanting(json!({"cpu": "0", "memory": "8000"}));
+    let mut world = world(&nodes, &[placed("other", "n1", much_memory)]);
+    let much_cpu = pod("p", wanting(json!({"cpu": "8", "memory": "0"})));
+    // From 60 to 100 there, and from 100 to 60 where nothing is.
+    assert_eq!(scores("NodeResourcesBalancedAllocation", &mut world, &much_cpu), Some(vec![95, 55]));
+    assert_eq!(scores("NodeResourcesBalancedAllocation", &mut world, &pod("p", json!({}))), None);
+}

@@ -1,0 +1,248 @@
+//! A pod runs where its volumes can be reached, and volumes that wait for that are bound or made there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::Clock;
+use coracle_runtime::{ClusterId, Informer, ObjectKey, Objects, Written};
+use k8s_openapi::api::core::v1 as core;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cache::NodeInfo;
+use crate::framework::{
+    About, BindError, Binding, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection,
+};
+use crate::storage::{PodClaims, PodVolumes, Storage};
+use crate::view::storage::{Claim, PersistentVolume, SELECTED_NODE};
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
+/// By which a volume says that it was not its maker who chose its claim.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// How long volumes may take to be bound or made, before the pod is scheduled anew: upstream's default.
+const BIND_TIMEOUT: Duration = Duration::from_secs(600);
+
+pub(crate) struct VolumeBinding {
+    /// None where nothing is written, as in a simulation.
+    writer: Option<VolumeWriter>,
+}
+
+/// Writes down which claim gets which volume, and sees what becomes of it.
+#[derive(Clone)]
+pub(crate) struct VolumeWriter {
+    clock: Clock,
+    claims: Objects,
+    volumes: Objects,
+    known_claims: Informer<Claim>,
+    known_volumes: Informer<PersistentVolume>,
+}
+
+impl VolumeBinding {
+    pub(crate) fn new(writer: Option<VolumeWriter>) -> Self {
+        Self { writer }
+    }
+}
+
+impl Plugin for VolumeBinding {
+    fn name(&self) -> &'static str {
+        "VolumeBinding"
+    }
+
+    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        match world.storage.claims_of(pod) {
+            Err(reason) => PreFilter::Reject(Rejection::unresolvable(reason)),
+            Ok(None) => PreFilter::Skip,
+            Ok(Some(claims)) if !claims.immediate.is_empty() => {
+                PreFilter::Reject(Rejection::unresolvable(UNBOUND))
+            }
+            Ok(Some(claims)) => {
+                PreFilter::Filter(Box::new(Reachable { storage: &world.storage, claims: Arc::new(claims) }))
+            }
+        }
+    }
+
+    fn reserve(&self, world: &mut World, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
+        let Ok(Some(claims)) = world.storage.claims_of(pod) else { return Ok(()) };
+        let Some(node) = world.cache.find(node).and_then(|info| info.node.clone()) else { return Ok(()) };
+        let needed = world.storage.volumes_on(&claims, &node)?;
+        if !needed.is_empty() {
+            world.storage.reserve(&pod.metadata.uid, &node.metadata.name, needed);
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, world: &mut World, pod: &Pod, _node: &str) {
+        world.storage.unreserve(&pod.metadata.uid);
+    }
+
+    fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<Binding> {
+        let writer = self.writer.clone()?;
+        let needed = Arc::clone(world.storage.reserved(&pod.metadata.uid)?);
+        let node = world.cache.find(node)?.node.clone()?;
+        let cluster = world.cluster.clone();
+        Some(Box::pin(async move { writer.bind(&cluster, &needed, &node).await }))
+    }
+
+    fn post_bind(&self, world: &mut World, pod: &Pod, _node: &str) {
+        world.storage.settle(&pod.metadata.uid);
+    }
+
+    fn wants(&self, about: About) -> bool {
+        matches!(about, About::Node | About::Storage)
+    }
+
+    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        match event {
+            ClusterEvent::NodeAdded(_) | ClusterEvent::VolumeChanged { .. } => true,
+            ClusterEvent::NodeChanged { changes, .. } => changes.labels,
+            ClusterEvent::ClassChanged { old, new } => {
+                old.as_ref().is_none_or(|old| old.allowed_topologies != new.allowed_topologies)
+            }
+            ClusterEvent::ClaimChanged { new, .. } => {
+                let mut names = pod.volumes.iter().filter_map(|volume| volume.claim_name());
+                new.metadata.namespace == pod.metadata.namespace
+                    && names.any(|name| *name == *new.metadata.name)
+            }
+            ClusterEvent::CsiNodeChanged { old, .. } => old.is_none(),
+            ClusterEvent::CapacityChanged { old, new } => {
+                old.as_ref().is_none_or(|old| new.largest.is_some() && new.largest > old.largest)
+            }
+            ClusterEvent::CsiDriverChanged { old, new } => {
+                old.spec.storage_capacity == Some(true) && new.spec.storage_capacity != Some(true)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Reachable<'w> {
+    storage: &'w Storage,
+    claims: Arc<PodClaims>,
+}
+
+impl<'w> NodeFilter<'w> for Reachable<'w> {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        let Some(node) = &info.node else { return Ok(()) };
+        self.storage.volumes_on(&self.claims, node).map(drop)
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}
+
+impl VolumeWriter {
+    pub(crate) fn new(
+        client: &Client,
+        clock: Clock,
+        known_claims: Informer<Claim>,
+        known_volumes: Informer<PersistentVolume>,
+    ) -> Self {
+        let claims = Objects::of::<core::PersistentVolumeClaim>(client);
+        let volumes = Objects::of::<core::PersistentVolume>(client);
+        Self { clock, claims, volumes, known_claims, known_volumes }
+    }
+
+    /// Writes down what was decided, and waits until it is so.
+    async fn bind(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
+        for (volume, claim) in &needed.bindings {
+            let key = ObjectKey::cluster_wide(cluster.clone(), &*volume.metadata.name);
+            self.write(&self.volumes, &key, claim_ref(volume, claim)).await?;
+        }
+        for claim in &needed.provisions {
+            let patch = json!({"metadata": {
+                "resourceVersion": claim.metadata.resource_version,
+                "annotations": {SELECTED_NODE: node.metadata.name},
+            }});
+            self.write(&self.claims, &claim_key(cluster, claim), patch).await?;
+        }
+        let deadline = self.clock.now() + BIND_TIMEOUT;
+        let late = || BindError("binding volumes: context deadline exceeded".to_owned());
+        tokio::select! {
+            // Both may be dropped: they only wait.
+            bound = self.bound(cluster, needed, node) => bound,
+            () = self.clock.sleep_until(deadline) => Err(late()),
+        }
+    }
+
+    async fn write(&self, objects: &Objects, key: &ObjectKey, patch: Value) -> Result<(), BindError> {
+        let answer = objects.patch::<Written>(key, &PatchParams::default(), &Patch::Merge(patch)).await;
+        answer.map(drop).map_err(|error| BindError(error.to_string()))
+    }
+
+    /// Returns when everything is bound.
+    async fn bound(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
+        let (mut claims, mut volumes) = (self.known_claims.changes(), self.known_volumes.changes());
+        loop {
+            if self.is_bound(cluster, needed, node)? {
+                return Ok(());
+            }
+            tokio::select! {
+                // Both may be dropped: they only wait.
+                () = claims.next() => {}
+                () = volumes.next() => {}
+            }
+        }
+    }
+
+    fn is_bound(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<bool, BindError> {
+        let (mut all, mut waiting) =
+            (needed.bindings.iter().map(|(_, claim)| claim).chain(&needed.provisions), false);
+        all.try_for_each(|wanted| {
+            let name = &wanted.metadata.name;
+            let Some(claim) = self.known_claims.store().get(&claim_key(cluster, wanted)) else {
+                return Err(BindError(format!(
+                    "binding volumes: persistentvolumeclaim \"{name}\" not found"
+                )));
+            };
+            let is_news = claim.metadata.resource_version != wanted.metadata.resource_version;
+            let is_provision = wanted.selected_node.is_some()
+                || needed.provisions.iter().any(|one| Arc::ptr_eq(one, wanted));
+            if is_provision && is_news && claim.selected_node.as_ref() != Some(&node.metadata.name) {
+                return Err(BindError(format!("binding volumes: provisioning failed for PVC \"{name}\"")));
+            }
+            waiting |= !claim.is_bound();
+            self.check_reachable(cluster, &claim, node)
+        })?;
+        Ok(!waiting)
+    }
+
+    fn check_reachable(&self, cluster: &ClusterId, claim: &Claim, node: &Node) -> Result<(), BindError> {
+        let key = ObjectKey::cluster_wide(cluster.clone(), &*claim.volume);
+        match self.known_volumes.store().get(&key) {
+            Some(volume) if !volume.is_reachable(&node.labels) => Err(BindError(format!(
+                "binding volumes: pv \"{}\" node affinity doesn't match node \"{}\"",
+                claim.volume, node.metadata.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn claim_key(cluster: &ClusterId, claim: &Claim) -> ObjectKey {
+    ObjectKey::namespaced(cluster.clone(), &*claim.metadata.namespace, &*claim.metadata.name)
+}
+
+/// What makes a volume a claim's.
+fn claim_ref(volume: &PersistentVolume, claim: &Claim) -> Value {
+    let mut patch = json!({
+        "metadata": {"resourceVersion": volume.metadata.resource_version},
+        "spec": {"claimRef": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.metadata.namespace,
+            "name": claim.metadata.name,
+            "uid": claim.metadata.uid,
+            "resourceVersion": claim.metadata.resource_version,
+        }},
+    });
+    if !volume.is_of(claim) {
+        patch["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
+    }
+    patch
+}

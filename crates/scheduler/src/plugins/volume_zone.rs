@@ -1,0 +1,131 @@
+//! Volumes that say by their labels in which zone they are.
+
+use std::sync::Arc;
+
+use crate::cache::NodeInfo;
+use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
+use crate::view::Pod;
+use crate::view::node::{REGION, ZONE};
+use crate::view::storage::{PersistentVolume, PodVolume};
+use crate::world::World;
+
+const REASON: &str = "node(s) had no available volume zone";
+
+/// The labels, and what the older ones are called today.
+const LABELS: [(&str, &str); 4] = [
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+    (ZONE, ZONE),
+    (REGION, REGION),
+];
+
+/// What stands between zones of a volume that is in several.
+const BETWEEN_ZONES: &str = "__";
+
+pub(crate) struct VolumeZone;
+
+/// A label of a volume that its node must have, with one of these values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    label: &'static str,
+    today: &'static str,
+    values: Box<str>,
+}
+
+impl Plugin for VolumeZone {
+    fn name(&self) -> &'static str {
+        "VolumeZone"
+    }
+
+    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        let mut places = Vec::new();
+        for volume in &pod.volumes {
+            let PodVolume::Claim(name) = volume else { continue };
+            match place_of_claim(world, pod, name) {
+                Ok(of_claim) => places.extend(of_claim),
+                Err(reason) => return PreFilter::Reject(Rejection::unresolvable(reason)),
+            }
+        }
+        if places.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(InZone { places })) }
+    }
+
+    fn wants(&self, about: About) -> bool {
+        matches!(about, About::Node | About::Storage)
+    }
+
+    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+        match event {
+            ClusterEvent::NodeAdded(_) => true,
+            ClusterEvent::NodeChanged { changes, .. } => changes.labels,
+            ClusterEvent::ClassChanged { old: None, new } => new.waits(),
+            ClusterEvent::ClaimChanged { new, .. } => {
+                let names = pod.volumes.iter().filter_map(|volume| volume.claim_name());
+                new.metadata.namespace == pod.metadata.namespace
+                    && names.into_iter().any(|name| *name == *new.metadata.name)
+            }
+            ClusterEvent::VolumeChanged { old, new } => {
+                old.as_ref().is_none_or(|old| places(old) != places(new))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn place_of_claim(world: &World, pod: &Pod, name: &str) -> Result<Vec<Place>, String> {
+    let storage = &world.storage;
+    let Some(claim) = storage.claim(pod.namespace(), name) else {
+        return Err(format!("persistentvolumeclaim \"{name}\" not found"));
+    };
+    if claim.volume.is_empty() {
+        if claim.class.is_empty() {
+            return Err("PersistentVolumeClaim had no pv name and storageClass name".to_owned());
+        }
+        return match storage.classes.get(&claim.class) {
+            None => Err(format!("storageclass.storage.k8s.io \"{}\" not found", claim.class)),
+            Some(class) if class.waits() => Ok(Vec::new()),
+            Some(class) if class.binding_mode.is_none() => {
+                Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", claim.class))
+            }
+            Some(_) => Err("PersistentVolume had no name".to_owned()),
+        };
+    }
+    let volume = storage.volume(&claim.volume);
+    volume
+        .map(|volume| places(volume))
+        .ok_or_else(|| format!("persistentvolume \"{}\" not found", claim.volume))
+}
+
+fn places(volume: &PersistentVolume) -> Vec<Place> {
+    let labelled = |(label, today): &(&'static str, &'static str)| {
+        let values = volume
+            .labels
+            .get(label)
+            .filter(|values| values.split(BETWEEN_ZONES).all(|one| !one.trim().is_empty()))?;
+        Some(Place { label, today, values: values.into() })
+    };
+    LABELS.iter().filter_map(labelled).collect()
+}
+
+#[derive(Clone)]
+struct InZone {
+    places: Vec<Place>,
+}
+
+impl<'w> NodeFilter<'w> for InZone {
+    fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
+        let Some(node) = &info.node else { return Ok(()) };
+        // A cluster of one zone need not say so.
+        if !LABELS.iter().any(|(label, _)| node.labels.contains_key(label)) {
+            return Ok(());
+        }
+        let is_there = |place: &Place| {
+            let found = node.labels.get(place.label).or_else(|| node.labels.get(place.today));
+            found.is_some_and(|found| place.values.split(BETWEEN_ZONES).any(|value| value.trim() == found))
+        };
+        if self.places.iter().all(is_there) { Ok(()) } else { Err(Rejection::unresolvable(REASON)) }
+    }
+
+    fn boxed(&self) -> Filter<'w> {
+        Box::new(self.clone())
+    }
+}

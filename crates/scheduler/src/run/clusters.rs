@@ -1,0 +1,103 @@
+//! All clusters, each with its own pods; they take turns.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+use coracle_base::{Rng, Timestamp};
+use coracle_runtime::ClusterId;
+
+use super::cluster::Cluster;
+use crate::queue::{Backoff, Popped};
+
+/// Every cluster something is known of.
+pub(super) struct Clusters {
+    backoff: Backoff,
+    rng: Rng,
+    clusters: HashMap<ClusterId, Cluster>,
+    /// Those with a pod that can be tried, in turn.
+    ready: VecDeque<ClusterId>,
+    is_ready: HashSet<ClusterId>,
+    /// When to look at which again.
+    deadlines: BTreeSet<(Timestamp, ClusterId)>,
+    deadline_of: HashMap<ClusterId, Timestamp>,
+}
+
+impl Clusters {
+    pub(super) fn new(backoff: Backoff, rng: Rng) -> Self {
+        Self {
+            backoff,
+            rng,
+            clusters: HashMap::new(),
+            ready: VecDeque::new(),
+            is_ready: HashSet::new(),
+            deadlines: BTreeSet::new(),
+            deadline_of: HashMap::new(),
+        }
+    }
+
+    /// Does something with a cluster, which is forgotten afterwards if nothing is known of it.
+    pub(super) fn with<T>(&mut self, id: &ClusterId, act: impl FnOnce(&mut Cluster) -> T) -> T {
+        let cluster = self
+            .clusters
+            .entry(id.clone())
+            .or_insert_with(|| Cluster::new(id.clone(), self.backoff, Rng::seeded(self.rng.u64())));
+        let answer = act(cluster);
+        let (is_ready, deadline) = (cluster.queue.is_ready(), cluster.queue.deadline());
+        if cluster.is_empty() {
+            self.clusters.remove(id);
+        }
+        if is_ready && self.is_ready.insert(id.clone()) {
+            self.ready.push_back(id.clone());
+        }
+        self.set_deadline(id, deadline);
+        answer
+    }
+
+    /// The next pod, of the next cluster that has one.
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(ClusterId, Popped)> {
+        while let Some(id) = self.ready.pop_front() {
+            self.is_ready.remove(&id);
+            if let Some(popped) = self.with(&id, |cluster| cluster.queue.pop(now)) {
+                return Some((id, popped));
+            }
+        }
+        None
+    }
+
+    /// Whether a pod can be tried.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When to look again, should nothing happen before.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Looks at clusters whose time has come.
+    pub(super) fn flush(&mut self, now: Timestamp) {
+        while let Some((_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+            let id = id.clone();
+            self.with(&id, |cluster| cluster.queue.flush(now));
+        }
+    }
+
+    /// How many pods come back later.
+    pub(super) fn delayed(&self) -> usize {
+        self.clusters.values().map(|cluster| cluster.queue.waiting()).sum()
+    }
+
+    fn set_deadline(&mut self, id: &ClusterId, deadline: Option<Timestamp>) {
+        let known = self.deadline_of.get(id).copied();
+        if known == deadline {
+            return;
+        }
+        if let Some(known) = known {
+            self.deadlines.remove(&(known, id.clone()));
+            self.deadline_of.remove(id);
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, id.clone()));
+            self.deadline_of.insert(id.clone(), deadline);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Which volumes are found for whom.

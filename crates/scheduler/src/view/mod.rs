@@ -1,0 +1,19 @@
+//! What the scheduler keeps of objects: what it decides by, worked out once when an object arrives.
+
+pub(crate) mod affinity;
+mod metadata;
+pub(crate) mod node;
+pub(crate) mod pod;
+mod pod_requests;
+pub(crate) mod resources;
+pub(crate) mod selector;
+pub(crate) mod spread;
+pub(crate) mod storage;
+pub(crate) mod taint;
+pub(crate) mod workload;
+
+pub(crate) use affinity::{Affinity, Term};
+pub(crate) use node::Node;
+pub(crate) use pod::Pod;
+pub(crate) use resources::Resources;
+pub(crate) use taint::{Taint, Toleration};

@@ -1,0 +1,156 @@
+//! Of a node, what decides which pods come to it.
+
+use coracle_runtime::informer::{Metadata, View};
+use serde::Deserialize;
+
+use super::metadata::RawMetadata;
+use super::resources::{ResourceList, Resources};
+use super::taint::Taint;
+use coracle_runtime::informer::Labels;
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "RawNode")]
+pub(crate) struct Node {
+    pub(crate) metadata: Metadata,
+    pub(crate) labels: Labels,
+    /// Nothing more is to come here.
+    pub(crate) unschedulable: bool,
+    pub(crate) taints: Box<[Taint]>,
+    pub(crate) allocatable: Resources,
+    /// Images that are here, by each of their names.
+    pub(crate) images: Box<[Image]>,
+    pub(crate) declared_features: Box<[Box<str>]>,
+}
+
+/// An image on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) name: Box<str>,
+    pub(crate) bytes: i64,
+}
+
+/// The label that is the same for nodes that are lost together.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+/// The label that is the same for zones that are.
+pub(crate) const REGION: &str = "topology.kubernetes.io/region";
+/// The label that only one node has.
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+
+impl Node {
+    /// What is different enough from before to be worth another look at pods that found no place.
+    pub(crate) fn changes_since(&self, old: &Self) -> NodeChanges {
+        NodeChanges {
+            allocatable: self.allocatable != old.allocatable,
+            labels: self.labels != old.labels,
+            taints: self.taints != old.taints || (old.unschedulable && !self.unschedulable),
+            features: self.declared_features != old.declared_features,
+        }
+    }
+}
+
+/// What of a node has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeChanges {
+    pub(crate) allocatable: bool,
+    pub(crate) labels: bool,
+    /// Or it takes pods again.
+    pub(crate) taints: bool,
+    pub(crate) features: bool,
+}
+
+impl NodeChanges {
+    /// Whether any of it has.
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+impl View for Node {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawNode {
+    metadata: RawMetadata,
+    spec: RawSpec,
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawSpec {
+    unschedulable: bool,
+    taints: Box<[Taint]>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus {
+    allocatable: ResourceList,
+    images: Vec<RawImage>,
+    declared_features: Box<[Box<str>]>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawImage {
+    names: Vec<Box<str>>,
+    size_bytes: i64,
+}
+
+impl From<RawNode> for Node {
+    fn from(mut raw: RawNode) -> Self {
+        let images = raw.status.images.into_iter();
+        let named = images.flat_map(|RawImage { names, size_bytes: bytes }| {
+            names.into_iter().map(move |name| Image { name, bytes })
+        });
+        Self {
+            metadata: raw.metadata.take(),
+            labels: raw.metadata.labels,
+            unschedulable: raw.spec.unschedulable,
+            taints: raw.spec.taints,
+            allocatable: Resources::of(&raw.status.allocatable),
+            images: named.collect(),
+            declared_features: raw.status.declared_features,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(value: serde_json::Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_read() {
+        let node = node(json!({
+            "metadata": {"name": "n", "resourceVersion": "3", "labels": {ZONE: "a"}},
+            "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "x"}]},
+            "status": {"allocatable": {"cpu": "4", "memory": "1Gi", "pods": "110"},
+                "images": [{"names": ["a@sha256:1", "a:1"], "sizeBytes": 5}, {"sizeBytes": 1}]},
+        }));
+        assert_eq!((&*node.metadata.name, node.labels.get(ZONE)), ("n", Some("a")));
+        assert!(node.unschedulable && node.taints[0].keeps_away());
+        assert_eq!((node.allocatable.milli_cpu, node.allocatable.pods), (4000, 110));
+        assert_eq!(node.images.len(), 2);
+    }
+
+    #[test]
+    fn heartbeats_change_nothing() {
+        let old = node(json!({"metadata": {"name": "n", "resourceVersion": "1"}}));
+        let mut new = node(json!({"metadata": {"name": "n", "resourceVersion": "2"}}));
+        assert!(!new.changes_since(&old).any());
+        new.unschedulable = true;
+        assert!(!new.changes_since(&old).any(), "it became worse");
+        assert!(old.changes_since(&new).taints, "it became better");
+    }
+}

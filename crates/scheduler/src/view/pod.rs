@@ -1,0 +1,345 @@
+//! Of a pod, what decides where it runs.
+
+use coracle_meta::time::Time;
+use coracle_runtime::informer::{Metadata, View};
+use serde::Deserialize;
+
+use super::affinity::{Affinity, RawAffinity};
+use super::metadata::{RawMetadata, RawOwner};
+use super::pod_requests::{ContainerRequests, Given, PodRequests, RawResources};
+use super::resources::{ResourceList, Resources};
+use super::spread::{RawSpreadConstraint, SpreadConstraint};
+use super::storage::PodVolume;
+use super::storage::pod_volume::RawVolume;
+use super::taint::Toleration;
+use coracle_runtime::informer::Labels;
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "RawPod")]
+pub(crate) struct Pod {
+    pub(crate) metadata: Metadata,
+    pub(crate) generation: i64,
+    pub(crate) labels: Labels,
+    /// What it was made by.
+    pub(crate) controller: Option<Box<Owner>>,
+    /// Where it runs; empty if nobody has decided.
+    pub(crate) node_name: Box<str>,
+    pub(crate) scheduler_name: Box<str>,
+    pub(crate) priority: i32,
+    /// Whether pods may have to go for it.
+    pub(crate) may_preempt: bool,
+    pub(crate) requests: Resources,
+    /// What it counts as when nodes are compared.
+    pub(crate) assumed_requests: Resources,
+    /// Labels its node must have, each with its value.
+    pub(crate) node_selector: Labels,
+    pub(crate) affinity: Option<Box<Affinity>>,
+    pub(crate) tolerations: Box<[Toleration]>,
+    pub(crate) host_ports: Box<[HostPort]>,
+    pub(crate) spread: Box<[SpreadConstraint]>,
+    pub(crate) volumes: Box<[PodVolume]>,
+    /// The images it needs, with their tags.
+    pub(crate) images: Box<[Box<str>]>,
+    /// How many containers it has, of both kinds.
+    pub(crate) containers: usize,
+    /// Names of gates that keep it from being scheduled.
+    pub(crate) gates: Box<[Box<str>]>,
+    /// What its node must declare to have.
+    pub(crate) needed_features: &'static [&'static str],
+    /// Where it will run once others have gone; empty for nowhere.
+    pub(crate) nominated_node: Box<str>,
+    pub(crate) start_time: Option<Time>,
+    /// What was last said of whether it is scheduled.
+    pub(crate) scheduled: Option<Box<Condition>>,
+    /// It is going because it was preempted.
+    pub(crate) is_preempted: bool,
+}
+
+/// What made an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) api_version: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) name: Box<str>,
+}
+
+/// A port of the node that a pod takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HostPort {
+    pub(crate) protocol: Box<str>,
+    /// Of all addresses if it says so.
+    pub(crate) ip: Box<str>,
+    pub(crate) port: u16,
+}
+
+/// Every address of a node.
+pub(crate) const ANY_ADDRESS: &str = "0.0.0.0";
+
+/// A condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Condition {
+    pub(crate) r#type: Box<str>,
+    pub(crate) status: Box<str>,
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
+    pub(crate) last_transition_time: Option<Box<str>>,
+}
+
+impl Pod {
+    /// Whether somebody has decided where it runs.
+    pub(crate) fn is_assigned(&self) -> bool {
+        !self.node_name.is_empty()
+    }
+
+    /// Whether it is going.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it takes part of a node, now or soon.
+    pub(crate) fn has_place(&self) -> bool {
+        self.is_assigned() || !self.nominated_node.is_empty()
+    }
+
+    /// The same pod on a node.
+    pub(crate) fn on_node(&self, node: &str) -> Self {
+        Self { node_name: node.into(), ..self.clone() }
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// `namespace/name`.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    }
+}
+
+impl View for Pod {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawPod {
+    metadata: RawMetadata,
+    spec: RawSpec,
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    node_name: Box<str>,
+    scheduler_name: Box<str>,
+    priority: i32,
+    preemption_policy: Box<str>,
+    node_selector: Labels,
+    affinity: Option<RawAffinity>,
+    tolerations: Box<[Toleration]>,
+    containers: Vec<RawContainer>,
+    init_containers: Vec<RawContainer>,
+    resources: Option<RawResources>,
+    overhead: ResourceList,
+    topology_spread_constraints: Vec<RawSpreadConstraint>,
+    volumes: Vec<RawVolume>,
+    scheduling_gates: Vec<RawGate>,
+    host_network: bool,
+    host_users: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawContainer {
+    name: Box<str>,
+    image: Box<str>,
+    resources: RawResources,
+    ports: Vec<RawPort>,
+    restart_policy: Box<str>,
+    restart_policy_rules: Vec<RawRestartRule>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPort {
+    host_port: u16,
+    #[serde(rename = "hostIP")]
+    host_ip: Box<str>,
+    protocol: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawRestartRule {
+    action: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawGate {
+    name: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus {
+    nominated_node_name: Box<str>,
+    start_time: Option<Box<str>>,
+    conditions: Vec<Condition>,
+    container_statuses: Vec<RawContainerStatus>,
+    init_container_statuses: Vec<RawContainerStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawContainerStatus {
+    name: Box<str>,
+    resources: Option<RawResources>,
+    allocated_resources: ResourceList,
+}
+
+impl RawContainer {
+    fn is_sidecar(&self) -> bool {
+        &*self.restart_policy == "Always"
+    }
+}
+
+impl From<RawPod> for Pod {
+    fn from(raw: RawPod) -> Self {
+        let (requests, assumed_requests) = {
+            let wanted = wanted(&raw.spec, &raw.status);
+            (wanted.total(), wanted.assumed())
+        };
+        let RawPod { metadata: mut raw, spec, status } = raw;
+        let (metadata, labels) = (raw.take(), raw.labels);
+        let affinity = spec.affinity.map(|affinity| Box::new(affinity.parse(&metadata.namespace)));
+        let condition = |kind: &str| status.conditions.iter().find(|condition| &*condition.r#type == kind);
+        let is_preempted = condition("DisruptionTarget").is_some_and(|disruption| {
+            &*disruption.status == "True" && &*disruption.reason == "PreemptionByScheduler"
+        });
+        let needs = needs(
+            &spec.containers,
+            &spec.init_containers,
+            spec.host_network && spec.host_users == Some(false),
+        );
+        Self {
+            generation: raw.generation,
+            controller: raw.owner_references.into_iter().find(|owner| owner.controller).map(Owner::boxed),
+            may_preempt: &*spec.preemption_policy != "Never",
+            requests,
+            assumed_requests,
+            affinity,
+            host_ports: host_ports(&spec.containers, &spec.init_containers),
+            spread: spec.topology_spread_constraints.into_iter().map(|raw| raw.parse(&labels)).collect(),
+            images: images(&spec.containers, &spec.init_containers, &spec.volumes),
+            containers: spec.containers.len() + spec.init_containers.len(),
+            volumes: spec.volumes.into_iter().filter_map(|volume| volume.parse(&metadata.name)).collect(),
+            gates: spec.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
+            needed_features: needs,
+            start_time: status.start_time.as_deref().and_then(|time| time.parse().ok()),
+            scheduled: condition("PodScheduled").cloned().map(Box::new),
+            is_preempted,
+            metadata,
+            labels,
+            node_name: spec.node_name,
+            scheduler_name: spec.scheduler_name,
+            priority: spec.priority,
+            node_selector: spec.node_selector,
+            tolerations: spec.tolerations,
+            nominated_node: status.nominated_node_name,
+        }
+    }
+}
+
+impl Owner {
+    fn boxed(raw: RawOwner) -> Box<Self> {
+        Box::new(Self { api_version: raw.api_version, kind: raw.kind, name: raw.name })
+    }
+}
+
+fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
+    fn given<'a>(name: &str, statuses: &'a [RawContainerStatus]) -> Option<Given<'a>> {
+        let status = statuses.iter().find(|status| *status.name == *name)?;
+        let actuated = &status.resources.as_ref()?.requests;
+        Some(Given { actuated, allocated: &status.allocated_resources })
+    }
+    let infeasible = |condition: &Condition| {
+        &*condition.r#type == "PodResizePending" && &*condition.reason == "Infeasible"
+    };
+    PodRequests {
+        containers: (spec.containers.iter())
+            .map(|container| ContainerRequests {
+                requests: &container.resources.requests,
+                is_sidecar: false,
+                given: given(&container.name, &status.container_statuses),
+            })
+            .collect(),
+        init_containers: (spec.init_containers.iter())
+            .map(|container| ContainerRequests {
+                requests: &container.resources.requests,
+                is_sidecar: container.is_sidecar(),
+                given: (container.is_sidecar())
+                    .then(|| given(&container.name, &status.init_container_statuses))
+                    .flatten(),
+            })
+            .collect(),
+        pod_level: spec.resources.as_ref().map(|resources| &resources.requests),
+        overhead: &spec.overhead,
+        resize_is_infeasible: status.conditions.iter().any(infeasible),
+    }
+}
+
+/// Ports of containers that run together with others; those of plain init containers are gone by then.
+fn host_ports(containers: &[RawContainer], init_containers: &[RawContainer]) -> Box<[HostPort]> {
+    let sidecars = init_containers.iter().filter(|container| container.is_sidecar());
+    let ports = containers.iter().chain(sidecars).flat_map(|container| &container.ports);
+    ports
+        .filter(|port| port.host_port > 0)
+        .map(|port| HostPort {
+            protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.clone() },
+            ip: if port.host_ip.is_empty() { ANY_ADDRESS.into() } else { port.host_ip.clone() },
+            port: port.host_port,
+        })
+        .collect()
+}
+
+fn images(
+    containers: &[RawContainer],
+    init_containers: &[RawContainer],
+    volumes: &[RawVolume],
+) -> Box<[Box<str>]> {
+    let run = containers.iter().chain(init_containers).map(|container| &*container.image);
+    let mounted = volumes.iter().filter_map(RawVolume::image);
+    run.chain(mounted).map(with_tag).collect()
+}
+
+/// The name of an image as nodes report it.
+pub(crate) fn with_tag(image: &str) -> Box<str> {
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest").into() } else { image.into() }
+}
+
+/// What the node must be able to do beyond what all nodes can.
+fn needs(
+    containers: &[RawContainer],
+    init_containers: &[RawContainer],
+    own_users_in_host_network: bool,
+) -> &'static [&'static str] {
+    const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
+    const OWN_USERS: &str = "UserNamespacesHostNetworkSupport";
+    let mut rules =
+        containers.iter().chain(init_containers).flat_map(|container| &container.restart_policy_rules);
+    match (rules.any(|rule| &*rule.action == "RestartAllContainers"), own_users_in_host_network) {
+        (false, false) => &[],
+        (true, false) => &[RESTART_ALL],
+        (false, true) => &[OWN_USERS],
+        (true, true) => &[RESTART_ALL, OWN_USERS],
+    }
+}
+
+#[cfg(test)]
+mod tests;

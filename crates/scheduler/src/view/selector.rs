@@ -1,0 +1,30 @@
+//! Selectors of objects, ready to match.
+
+use coracle_meta::selector::LabelSelector;
+use coracle_meta::selector::labels::Selector;
+
+/// A selector of an object, ready to match. One that validation would refuse selects nothing, for who
+/// wrote it did not mean everything.
+pub(crate) fn parsed(selector: &LabelSelector) -> Selector {
+    selector.to_selector().unwrap_or_else(|_| Selector::nothing())
+}
+
+/// The same where no selector at all selects nothing.
+pub(crate) fn parsed_or_nothing(selector: Option<&LabelSelector>) -> Selector {
+    selector.map_or_else(Selector::nothing, parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_nobody_understands_selects_nothing() {
+        let selector = serde_json::from_str::<LabelSelector>(
+            r#"{"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}"#,
+        );
+        assert!(parsed(&selector.unwrap()).is_nothing());
+        assert!(parsed_or_nothing(None).is_nothing());
+        assert!(parsed(&LabelSelector::default()).is_everything());
+    }
+}

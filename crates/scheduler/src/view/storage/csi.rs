@@ -1,0 +1,145 @@
+//! What drivers of volumes say of themselves and of nodes.
+
+use coracle_meta::quantity::Quantity;
+use coracle_meta::selector::LabelSelector;
+use coracle_meta::selector::labels::Selector;
+use coracle_runtime::informer::{Metadata, View};
+use serde::Deserialize;
+
+use crate::view::selector::parsed;
+
+/// What drivers are on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiNode {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: CsiNodeSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiNodeSpec {
+    pub(crate) drivers: Box<[Driver]>,
+}
+
+/// A driver on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Driver {
+    pub(crate) name: Box<str>,
+    allocatable: Option<Allocatable>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Allocatable {
+    count: Option<usize>,
+}
+
+impl CsiNode {
+    /// How many volumes of a driver the node can have; none if nobody says.
+    pub(crate) fn limit(&self, driver: &str) -> Option<usize> {
+        let driver = self.spec.drivers.iter().find(|found| *found.name == *driver)?;
+        driver.allocatable.as_ref()?.count
+    }
+
+    /// Whether more volumes of some driver fit than before.
+    pub(crate) fn allows_more_than(&self, old: &Self) -> bool {
+        let limit_of = |driver: &Driver| driver.allocatable.as_ref().and_then(|most| most.count).unwrap_or(0);
+        self.spec.drivers.iter().any(|driver| limit_of(driver) > old.limit(&driver.name).unwrap_or(0))
+    }
+}
+
+/// A driver, and what is expected of who schedules for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiDriver {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: CsiDriverSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CsiDriverSpec {
+    /// Whether it tells how much room is left, so that it is to be looked at.
+    pub(crate) storage_capacity: Option<bool>,
+}
+
+/// How much room a driver has left for some nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "RawCapacity")]
+pub(crate) struct CsiStorageCapacity {
+    pub(crate) metadata: Metadata,
+    pub(crate) class: Box<str>,
+    /// Which nodes; none if none can use it.
+    pub(crate) nodes: Option<Selector>,
+    /// The largest volume that can be made, in bytes; none if nobody knows.
+    pub(crate) largest: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawCapacity {
+    metadata: Metadata,
+    storage_class_name: Box<str>,
+    node_topology: Option<LabelSelector>,
+    capacity: Option<Quantity>,
+    maximum_volume_size: Option<Quantity>,
+}
+
+impl From<RawCapacity> for CsiStorageCapacity {
+    fn from(raw: RawCapacity) -> Self {
+        Self {
+            metadata: raw.metadata,
+            class: raw.storage_class_name,
+            nodes: raw.node_topology.as_ref().map(parsed),
+            largest: raw.maximum_volume_size.or(raw.capacity).as_ref().map(Quantity::value),
+        }
+    }
+}
+
+/// A volume on its way to a node, or there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeAttachment {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: VolumeAttachmentSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeAttachmentSpec {
+    pub(crate) attacher: Box<str>,
+    pub(crate) node_name: Box<str>,
+    pub(crate) source: AttachmentSource,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AttachmentSource {
+    pub(crate) persistent_volume_name: Option<Box<str>>,
+}
+
+impl View for CsiNode {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl View for CsiDriver {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl View for CsiStorageCapacity {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl View for VolumeAttachment {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}

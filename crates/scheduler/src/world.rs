@@ -1,0 +1,82 @@
+//! Everything that is known of a cluster when a pod is scheduled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use coracle_runtime::informer::Labels;
+use coracle_runtime::{ClusterId, ObjectKey};
+
+use crate::cache::Cache;
+use crate::queue::Nominated;
+use crate::storage::Storage;
+use crate::view::Pod;
+use crate::view::workload::{BySelector, BySet, DisruptionBudget, Namespace};
+
+/// An object by namespace and name.
+type ByName<T> = HashMap<(Box<str>, Box<str>), Arc<T>>;
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// Whose it is.
+    pub(crate) cluster: ClusterId,
+    pub(crate) cache: Cache,
+    pub(crate) storage: Storage,
+    pub(crate) workloads: Workloads,
+    /// Pods that were promised a node.
+    pub(crate) nominated: Nominated,
+}
+
+impl World {
+    /// Nothing is known of a cluster.
+    pub(crate) fn new(cluster: ClusterId) -> Self {
+        Self { cluster, ..Self::default() }
+    }
+
+    /// What caches and requests know a pod by.
+    pub(crate) fn key_of(&self, pod: &Pod) -> ObjectKey {
+        ObjectKey::namespaced(self.cluster.clone(), &*pod.metadata.namespace, &*pod.metadata.name)
+    }
+}
+
+/// What pods belong to.
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    pub(crate) namespaces: HashMap<Box<str>, Arc<Namespace>>,
+    /// By namespace, and then by name.
+    pub(crate) services: HashMap<Box<str>, HashMap<Box<str>, Arc<BySet>>>,
+    pub(crate) replication_controllers: ByName<BySet>,
+    pub(crate) replica_sets: ByName<BySelector>,
+    pub(crate) stateful_sets: ByName<BySelector>,
+    pub(crate) budgets: ByName<DisruptionBudget>,
+}
+
+impl Workloads {
+    /// The labels of a namespace; none if it is not known, as upstream has it.
+    pub(crate) fn namespace_labels(&self, name: &str) -> &Labels {
+        static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
+        self.namespaces.get(name).map_or(&NONE, |namespace| &namespace.labels)
+    }
+
+    /// The services of a namespace that select a pod with these labels.
+    pub(crate) fn services_of<'a>(
+        &'a self,
+        namespace: &str,
+        labels: &'a Labels,
+    ) -> impl Iterator<Item = &'a BySet> {
+        let services = self.services.get(namespace).into_iter().flat_map(HashMap::values);
+        services.map(|service| &**service).filter(|service| service.selects(labels))
+    }
+
+    /// Notes a service as it is now; none if it is gone.
+    pub(crate) fn set_service(&mut self, namespace: &str, name: &str, service: Option<Arc<BySet>>) {
+        let of_namespace = self.services.entry(namespace.into()).or_default();
+        match service {
+            Some(service) => drop(of_namespace.insert(name.into(), service)),
+            None => drop(of_namespace.remove(name)),
+        }
+        if of_namespace.is_empty() {
+            self.services.remove(namespace);
+        }
+    }
+}
