@@ -61,6 +61,7 @@ pub struct Controller {
     workers: usize,
     queue: Queue<ObjectKey>,
     watched: Vec<watch::Receiver<Progress>>,
+    awaited: Vec<watch::Receiver<bool>>,
     followed: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
     reconcile: Arc<dyn AnyReconcile>,
 }
@@ -68,9 +69,15 @@ pub struct Controller {
 impl Controller {
     /// A controller that watches nothing yet. The name is for logs.
     pub fn new(name: &'static str, reconcile: impl Reconcile) -> Self {
-        let queue = Queue::new(Rng::from_entropy());
-        let (watched, followed) = (Vec::new(), Vec::new());
-        Self { name, workers: DEFAULT_WORKERS, queue, watched, followed, reconcile: Arc::new(reconcile) }
+        Self {
+            name,
+            workers: DEFAULT_WORKERS,
+            queue: Queue::new(Rng::from_entropy()),
+            watched: Vec::new(),
+            awaited: Vec::new(),
+            followed: Vec::new(),
+            reconcile: Arc::new(reconcile),
+        }
     }
 
     /// Looks at `keys_of` every change of what the informer follows. Nothing is reconciled before the
@@ -111,6 +118,13 @@ impl Controller {
         self
     }
 
+    /// Reconciles nothing before this is so.
+    #[must_use]
+    pub fn awaits(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.awaited.push(ready);
+        self
+    }
+
     /// Works on up to so many keys at a time, never on one key twice.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
@@ -121,7 +135,8 @@ impl Controller {
         self.name
     }
 
-    pub(crate) fn queue(&self) -> &Queue<ObjectKey> {
+    /// What it has to look at, for those who know more than its informers tell.
+    pub fn queue(&self) -> &Queue<ObjectKey> {
         &self.queue
     }
 
@@ -141,9 +156,10 @@ impl Controller {
 
     fn worker(&self, stop: &CancellationToken) -> Work {
         let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
-        let (watched, reconcile) = (self.watched.clone(), Arc::clone(&self.reconcile));
+        let (watched, awaited) = (self.watched.clone(), self.awaited.clone());
+        let reconcile = Arc::clone(&self.reconcile);
         Box::pin(async move {
-            if stop.run_until_cancelled(all_synced(watched)).await.is_none() {
+            if stop.run_until_cancelled(all_ready(watched, awaited)).await.is_none() {
                 return;
             }
             while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
@@ -154,10 +170,14 @@ impl Controller {
     }
 }
 
-async fn all_synced(watched: Vec<watch::Receiver<Progress>>) {
+async fn all_ready(watched: Vec<watch::Receiver<Progress>>, awaited: Vec<watch::Receiver<bool>>) {
     for mut progress in watched {
         // It fails only with its informer, and then nothing will be added either.
         drop(progress.wait_for(|progress| progress.synced).await);
+    }
+    for mut ready in awaited {
+        // It fails only with what would have become ready.
+        drop(ready.wait_for(|ready| *ready).await);
     }
 }
 

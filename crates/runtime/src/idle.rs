@@ -12,6 +12,7 @@ use kube::core::request::Request as Requests;
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use crate::dynamic::Dynamic;
 use crate::informer::Followed;
 use crate::key::ObjectKey;
 use crate::program::Activity;
@@ -25,6 +26,7 @@ const ANY_LIST: &str = "/api/v1/namespaces";
 pub struct Idle {
     client: Client,
     informers: Arc<[Arc<dyn Followed>]>,
+    dynamic: Dynamic,
     queues: Arc<[Queue<ObjectKey>]>,
     activities: Arc<[Box<dyn Activity>]>,
     /// How many events wait to be written.
@@ -46,12 +48,13 @@ impl Idle {
     pub(crate) fn new(
         client: Client,
         informers: Vec<Arc<dyn Followed>>,
+        dynamic: Dynamic,
         queues: Vec<Queue<ObjectKey>>,
         activities: Vec<Box<dyn Activity>>,
         events: watch::Receiver<usize>,
     ) -> Self {
         let (informers, queues, activities) = (informers.into(), queues.into(), activities.into());
-        Self { client, informers, queues, activities, events }
+        Self { client, informers, dynamic, queues, activities, events }
     }
 
     /// Lets the controllers run until they have nothing to do. Keys that come back later do not count;
@@ -67,7 +70,7 @@ impl Idle {
         loop {
             let reconciles = self.reconciles();
             let revision = self.revision().await?;
-            for informer in self.informers.iter() {
+            for informer in self.informers.iter().chain(&self.dynamic.current()) {
                 informer.want(revision);
                 // It fails only with the informer, which this holds.
                 drop(informer.progress().wait_for(|progress| progress.revision >= revision).await);

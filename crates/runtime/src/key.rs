@@ -32,8 +32,13 @@ impl ClusterId {
         &EVERYWHERE
     }
 
+    /// Whether it stands for all clusters.
+    pub fn is_everywhere(&self) -> bool {
+        self == Self::everywhere()
+    }
+
     /// What stands before the paths of its objects; nothing for the default one.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         if &*self.0 == DEFAULT { String::new() } else { format!("/clusters/{}", self.0) }
     }
 }

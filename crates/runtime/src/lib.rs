@@ -43,6 +43,7 @@
 //! ```
 
 mod controller;
+mod dynamic;
 mod idle;
 pub mod informer;
 mod key;
@@ -56,8 +57,9 @@ pub mod queue;
 mod recorder;
 
 pub use controller::{Action, Controller, Reconcile};
+pub use dynamic::{Dynamic, Following};
 pub use idle::{Idle, IdleReport};
-pub use informer::{Change, Informer, Selection};
+pub use informer::{Change, Consumer, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};
 pub use lease::LeaderLease;
 pub use manager::{Manager, ReconcileError};

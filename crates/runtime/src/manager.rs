@@ -1,6 +1,7 @@
 //! Everything that runs for one client: informers, each shared by whoever asks for the same objects, and
 //! controllers.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Action, Controller};
+use crate::dynamic::Dynamic;
 use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
@@ -47,6 +49,8 @@ pub struct Manager {
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
     programs: Vec<Box<dyn Program>>,
+    dynamic: Dynamic,
+    shared: Vec<Arc<dyn Any + Send + Sync>>,
     events: Events,
 }
 
@@ -60,6 +64,8 @@ impl Manager {
             informers: Vec::new(),
             controllers: Vec::new(),
             programs: Vec::new(),
+            dynamic: Dynamic::default(),
+            shared: Vec::new(),
             events: Events::new(),
         }
     }
@@ -76,6 +82,11 @@ impl Manager {
         Self { clock, ..self }
     }
 
+    /// The cluster whose objects are followed.
+    pub fn cluster(&self) -> &ClusterId {
+        &self.cluster
+    }
+
     /// The client through which controllers act.
     pub fn client(&self) -> &Client {
         &self.client
@@ -90,6 +101,21 @@ impl Manager {
         let informer = Informer::new(self.cluster.clone(), selection);
         self.informers.push(informer.followed());
         informer
+    }
+
+    /// What follows kinds that come and go while the manager runs.
+    pub fn dynamic(&self) -> Dynamic {
+        self.dynamic.clone()
+    }
+
+    /// What several controllers use together and is no informer: the first who asks makes it.
+    pub fn shared<T: Send + Sync + 'static>(&mut self, make: impl FnOnce(&mut Self) -> Arc<T>) -> Arc<T> {
+        let known = self.shared.iter().find_map(|known| Arc::clone(known).downcast().ok());
+        known.unwrap_or_else(|| {
+            let made = make(self);
+            self.shared.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+            made
+        })
     }
 
     /// What tells people of the doings of a controller, under its name.
@@ -111,7 +137,8 @@ impl Manager {
     pub fn idle(&self) -> Idle {
         let activities = self.programs.iter().map(|program| program.activity()).collect();
         let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
-        Idle::new(self.client.clone(), self.informers.clone(), queues, activities, self.events.waiting())
+        let (informers, dynamic) = (self.informers.clone(), self.dynamic.clone());
+        Idle::new(self.client.clone(), informers, dynamic, queues, activities, self.events.waiting())
     }
 
     /// What tells how much the queues of everything added so far have to do.
@@ -141,6 +168,7 @@ impl Manager {
         let mut informers: Vec<Task<()>> =
             self.informers.iter().map(|followed| follow(followed, &self.client)).collect();
         informers.push(Task::spawn("events", self.events.write(self.client.clone(), self.clock)));
+        informers.push(Task::spawn("dynamic informers", self.dynamic.run(self.client.clone())));
         let stopping = stop.child_token();
         let start = |controller| start_workers(controller, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();

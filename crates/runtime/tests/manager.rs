@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coracle_base::Task;
-use coracle_runtime::informer::MetadataOnly;
+use coracle_runtime::informer::{Listed, MetadataOnly};
 use coracle_runtime::{
-    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Reconcile, Selection,
+    Action, Change, ClusterId, Consumer, Controller, Informer, Manager, ObjectKey, Reconcile, ResourcePath,
+    Selection,
 };
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -245,4 +246,68 @@ async fn the_same_objects_are_followed_once() {
     assert_eq!(namespaces.store().len(), 1);
     let watches = asked.lock().unwrap().iter().filter(|uri| uri.contains("watch=true")).count();
     assert_eq!(watches, 1);
+}
+
+/// Counts what it is told.
+#[derive(Clone, Default)]
+struct Counter(Arc<Mutex<(usize, usize)>>);
+
+impl Consumer for Counter {
+    type Object = MetadataOnly;
+    type Listing = usize;
+
+    async fn page(&self, listing: &mut usize, page: Listed<MetadataOnly>) {
+        *listing += page.objects.len();
+    }
+
+    async fn complete(&self, listing: usize) {
+        let mut seen = self.0.lock().unwrap();
+        *seen = (seen.0 + 1, listing);
+    }
+
+    async fn put(&self, _key: ObjectKey, _object: MetadataOnly) {}
+
+    async fn remove(&self, _key: ObjectKey, _object: MetadataOnly) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_are_followed_and_left_while_the_manager_runs() {
+    let (client, asked) = server(&["a", "b"]);
+    let manager = manager(client);
+    let (dynamic, idle, stop) = (manager.dynamic(), manager.idle(), CancellationToken::new());
+    let running = Task::spawn("manager", manager.run(stop.clone()));
+    let counter = Counter::default();
+    let boats = ResourcePath::new("example.org", "v1", "boats");
+    let following = {
+        let selection = Selection::at(&boats).metadata_only();
+        dynamic.follow(ClusterId::default(), selection, counter.clone())
+    };
+    assert!(!following.has_synced());
+    following.attempted().await;
+    assert!(following.has_synced());
+    assert_eq!(*counter.0.lock().unwrap(), (1, 2));
+    idle.run_until_idle().await.unwrap();
+
+    drop(following);
+    idle.run_until_idle().await.unwrap();
+    let of_boats = |asked: &Asked| {
+        asked.lock().unwrap().iter().filter(|uri| uri.starts_with("/apis/example.org/v1/boats")).count()
+    };
+    let before = of_boats(&asked);
+    assert!(before > 0);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(of_boats(&asked), before, "nobody asks for them any more");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_shared_is_made_once() {
+    let (client, _) = server(&[]);
+    let mut manager = manager(client);
+    let first = manager.shared(|_| Arc::new(7_u32));
+    let second = manager.shared(|_| Arc::new(8_u32));
+    let other = manager.shared(|_| Arc::new("text"));
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!((*second, *other), (7, "text"));
 }

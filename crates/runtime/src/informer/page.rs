@@ -6,12 +6,13 @@ use serde::Deserialize;
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
 
-/// Everything a list has told.
+/// What a list has told, or a page of it.
 #[derive(Debug)]
-pub(super) struct Listed<V> {
-    pub(super) objects: Vec<(ObjectKey, V)>,
+pub struct Listed<V> {
+    /// The objects. Those that every cluster begins with are in the cluster that stands for all.
+    pub objects: Vec<(ObjectKey, V)>,
     /// What clusters have deleted of what all begin with.
-    pub(super) hidden: Vec<ObjectKey>,
+    pub hidden: Vec<ObjectKey>,
 }
 
 impl<V> Default for Listed<V> {

@@ -6,6 +6,7 @@ use kube::api::{ListParams, WatchParams};
 use kube::core::request::{Error, Request as Requests};
 
 use crate::key::ClusterId;
+use crate::objects::ResourcePath;
 
 /// How many objects one answer holds. Larger pages are decoded in one piece, which costs memory that is
 /// needed only once.
@@ -42,6 +43,12 @@ impl Selection {
     /// ```
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
         Self { path: K::url_path(&(), None), form: Form::Whole, fields: None, page: PAGE }
+    }
+
+    /// All objects at a path, whole.
+    pub fn at(path: &ResourcePath) -> Self {
+        let path = path.collection(&ClusterId::default(), "");
+        Self { path, form: Form::Whole, fields: None, page: PAGE }
     }
 
     /// Only the metadata, for those who need names and no content.

@@ -14,7 +14,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use super::reflector::FIRST_RETRY;
 use super::*;
 
 /// One answer of the server.
@@ -115,7 +117,7 @@ fn run(script: &Script) -> Running {
 
 impl Running {
     async fn reached(&self, revision: u64) {
-        let mut progress = self.informer.shared.progress.subscribe();
+        let mut progress = self.informer.progress();
         progress.wait_for(|progress| progress.revision >= revision).await.unwrap();
     }
 

@@ -97,6 +97,17 @@ impl<K: Key> Queue<K> {
         self.put(|state| state.add(&key, priority, Instant::now())).await;
     }
 
+    /// Adds a key to be looked at now, if there is room for it. For workers, who must not wait for room
+    /// that only they can make.
+    #[must_use]
+    pub fn try_add(&self, key: &K) -> bool {
+        let added = self.state().add(key, Priority::default(), Instant::now());
+        if added == Added::Ready {
+            self.shared.ready.notify_one();
+        }
+        added != Added::Full
+    }
+
     /// Adds a key to be looked at after `delay`, or earlier if it is added for an earlier time. The look
     /// that comes first replaces the later ones: whoever reconciles decides anew when to come back.
     pub async fn add_after(&self, key: K, delay: Duration) {

@@ -180,8 +180,8 @@ mod tests {
 
     fn told(name: &str, message: &str) -> Told {
         let about = Reference {
-            api_version: "apps/v1",
-            kind: "ReplicaSet",
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
             namespace: "n".into(),
             name: name.into(),
             uid: "u".into(),

@@ -6,6 +6,7 @@
 
 mod correlate;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use coracle_base::Clock;
@@ -52,9 +53,9 @@ impl EventType {
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
     /// Group and version.
-    pub api_version: &'static str,
+    pub api_version: Cow<'static, str>,
     /// The kind.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Where it is; empty if in no namespace.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Box<str>,
@@ -71,8 +72,8 @@ impl Reference {
     pub fn to(api_version: &'static str, kind: &'static str, metadata: &ObjectMetadata) -> Self {
         let plain = &metadata.plain;
         Self {
-            api_version,
-            kind,
+            api_version: Cow::Borrowed(api_version),
+            kind: Cow::Borrowed(kind),
             namespace: plain.namespace.clone(),
             name: plain.name.clone(),
             uid: plain.uid.clone(),

@@ -1,0 +1,242 @@
+//! One list, then a watch that is renewed for ever; what is told is handed to a [`Consumer`].
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::{Backoff, Rng};
+use futures_util::TryStreamExt;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::event::{self, Event};
+use super::page::{Listed, Page};
+use super::selection::Selection;
+use super::view::View;
+use super::{Followed, Progress};
+use crate::key::{ClusterId, ObjectKey};
+
+/// How long to wait before a server that failed is asked again, at first and at most: as client-go's
+/// reflector does (`NewBackoffManager` in `tools/cache/reflector.go`).
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(800);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner without having told anything is a failure, or a server that ends all watches
+/// at once would be asked without pause.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// The code of history that is gone, and of what is not served.
+const GONE: u16 = 410;
+const NOT_FOUND: u16 = 404;
+
+/// Takes in what the server tells of the objects of one kind: first all there are, page by page, then
+/// each that changes. Lists may come again at any time, and whatever they lack is gone.
+///
+/// What returns has been taken in: whoever is to look at something has been told by then.
+pub trait Consumer: Send + Sync + 'static {
+    /// What is kept of an object.
+    type Object: View;
+    /// What a list gathers from page to page.
+    type Listing: Default + Send;
+
+    /// Some of the objects there are.
+    fn page(
+        &self,
+        listing: &mut Self::Listing,
+        page: Listed<Self::Object>,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// The pages so far were all there is.
+    fn complete(&self, listing: Self::Listing) -> impl Future<Output = ()> + Send;
+
+    /// As [`Consumer::complete`], but nobody is to be told of it.
+    fn complete_quietly(&self, listing: Self::Listing) -> impl Future<Output = ()> + Send {
+        self.complete(listing)
+    }
+
+    /// An object is new or has changed.
+    fn put(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send;
+
+    /// An object is gone; this is what it was.
+    fn remove(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send;
+}
+
+/// Follows what a selection selects, for one consumer.
+pub(crate) struct Reflector<C> {
+    cluster: ClusterId,
+    selection: Selection,
+    pub(super) consumer: C,
+    pub(super) progress: watch::Sender<Progress>,
+    /// A revision somebody waits for; see [`Followed::want`].
+    wanted: watch::Sender<u64>,
+}
+
+/// Why a watch is over, and what to do next.
+enum Ended {
+    /// Its time was up, or somebody ended it.
+    Resume { told_anything: bool },
+    /// The server does not know what happened since, or somebody wants to know at once.
+    ListAgain,
+}
+
+impl<C: Consumer> Followed for Reflector<C> {
+    fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    fn want(&self, revision: u64) {
+        self.wanted.send_if_modified(|wanted| {
+            let more = revision > *wanted;
+            *wanted = revision.max(*wanted);
+            more
+        });
+    }
+
+    fn retire(&self) {
+        self.progress.send_replace(Progress { attempted: true, synced: true, revision: u64::MAX });
+    }
+
+    fn list_once(self: Arc<Self>, client: Client) -> Pin<Box<dyn Future<Output = kube::Result<()>> + Send>> {
+        Box::pin(async move {
+            let (listing, revision) = self.read_all(&client).await?;
+            self.consumer.complete_quietly(listing).await;
+            self.come_to(&revision);
+            Ok(())
+        })
+    }
+
+    fn follow(self: Arc<Self>, client: Client, rng: Rng) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { self.run(&client, rng).await })
+    }
+}
+
+impl<C: Consumer> Reflector<C> {
+    pub(crate) fn new(cluster: ClusterId, selection: Selection, consumer: C) -> Self {
+        let (progress, wanted) = (watch::Sender::default(), watch::Sender::default());
+        Self { cluster, selection, consumer, progress, wanted }
+    }
+
+    async fn run(&self, client: &Client, rng: Rng) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, rng);
+        let mut position = None;
+        loop {
+            match self.step(client, &mut position).await {
+                Ok(true) => backoff.reset(),
+                Ok(false) => tokio::time::sleep(backoff.next_delay()).await,
+                Err(error) => {
+                    if is_gone(&error) {
+                        position = None;
+                    }
+                    self.failed(&error);
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: &kube::Error) {
+        let path = self.selection.path();
+        match error {
+            // Kinds go, and whoever follows them hears of it a moment later.
+            kube::Error::Api(status) if status.code == NOT_FOUND => {
+                tracing::debug!(path, %error, "what is followed is not served");
+            }
+            _ => tracing::warn!(path, %error, "cannot follow the API; trying again"),
+        }
+        self.progress.send_if_modified(|progress| !std::mem::replace(&mut progress.attempted, true));
+    }
+
+    /// One list, or one watch from `position` to its end. Whether it went well.
+    async fn step(&self, client: &Client, position: &mut Option<String>) -> kube::Result<bool> {
+        let Some(revision) = position else {
+            *position = Some(self.list(client).await?);
+            return Ok(true);
+        };
+        let began = Instant::now();
+        match self.watch(client, revision).await? {
+            Ended::Resume { told_anything } => Ok(told_anything || began.elapsed() >= SHORT_WATCH),
+            Ended::ListAgain => {
+                *position = None;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn list(&self, client: &Client) -> kube::Result<String> {
+        let (listing, revision) = self.read_all(client).await?;
+        self.consumer.complete(listing).await;
+        self.come_to(&revision);
+        Ok(revision)
+    }
+
+    /// Everything there is, and the revision of that.
+    async fn read_all(&self, client: &Client) -> kube::Result<(C::Listing, String)> {
+        let (mut listing, mut token) = (C::Listing::default(), None);
+        loop {
+            let request = self.selection.list(&self.cluster, token.as_deref());
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            let page = Page::request(client, &self.cluster, request).await?;
+            self.consumer.page(&mut listing, page.listed).await;
+            if page.continue_token.is_empty() {
+                return Ok((listing, page.resource_version));
+            }
+            token = Some(page.continue_token);
+        }
+    }
+
+    async fn watch(&self, client: &Client, revision: &mut String) -> kube::Result<Ended> {
+        let request = self.selection.watch(&self.cluster, revision).map_err(kube::Error::BuildRequest)?;
+        let mut events = pin!(event::stream::<C::Object>(client, &self.cluster, request).await?);
+        let mut wanted = self.wanted.subscribe();
+        let mut told_anything = false;
+        loop {
+            let seen = self.progress.borrow().revision;
+            // Both may be dropped: the list that follows tells what the stream would have told.
+            let event = tokio::select! {
+                biased;
+                event = events.try_next() => event?,
+                _ = wanted.wait_for(|wanted| *wanted > seen) => return Ok(Ended::ListAgain),
+            };
+            let Some(event) = event else { return Ok(Ended::Resume { told_anything }) };
+            told_anything = true;
+            if self.take_in(event, revision).await?.is_none() {
+                return Ok(Ended::ListAgain);
+            }
+        }
+    }
+
+    /// Hands on one event; none if the watch is of no use any more.
+    async fn take_in(&self, event: Event<C::Object>, revision: &mut String) -> kube::Result<Option<()>> {
+        match event {
+            Event::There(key, object) => {
+                *revision = object.metadata().resource_version.to_string();
+                self.consumer.put(key, object).await;
+            }
+            Event::Gone(key, object) => {
+                *revision = object.metadata().resource_version.to_string();
+                self.consumer.remove(key, object).await;
+            }
+            Event::Bookmark(reached) => *revision = reached,
+            Event::Error(status) if status.code == GONE => return Ok(None),
+            Event::Error(status) => return Err(kube::Error::Api(status)),
+        }
+        self.come_to(revision);
+        Ok(Some(()))
+    }
+
+    /// Revisions are numbers that grow in every Kubernetes there is; one that is none only means that
+    /// nobody can wait for it.
+    fn come_to(&self, revision: &str) {
+        let revision = revision.parse().unwrap_or_default();
+        self.progress.send_replace(Progress { attempted: true, synced: true, revision });
+    }
+}
+
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == GONE)
+}
