@@ -15,7 +15,9 @@ mod deployment;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod garbage_collector;
 mod history;
+mod inventory;
 mod namespace;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
@@ -95,6 +97,7 @@ pub const CONTROLLERS: &[Registration] = &[
     endpointslice::REGISTRATION,
     endpointslice_mirroring::REGISTRATION,
     daemonset::REGISTRATION,
+    garbage_collector::REGISTRATION,
     namespace::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,

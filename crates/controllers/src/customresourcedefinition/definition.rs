@@ -11,9 +11,9 @@ const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 /// A definition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Definition {
+pub(crate) struct Definition {
     pub(super) metadata: DefinitionMetadata,
-    pub(super) spec: Spec,
+    pub(crate) spec: Spec,
     pub(super) status: Status,
 }
 
@@ -34,9 +34,9 @@ struct Annotations {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Spec {
-    pub(super) group: String,
-    pub(super) names: Names,
+pub(crate) struct Spec {
+    pub(crate) group: String,
+    pub(crate) names: Names,
     pub(super) versions: Vec<Version>,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Version {
 /// What its kind is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Names {
-    pub(super) plural: String,
+pub(crate) struct Names {
+    pub(crate) plural: String,
     pub(super) singular: Option<String>,
     pub(super) short_names: Option<Vec<String>>,
     pub(super) kind: String,

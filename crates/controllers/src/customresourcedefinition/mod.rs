@@ -16,7 +16,7 @@ use kube::api::{Patch, PatchParams};
 use kube::core::request::Request;
 use serde_json::Value;
 
-use definition::Definition;
+pub(crate) use definition::Definition;
 
 /// Where definitions are.
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -27,7 +27,8 @@ const MANAGER: &str = "kube-apiserver";
 /// Definitions in one answer. Many have more than a hundred kilobytes, of which little is kept.
 const PAGE: u32 = 16;
 
-fn informer(manager: &mut Manager) -> Informer<Definition> {
+/// All definitions, for every controller.
+pub(crate) fn informer(manager: &mut Manager) -> Informer<Definition> {
     manager.informer(Selection::of::<CustomResourceDefinition>().in_pages_of(PAGE))
 }
 

@@ -30,7 +30,7 @@ pub(crate) const REGISTRATION: Registration =
 
 fn register(manager: &mut Manager, _settings: &Settings) {
     let definitions = informer(manager);
-    let registered = manager.informer::<Registered>(Selection::of::<APIService>());
+    let registered = registered(manager);
     let services = Api::all(manager.client().clone());
     let reconcile =
         AutoRegistration { services, definitions: definitions.clone(), registered: registered.clone() };
@@ -38,6 +38,11 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         .watches(&definitions, versions)
         .watches(&registered, |change| Some(change.key.clone()));
     manager.add(controller);
+}
+
+/// All APIServices, for every controller.
+pub(crate) fn registered(manager: &mut Manager) -> Informer<Registered> {
+    manager.informer(Selection::of::<APIService>())
 }
 
 /// The APIServices of all versions that a definition has or had.
@@ -53,7 +58,7 @@ fn versions(change: &Change<Definition>) -> Vec<ObjectKey> {
 /// As much of an APIService as is needed to see whether it is right.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
-struct Registered {
+pub(crate) struct Registered {
     metadata: Metadata,
     /// Whether it is ours to change.
     managed: bool,

@@ -1,0 +1,196 @@
+//! The kinds that a cluster serves, as its discovery documents tell.
+
+use std::sync::Arc;
+
+use coracle_runtime::{ClusterId, ResourcePath};
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use serde::Deserialize;
+
+/// The form that tells all versions of all groups at once.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// What says that the server does not know at present what another one serves.
+const STALE: &str = "Stale";
+
+/// One version of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServedKind {
+    pub(crate) group: Box<str>,
+    pub(crate) version: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) plural: Box<str>,
+    pub(crate) namespaced: bool,
+    verbs: Box<[Box<str>]>,
+}
+
+impl ServedKind {
+    /// Group and version, as objects have them.
+    pub(crate) fn api_version(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { version.to_string() } else { format!("{group}/{version}") }
+    }
+
+    /// Where its objects are.
+    pub(crate) fn path(&self) -> ResourcePath {
+        ResourcePath::new(&self.group, &self.version, &self.plural)
+    }
+
+    /// Whether all of this can be done to it.
+    pub(crate) fn can(&self, verbs: &[&str]) -> bool {
+        verbs.iter().all(|verb| self.verbs.iter().any(|known| **known == **verb))
+    }
+}
+
+/// Every kind of a cluster.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds {
+    /// Versions of a group in the order in which they are preferred.
+    all: Vec<Arc<ServedKind>>,
+    /// Groups and versions of which nothing is known at present.
+    stale: Vec<String>,
+}
+
+impl Kinds {
+    /// Asks a cluster.
+    pub(crate) async fn read(client: &Client, cluster: &ClusterId) -> kube::Result<Self> {
+        let mut kinds = Self::default();
+        for root in ["/api", "/apis"] {
+            let request = Request::get(format!("{}{root}", cluster.path())).header(ACCEPT, AGGREGATED);
+            let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+            kinds.add(client.request(request).await?);
+        }
+        Ok(kinds)
+    }
+
+    fn add(&mut self, list: GroupList) {
+        for group in list.items {
+            for version in group.versions {
+                if version.freshness == STALE {
+                    self.stale.push(format!("{}/{}", group.metadata.name, version.version));
+                }
+                self.all.extend(version.resources.into_iter().map(|resource| {
+                    Arc::new(ServedKind {
+                        group: group.metadata.name.clone(),
+                        version: version.version.clone(),
+                        kind: resource.response_kind.kind,
+                        plural: resource.resource,
+                        namespaced: resource.scope == "Namespaced",
+                        verbs: resource.verbs,
+                    })
+                }));
+            }
+        }
+    }
+
+    /// Each kind once, in the version that is preferred of those that have it.
+    pub(crate) fn preferred(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
+        let is_first = |index: usize, kind: &ServedKind| {
+            let same = |other: &&Arc<ServedKind>| other.group == kind.group && other.plural == kind.plural;
+            !self.all[..index]
+                .iter()
+                .rev()
+                .take_while(|other| other.group == kind.group)
+                .any(|one| same(&one))
+        };
+        self.all.iter().enumerate().filter(move |(index, kind)| is_first(*index, kind)).map(|(_, kind)| kind)
+    }
+
+    /// The kind that a reference means; none if it is not served.
+    pub(crate) fn resolve(&self, api_version: &str, kind: &str) -> Option<&Arc<ServedKind>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.all
+            .iter()
+            .find(|known| *known.kind == *kind && *known.group == *group && *known.version == *version)
+    }
+
+    /// Whether nothing is known of a group at present.
+    pub(crate) fn is_stale(&self, group: &str) -> bool {
+        self.stale.iter().any(|stale| stale.split_once('/').is_some_and(|(name, _)| name == group))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(documents: serde_json::Value) -> Self {
+        let mut kinds = Self::default();
+        kinds.add(serde_json::from_value(documents).unwrap());
+        kinds
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    #[serde(default)]
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMetadata,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+struct GroupMetadata {
+    #[serde(default)]
+    name: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: Box<str>,
+    #[serde(default)]
+    freshness: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: Box<str>,
+    #[serde(default)]
+    response_kind: ResponseKind,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    verbs: Box<[Box<str>]>,
+}
+
+#[derive(Default, Deserialize)]
+struct ResponseKind {
+    #[serde(default)]
+    kind: Box<str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resource(plural: &str, kind: &str) -> serde_json::Value {
+        json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]})
+    }
+
+    #[test]
+    fn a_kind_is_known_in_all_versions_and_preferred_in_one() {
+        let kinds = Kinds::of(json!({"items": [
+            {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("pods", "Pod")]}]},
+            {"metadata": {"name": "example.org"}, "versions": [
+                {"version": "v2", "resources": [resource("boats", "Boat")]},
+                {"version": "v1", "freshness": "Stale",
+                 "resources": [resource("boats", "Boat"), resource("oars", "Oar")]},
+            ]},
+        ]}));
+        let preferred: Vec<_> =
+            kinds.preferred().map(|kind| (kind.api_version(), kind.plural.to_string())).collect();
+        let expected = [("v1", "pods"), ("example.org/v2", "boats"), ("example.org/v1", "oars")];
+        assert_eq!(preferred, expected.map(|(version, plural)| (version.to_owned(), plural.to_owned())));
+        assert!(kinds.resolve("example.org/v1", "Boat").unwrap().can(&["list"]));
+        assert!(kinds.resolve("example.org/v3", "Boat").is_none() && kinds.resolve("v1", "Boat").is_none());
+        assert!(kinds.is_stale("example.org") && !kinds.is_stale(""));
+    }
+}

@@ -1,0 +1,190 @@
+//! What there is in a cluster, of every kind: which kinds are served, and who owns whom.
+//!
+//! One watch of the metadata of each kind feeds it. Kinds come and go with definitions and APIServices; a change of those is what
+//! makes it ask again which there are.
+
+mod discovery;
+mod follow;
+mod graph;
+mod identity;
+mod kinds;
+mod object;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use coracle_runtime::{ClusterId, Manager, ObjectKey, Queue};
+use kube::Client;
+use tokio::sync::watch;
+
+pub(crate) use graph::{Class, Existence, Item};
+pub(crate) use identity::{Identity, Uid};
+pub(crate) use kinds::{Kinds, ServedKind};
+pub(crate) use object::{FOREGROUND, ORPHAN, Object};
+
+use graph::Graph;
+
+/// A kind, whatever its version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Resource {
+    pub(crate) group: Box<str>,
+    pub(crate) plural: Box<str>,
+}
+
+/// What is known, for all clusters.
+pub(crate) struct Inventory {
+    client: Client,
+    /// What stands for all clusters, if all are followed. Under it is what every cluster begins with.
+    everywhere: Option<ClusterId>,
+    clusters: Mutex<HashMap<ClusterId, Known>>,
+    sources: Mutex<Vec<Resource>>,
+    /// Counts all lists.
+    epochs: AtomicU32,
+    /// Whether everything there was at the beginning has been seen.
+    ready: watch::Sender<bool>,
+    /// Who looks at what may have to go.
+    collector: OnceLock<Queue<ObjectKey>>,
+}
+
+#[derive(Default)]
+struct Known {
+    kinds: Option<Arc<Kinds>>,
+    graph: Graph,
+}
+
+/// The one of this manager.
+pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
+    manager.shared(|manager| {
+        let inventory = Arc::new(Inventory {
+            client: manager.client().clone(),
+            everywhere: Some(manager.cluster().clone()).filter(ClusterId::is_everywhere),
+            clusters: Mutex::default(),
+            sources: Mutex::default(),
+            epochs: AtomicU32::default(),
+            ready: watch::Sender::default(),
+            collector: OnceLock::new(),
+        });
+        discovery::register(manager, &inventory);
+        inventory
+    })
+}
+
+impl Inventory {
+    /// Whether everything there was at the beginning has been seen.
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// Has everything put into `queue` whose owners have changed, under [`Inventory::key`].
+    pub(crate) fn tell_collector(&self, queue: &Queue<ObjectKey>) {
+        drop(self.collector.set(queue.clone()));
+    }
+
+    /// The kinds of a cluster, as far as is known; asked for if nothing is.
+    pub(crate) async fn kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
+        if let Some(known) = self.with(cluster, |known| known.kinds.clone()) {
+            return Ok(known);
+        }
+        self.refresh_kinds(cluster).await
+    }
+
+    /// The kinds of a cluster, as they are now. Those of all clusters are those of the default one.
+    pub(crate) async fn refresh_kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
+        let plain = ClusterId::default();
+        let asked = if cluster.is_everywhere() { &plain } else { cluster };
+        let kinds = Arc::new(Kinds::read(&self.client, asked).await?);
+        self.with(cluster, |known| known.kinds = Some(Arc::clone(&kinds)));
+        Ok(kinds)
+    }
+
+    /// What the collector knows an object by.
+    pub(crate) fn key(cluster: &ClusterId, uid: &Uid) -> ObjectKey {
+        ObjectKey::cluster_wide(cluster.clone(), uid.to_string())
+    }
+
+    /// What is known of an object.
+    pub(crate) fn item(&self, cluster: &ClusterId, uid: &Uid) -> Option<Item> {
+        self.with(cluster, |known| known.graph.item(uid))
+    }
+
+    /// Who names an object as an owner.
+    pub(crate) fn dependents(&self, cluster: &ClusterId, uid: &Uid) -> Vec<Arc<Identity>> {
+        self.with(cluster, |known| known.graph.dependents(uid))
+    }
+
+    /// Whether one of the dependents of an object waits for dependents of its own.
+    pub(crate) fn has_waiting_dependent(&self, cluster: &ClusterId, uid: &Uid) -> bool {
+        self.with(cluster, |known| known.graph.has_waiting_dependent(uid))
+    }
+
+    /// Has the dependents looked at for which an object waits. Whether there are any.
+    pub(crate) fn mark_blocking(&self, cluster: &ClusterId, uid: &Uid) -> bool {
+        let blocking = self.with(cluster, |known| known.graph.mark_blocking(uid));
+        self.flush(cluster);
+        blocking
+    }
+
+    /// What an object that nobody has seen may be.
+    pub(crate) fn names_of_unseen(&self, cluster: &ClusterId, uid: &Uid) -> Vec<Arc<Identity>> {
+        self.with(cluster, |known| known.graph.names_of_unseen(uid))
+    }
+
+    /// What becomes of references that name owners so, by an object in `namespace`.
+    pub(crate) fn classify<'a>(
+        &self,
+        cluster: &ClusterId,
+        namespace: &str,
+        named: impl Iterator<Item = &'a Identity>,
+    ) -> Vec<Class> {
+        self.with(cluster, |known| named.map(|named| known.graph.classify(namespace, named)).collect())
+    }
+
+    /// Notes that an object is gone, before anybody has told.
+    pub(crate) fn note_gone(&self, cluster: &ClusterId, uid: &Uid) {
+        self.with(cluster, |known| known.graph.remove(uid));
+        self.flush(cluster);
+    }
+
+    /// Notes that there is no owner of this name.
+    pub(crate) fn note_absent(&self, cluster: &ClusterId, absent: Identity) {
+        self.with(cluster, |known| known.graph.note_absent(Arc::new(absent)));
+        self.flush(cluster);
+    }
+
+    /// Hands what has to be looked at to the collector, as far as there is room. For its own workers, who
+    /// must not wait for room; what is left is handed over by the next.
+    pub(crate) fn flush(&self, cluster: &ClusterId) {
+        let Some(queue) = self.collector.get() else { return };
+        while let Some(uid) = self.with(cluster, |known| known.graph.next_dirty()) {
+            if !queue.try_add(&Self::key(cluster, &uid)) {
+                return self.with(cluster, |known| known.graph.mark_again(&uid));
+            }
+        }
+    }
+
+    /// Whether every cluster begins with an object.
+    pub(crate) fn is_shared(&self, uid: &Uid) -> bool {
+        self.everywhere.as_ref().is_some_and(|everywhere| self.item(everywhere, uid).is_some())
+    }
+
+    /// The clusters of which something is known, of those that are meant.
+    fn clusters_of(&self, meant: &ClusterId) -> Vec<ClusterId> {
+        if !meant.is_everywhere() {
+            return vec![meant.clone()];
+        }
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    fn with<T>(&self, cluster: &ClusterId, look: impl FnOnce(&mut Known) -> T) -> T {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if !clusters.contains_key(cluster) {
+            clusters.insert(cluster.clone(), Known::default());
+        }
+        look(clusters.entry(cluster.clone()).or_default())
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Vec<Resource>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
