@@ -4,6 +4,7 @@
 //! merge, is told by a [`schema::Schema`], for built-in kinds and custom ones alike.
 
 pub mod apply;
+pub mod cron;
 pub mod field;
 pub mod gvk;
 pub mod json_path;
