@@ -18,8 +18,9 @@ mod endpointslice_mirroring;
 mod garbage_collector;
 mod history;
 mod inventory;
+mod job;
 mod namespace;
-#[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
+#[expect(dead_code, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod refusal;
 mod replicaset;
@@ -28,8 +29,9 @@ mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
 mod statefulset;
+mod ttl_after_finished;
 mod validatingadmissionpolicy_status;
-#[expect(dead_code, unused_imports, reason = "the controllers that read the rest are being written")]
+#[expect(unused_imports, reason = "the controllers that read the rest are being written")]
 mod view;
 mod volume_protection;
 
@@ -92,12 +94,14 @@ pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
+    daemonset::REGISTRATION,
     deployment::REGISTRATION,
     endpoints::REGISTRATION,
     endpointslice::REGISTRATION,
     endpointslice_mirroring::REGISTRATION,
     daemonset::REGISTRATION,
     garbage_collector::REGISTRATION,
+    job::REGISTRATION,
     namespace::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
@@ -105,6 +109,7 @@ pub const CONTROLLERS: &[Registration] = &[
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,
     statefulset::REGISTRATION,
+    ttl_after_finished::REGISTRATION,
     validatingadmissionpolicy_status::REGISTRATION,
     volume_protection::pv::REGISTRATION,
     volume_protection::pvc::REGISTRATION,

@@ -8,6 +8,7 @@ mod deployment;
 mod endpoint_slice;
 mod endpoints;
 mod int_or_string;
+mod job;
 mod node;
 mod persistent_volume_claim;
 mod pod;
@@ -24,6 +25,9 @@ pub(crate) use endpoint_slice::{
 };
 pub(crate) use endpoints::{EndpointAddress, EndpointSubset, Endpoints, SubsetPort, endpoints};
 pub(crate) use int_or_string::{IntOrString, Rounding};
+pub(crate) use job::{
+    ExitCodes, Job, JobEnd, JobStatus, PodFailureRule, SuccessRule, UncountedTerminatedPods, jobs,
+};
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
 pub(crate) use persistent_volume_claim::{PersistentVolumeClaim, claims};
 pub(crate) use pod::{

@@ -15,6 +15,8 @@ const NO_MATTER_IF_EMPTY: &[&str] =
 #[serde(from = "Value")]
 pub(crate) struct PodTemplate {
     pub(crate) labels: Labels,
+    /// When containers are started again that have ended.
+    pub(crate) restart_policy: Box<str>,
     /// All but the labels, as JSON with its keys in order and without what says nothing.
     rest: Box<str>,
 }
@@ -24,8 +26,11 @@ impl From<Value> for PodTemplate {
         let labels = template.pointer_mut("/metadata/labels").map(Value::take);
         // The server has refused labels that are none.
         let labels = labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default();
+        let restart_policy =
+            template.pointer("/spec/restartPolicy").and_then(Value::as_str).unwrap_or_default();
+        let restart_policy = restart_policy.into();
         drop_empty(&mut template);
-        Self { labels, rest: template.to_string().into() }
+        Self { labels, restart_policy, rest: template.to_string().into() }
     }
 }
 

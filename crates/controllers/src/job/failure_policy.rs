@@ -1,0 +1,146 @@
+//! What the failure of a pod means, by the rules of the job.
+
+use crate::view::{Condition, ContainerStatus, ExitCodes, Job, Pod, PodFailureRule};
+
+/// What a failed pod leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It counts, as does one that no rule is about.
+    Count,
+    /// It is as if it had not been.
+    Ignore,
+    /// It counts, and its index is not tried again.
+    FailIndex,
+    /// It counts, and the job is over.
+    FailJob {
+        /// Why.
+        message: String,
+    },
+}
+
+impl Failure {
+    /// Whether it is one of the failures of the job.
+    pub(super) fn counts(&self) -> bool {
+        *self != Self::Ignore
+    }
+}
+
+/// What the first rule says that is about this failure.
+pub(super) fn judge(job: &Job, pod: &Pod) -> Failure {
+    let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
+    for (index, rule) in rules.enumerate() {
+        let Some(what) = matched(rule, pod) else { continue };
+        match &*rule.action {
+            "Ignore" => return Failure::Ignore,
+            "Count" => return Failure::Count,
+            "FailIndex" => return Failure::FailIndex,
+            "FailJob" => {
+                let message = format!("{what} matching FailJob rule at index {index}");
+                return Failure::FailJob { message };
+            }
+            // A rule of a later version says nothing to us.
+            _ => {}
+        }
+    }
+    Failure::Count
+}
+
+/// What a rule found in a pod, as people are told.
+fn matched(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
+    let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+    if let Some(codes) = &rule.on_exit_codes {
+        let status = &pod.status;
+        let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
+        let (container, code) =
+            statuses.find_map(|status| Some((&status.name, exit_code(status, codes)?)))?;
+        Some(format!("Container {container} for pod {namespace}/{name} failed with exit code {code}"))
+    } else {
+        let condition = pod.status.conditions.iter().find(|condition| is_wanted(condition, rule))?;
+        Some(format!("Pod {namespace}/{name} has condition {}", condition.r#type))
+    }
+}
+
+/// The code a container failed with, if it is one of those.
+fn exit_code(status: &ContainerStatus, codes: &ExitCodes) -> Option<i32> {
+    let code = status.state.terminated.as_ref()?.exit_code;
+    let is_meant = codes.container_name.as_ref().is_none_or(|name| *name == status.name);
+    let is_listed = codes.values.contains(&code);
+    let fits = match &*codes.operator {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
+        _ => false,
+    };
+    (is_meant && code != 0 && fits).then_some(code)
+}
+
+fn is_wanted(condition: &Condition, rule: &PodFailureRule) -> bool {
+    let mut patterns = rule.on_pod_conditions.iter();
+    patterns.any(|pattern| pattern.r#type == condition.r#type && pattern.status == condition.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(rules: Value) -> Job {
+        serde_json::from_value(json!({"spec": {"podFailurePolicy": {"rules": rules}}})).unwrap()
+    }
+
+    fn pod(codes: &[(&str, i32)], init_code: Option<i32>, conditions: Value) -> Pod {
+        let status =
+            |name: &str, code: i32| json!({"name": name, "state": {"terminated": {"exitCode": code}}});
+        let containers: Vec<_> = codes.iter().map(|(name, code)| status(name, *code)).collect();
+        let running = json!({"name": "busy", "state": {"running": {}}});
+        let init: Vec<_> = init_code.map(|code| status("init", code)).into_iter().chain([running]).collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "status": {"phase": "Failed", "containerStatuses": containers, "initContainerStatuses": init,
+                "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let codes = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
+        let rules = json!([
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            codes("FailIndex", "In", &[3]),
+            {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [5]}},
+            codes("FailJob", "NotIn", &[1, 2, 4, 5]),
+            codes("Count", "In", &[1]),
+        ]);
+        let job = job(rules);
+        let judged = |codes: &[(&str, i32)], init| judge(&job, &pod(codes, init, json!([])));
+        let failed = |text: &str| Failure::FailJob { message: text.to_owned() };
+        assert_eq!(judged(&[("main", 1)], None), Failure::Count);
+        assert_eq!(judged(&[("main", 2)], None), Failure::Count, "no rule");
+        assert_eq!(judged(&[("main", 3)], None), Failure::FailIndex);
+        assert_eq!(judged(&[("other", 5)], None), Failure::Count, "another container");
+        assert_eq!(judged(&[("main", 0)], None), Failure::Count, "0 is no failure");
+        assert_eq!(
+            judged(&[("other", 0), ("main", 5)], None),
+            failed("Container main for pod n/p failed with exit code 5 matching FailJob rule at index 2")
+        );
+        assert_eq!(
+            judged(&[], Some(7)),
+            failed("Container init for pod n/p failed with exit code 7 matching FailJob rule at index 3")
+        );
+        let disrupted =
+            json!([{"type": "Ready", "status": "False"}, {"type": "DisruptionTarget", "status": "True"}]);
+        assert_eq!(judge(&job, &pod(&[("main", 5)], None, disrupted)), Failure::Ignore);
+        assert!(!Failure::Ignore.counts() && Failure::FailIndex.counts());
+    }
+
+    #[test]
+    fn conditions_can_end_a_job() {
+        let pattern = json!([{"type": "ConfigIssue", "status": "True"}]);
+        let job = job(json!([{"action": "FailJob", "onPodConditions": pattern}]));
+        let condition = json!([{"type": "ConfigIssue", "status": "True"}]);
+        let message = "Pod n/p has condition ConfigIssue matching FailJob rule at index 0".to_owned();
+        assert_eq!(judge(&job, &pod(&[], None, condition)), Failure::FailJob { message });
+        assert_eq!(judge(&Job::default(), &pod(&[("c", 1)], None, json!([]))), Failure::Count);
+    }
+}

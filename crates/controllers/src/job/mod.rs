@@ -1,0 +1,292 @@
+//! Runs pods until enough of them have succeeded.
+//!
+//! [`plan`] says from what is known which pods to make and to delete and whether the job is over, [`track`]
+//! what the status becomes and which pods can go. Between them, and after them, are the requests; each may
+//! fail, and the next look at the job finds where things stand.
+
+mod backoff;
+mod facts;
+mod failure_policy;
+mod indexes;
+#[cfg(test)]
+mod model;
+mod orphans;
+mod plan;
+mod pod;
+mod status;
+mod success_policy;
+#[cfg(test)]
+mod tests;
+mod track;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coracle_base::Clock;
+use coracle_runtime::{
+    Action, Behind, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Written,
+};
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::pod_control::{
+    ClaimError, MAX_IN_FLIGHT, Owner, OwnerKind, PodControl, owners_concerned, slow_start,
+};
+use crate::view::{Job, JobStatus, Pod, jobs};
+use crate::{Registration, Settings, refusal};
+use backoff::Backoff;
+use facts::{Known, number};
+use plan::{NewPod, Plan, PodChange, plan};
+use track::{Outcome, Told, Tracking, track};
+
+/// What events and owner references call a job.
+const JOB: OwnerKind = OwnerKind { api_version: "batch/v1", kind: "Job" };
+
+/// What holds a pod until it is counted.
+const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+
+/// Which index a pod has: a label and an annotation.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// How often the index of a pod failed before it.
+const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+
+/// How often that did not count.
+const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// Who manages a job if nobody is named.
+const MANAGER: &str = "kubernetes.io/job-controller";
+
+/// Jobs that are worked on at a time, as upstream's `concurrent-job-syncs`.
+const WORKERS: usize = 5;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "job-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let jobs = jobs(manager);
+    let pods = PodControl::new(manager, REGISTRATION.name);
+    let (changed, known) = (pods.informer().clone(), jobs.clone());
+    orphans::register(manager, &changed, &jobs);
+    let reconcile = Jobs {
+        objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
+        jobs: jobs.clone(),
+        pods,
+        writes: OwnWrites::default(),
+        backoffs: Backoffs::default(),
+        clock: settings.clock.clone(),
+    };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&jobs, |change| [change.key.clone()])
+        .watches(&changed, move |change| owners_concerned(change, JOB, known.store(), Job::selector))
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// Whether a job is for somebody else to run.
+fn is_managed_elsewhere(job: &Job) -> bool {
+    job.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("the server refused")]
+    Refused(#[from] kube::Error),
+    #[error("cannot tell whose the pods are")]
+    Claim(#[from] ClaimError),
+    #[error(transparent)]
+    Behind(#[from] Behind),
+}
+
+/// What is remembered of the failures of jobs. They are forgotten with the job, and with the process.
+#[derive(Debug, Default)]
+struct Backoffs(Mutex<HashMap<ObjectKey, (Box<str>, Backoff)>>);
+
+impl Backoffs {
+    /// Another job of the same name has failures of its own.
+    fn get(&self, key: &ObjectKey, uid: &str) -> Backoff {
+        let known = self.all().get(key).filter(|(known, _)| **known == *uid).map(|(_, backoff)| *backoff);
+        known.unwrap_or_default()
+    }
+
+    fn set(&self, key: &ObjectKey, uid: &str, backoff: Backoff) {
+        if backoff == Backoff::default() {
+            self.forget(key);
+        } else {
+            self.all().insert(key.clone(), (uid.into(), backoff));
+        }
+    }
+
+    fn forget(&self, key: &ObjectKey) {
+        self.all().remove(key);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, (Box<str>, Backoff)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Jobs {
+    objects: Objects,
+    jobs: Informer<Job>,
+    pods: PodControl,
+    writes: OwnWrites,
+    backoffs: Backoffs,
+    clock: Clock,
+}
+
+impl Reconcile for Jobs {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        self.pods.seen(key).await?;
+        self.writes.seen(key, &self.jobs).await?;
+        let job = self.jobs.store().get(key);
+        let Some(job) = job.filter(|job| job.end().is_none() && !is_managed_elsewhere(job)) else {
+            self.backoffs.forget(key);
+            return Ok(Action::AwaitChange);
+        };
+        match self.sync(key, &job).await {
+            // What was decided on is old; the change that made it so brings the key back.
+            Err(Error::Refused(error)) if refusal::is_conflict(&error) => Ok(Action::AwaitChange),
+            done => done,
+        }
+    }
+}
+
+impl Jobs {
+    async fn sync(&self, key: &ObjectKey, job: &Job) -> Result<Action, Error> {
+        let owner = Owner { key, kind: JOB, metadata: &job.metadata };
+        let pods = self.claim(&owner, job).await?;
+        if pods.iter().any(|pod| !pod.metadata.is_controlled_by(job.metadata.uid())) {
+            // One was just taken on, and will be counted when the informer knows that it is held.
+            return Ok(Action::AwaitChange);
+        }
+        let backoff = self.backoffs.get(key, job.metadata.uid());
+        let plan = plan(Known { job, pods: &pods, backoff, now: self.clock.now() });
+        let (outcome, changed) = self.change(&owner, &plan).await;
+        let tracking = track(&plan, outcome);
+        let tracked = self.carry_out(&owner, job, &plan, tracking).await;
+        // Counting goes on even if pods cannot be made, or else a full quota would never become free.
+        tracked?;
+        changed?;
+        Ok(plan.after.map_or(Action::AwaitChange, Action::RequeueAfter))
+    }
+
+    async fn claim(&self, owner: &Owner<'_>, job: &Job) -> Result<Vec<Arc<Pod>>, Error> {
+        let matches = |pod: &Pod| job.selector().matches(&pod.metadata.labels);
+        let candidates = self.pods.candidates(owner);
+        Ok(self.pods.claim(&self.objects, owner, candidates, matches, &[FINALIZER]).await?)
+    }
+
+    /// Changes the pods as planned, as far as that goes.
+    async fn change(&self, owner: &Owner<'_>, plan: &Plan<'_>) -> (Outcome, kube::Result<()>) {
+        match &plan.change {
+            PodChange::Nothing => (Outcome::default(), Ok(())),
+            PodChange::End(pods) => self.delete(owner, pods, false).await,
+            PodChange::Remove(pods) => self.delete(owner, pods, true).await,
+            PodChange::Create(new) => self.create(owner, plan.facts.job, new).await,
+        }
+    }
+
+    async fn create(&self, owner: &Owner<'_>, job: &Job, new: &[NewPod]) -> (Outcome, kube::Result<()>) {
+        let (prototype, next) = (pod::prototype(owner, job), AtomicUsize::new(0));
+        let create = || async {
+            let Some(new) = new.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
+            match self.pods.create(owner, &pod::pod(&prototype, job, *new)).await {
+                // All the others would be refused likewise, and it ends with the namespace.
+                Err(error) if refusal::is_terminating(&error) => Ok(()),
+                done => done.map(drop),
+            }
+        };
+        let (created, outcome) = slow_start(new.len(), create).await;
+        (Outcome { created: number(created), ..Outcome::default() }, outcome)
+    }
+
+    async fn delete(
+        &self,
+        owner: &Owner<'_>,
+        pods: &[Arc<Pod>],
+        let_go: bool,
+    ) -> (Outcome, kube::Result<()>) {
+        let deletions = pods.iter().cloned().map(|pod| async move {
+            if let_go {
+                self.let_go(owner, &pod).await?;
+            }
+            self.pods.delete(owner, &pod).await?;
+            Ok(pod.is_ready())
+        });
+        let done: Vec<kube::Result<bool>> = iter(deletions).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let ready = |wanted: bool| number(done.iter().flatten().filter(|ready| **ready == wanted).count());
+        let (deleted_ready, others) = (ready(true), ready(false));
+        let outcome = Outcome { deleted: deleted_ready + others, deleted_ready, ..Outcome::default() };
+        (outcome, done.into_iter().find_map(Result::err).map_or(Ok(()), Err))
+    }
+
+    /// Writes the status, lets pods go, and writes what that changed.
+    async fn carry_out(
+        &self,
+        owner: &Owner<'_>,
+        job: &Job,
+        plan: &Plan<'_>,
+        mut tracking: Tracking,
+    ) -> kube::Result<()> {
+        let mut version: Box<str> = job.metadata.resource_version().into();
+        if tracking.status != job.status {
+            version = self.write(owner, &tracking.status, &version).await?;
+            self.tell(owner, &tracking.told);
+        }
+        self.backoffs.set(owner.key, job.metadata.uid(), plan.facts.backoff);
+        let written = tracking.status.clone();
+        let releases =
+            tracking.let_go.iter().cloned().map(|pod| async move {
+                self.let_go(owner, &pod).await.map(|()| pod.metadata.uid().to_owned())
+            });
+        let released: Vec<_> = iter(releases).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        tracking.settle(released.iter().flatten().map(String::as_str));
+        let failure = released.into_iter().find_map(Result::err);
+        let told = if failure.is_none() { tracking.finish(job) } else { Vec::new() };
+        if tracking.status != written {
+            self.write(owner, &tracking.status, &version).await?;
+            self.tell(owner, &told);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Takes the finalizer from a pod. One that is gone needs none.
+    async fn let_go(&self, owner: &Owner<'_>, pod: &Pod) -> kube::Result<()> {
+        if !pod.metadata.has_finalizer(FINALIZER) {
+            return Ok(());
+        }
+        let key = owner.beside(pod.metadata.name());
+        match self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &letting_go(pod)).await {
+            Err(error) if refusal::is_missing(&error) => Ok(()),
+            done => done.map(|written| self.pods.note(owner.key, &written)),
+        }
+    }
+
+    async fn write(&self, owner: &Owner<'_>, status: &JobStatus, version: &str) -> kube::Result<Box<str>> {
+        let patch = Patch::Merge(status::patch(status, version));
+        let params = PatchParams::default();
+        let written: Written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await?;
+        self.writes.note(owner.key, &written.metadata.resource_version);
+        Ok(written.metadata.resource_version)
+    }
+
+    fn tell(&self, owner: &Owner<'_>, told: &[Told]) {
+        for Told { is_warning, reason, message } in told {
+            let kind = if *is_warning { EventType::Warning } else { EventType::Normal };
+            self.pods.tell(owner, kind, reason, &**message);
+        }
+    }
+}
+
+/// The identity keeps another pod of the same name from being changed.
+fn letting_go(pod: &Pod) -> Patch<Value> {
+    let finalizers = json!([FINALIZER]);
+    let metadata = json!({"uid": pod.metadata.uid(), "$deleteFromPrimitiveList/finalizers": finalizers});
+    Patch::Strategic(json!({"metadata": metadata}))
+}
