@@ -9,6 +9,7 @@ pub mod bootstrap_token;
 mod certificates;
 mod cluster_authentication_trust;
 mod clusterrole_aggregation;
+mod cronjob;
 mod customresourcedefinition;
 mod daemonset;
 mod deployment;
@@ -91,6 +92,7 @@ pub const CONTROLLERS: &[Registration] = &[
     certificates::signer::REGISTRATION,
     cluster_authentication_trust::REGISTRATION,
     clusterrole_aggregation::REGISTRATION,
+    cronjob::REGISTRATION,
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,

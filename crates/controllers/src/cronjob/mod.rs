@@ -1,0 +1,282 @@
+//! Makes jobs when it is time for them.
+//!
+//! The name of a job says what time it is for, so whoever makes it twice makes it once.
+
+mod due;
+mod object;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod timetable;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_base::Clock;
+use coracle_runtime::informer::{Metadata, PartialObject};
+use coracle_runtime::{
+    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
+    Reconcile, Recorder, Selection, Written, WrittenMetadata,
+};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::pod_control::{Owner, OwnerKind, controlled_by, index_by_controller};
+use crate::view::{Job, jobs, rfc3339};
+use crate::{Registration, Settings, refusal};
+use due::next_look;
+use object::{CronJob, CronJobStatus, JobReference};
+use plan::{Known, Plan, Start, Told, plan};
+use timetable::Timetable;
+
+/// What events and owner references call a cron job.
+const CRON_JOB: OwnerKind = OwnerKind { api_version: "batch/v1", kind: "CronJob" };
+
+/// Which time a job is for.
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+
+/// Cron jobs that are worked on at a time, as upstream's `concurrent-cron-job-syncs`.
+const WORKERS: usize = 5;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "cronjob-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let cron_jobs: Informer<CronJob> =
+        manager.informer(Selection::of::<k8s_openapi::api::batch::v1::CronJob>());
+    let jobs = jobs(manager);
+    index_by_controller(jobs.store());
+    let reconcile = CronJobs {
+        objects: Objects::of::<k8s_openapi::api::batch::v1::CronJob>(manager.client()),
+        job_objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
+        cron_jobs: cron_jobs.clone(),
+        jobs: jobs.clone(),
+        writes: OwnWrites::default(),
+        job_writes: OwnWrites::default(),
+        schedules: Mutex::default(),
+        recorder: manager.recorder(REGISTRATION.name),
+        clock: settings.clock.clone(),
+    };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&cron_jobs, |change| [change.key.clone()])
+        .watches(&jobs, owners)
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// The cron jobs that manage a job, or did.
+fn owners(change: &Change<Job>) -> Vec<ObjectKey> {
+    let of = |job: &Arc<Job>| job.metadata.controller().filter(|owner| CRON_JOB.is_of(owner)).cloned();
+    let names: HashSet<_> =
+        change.old.iter().chain(&change.new).filter_map(of).map(|owner| owner.name).collect();
+    let key =
+        |name: Box<str>| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), name);
+    names.into_iter().map(key).collect()
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("the server refused")]
+    Refused(#[from] kube::Error),
+    #[error(transparent)]
+    Behind(#[from] Behind),
+}
+
+/// The schedule and the zone a cron job had.
+type ScheduleText = (Box<str>, Option<Box<str>>);
+
+struct CronJobs {
+    objects: Objects,
+    job_objects: Objects,
+    cron_jobs: Informer<CronJob>,
+    jobs: Informer<Job>,
+    writes: OwnWrites,
+    job_writes: OwnWrites,
+    /// What was known when each was looked at last.
+    schedules: Mutex<HashMap<ObjectKey, ScheduleText>>,
+    recorder: Recorder,
+    clock: Clock,
+}
+
+impl Reconcile for CronJobs {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        self.writes.seen(key, &self.cron_jobs).await?;
+        self.job_writes.seen(key, &self.jobs).await?;
+        let Some(cron_job) = self.cron_jobs.store().get(key) else {
+            self.schedules.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            return Ok(Action::AwaitChange);
+        };
+        if let Some(action) = self.wait_for_new_schedule(key, &cron_job) {
+            return Ok(action);
+        }
+        let owner = Owner { key, kind: CRON_JOB, metadata: &cron_job.metadata };
+        let jobs = controlled_by(self.jobs.store(), key.cluster(), cron_job.metadata.uid());
+        let gone = self.gone(&owner, &cron_job, &jobs).await?;
+        let known = Known { cron_job: &cron_job, jobs: &jobs, gone: &gone, now: self.clock.now() };
+        match self.carry_out(&owner, &cron_job, plan(known)).await {
+            // What was decided on is old; the change that made it so brings the key back.
+            Err(error) if refusal::is_conflict(&error) => Ok(Action::AwaitChange),
+            done => Ok(done?),
+        }
+    }
+}
+
+impl CronJobs {
+    /// Times that a new schedule would have had in the past are not made up for: it begins with its next one.
+    fn wait_for_new_schedule(&self, key: &ObjectKey, cron_job: &CronJob) -> Option<Action> {
+        let spec = &cron_job.spec;
+        let text = (spec.schedule.clone(), spec.time_zone.clone());
+        let known =
+            self.schedules.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), text.clone());
+        known.filter(|known| *known != text)?;
+        let timetable = Timetable::read(&spec.schedule, spec.time_zone.as_deref()).ok()?;
+        next_look(cron_job, &timetable, self.clock.now()).map(Action::RequeueAfter)
+    }
+
+    /// Those jobs that should run and are not there, by the server's word: the informer may be behind.
+    async fn gone(
+        &self,
+        owner: &Owner<'_>,
+        cron_job: &CronJob,
+        jobs: &[Arc<Job>],
+    ) -> kube::Result<HashSet<Box<str>>> {
+        let mut gone = HashSet::new();
+        for active in &cron_job.status.active {
+            if jobs.iter().any(|job| active.is_to(job)) {
+                continue;
+            }
+            let found: Option<PartialObject> = self.job_objects.get(&owner.beside(&active.name)).await?;
+            if found.is_none_or(|found| found.metadata.uid() != &*active.uid) {
+                gone.insert(active.uid.clone());
+            }
+        }
+        Ok(gone)
+    }
+
+    async fn carry_out(&self, owner: &Owner<'_>, cron_job: &CronJob, plan: Plan) -> kube::Result<Action> {
+        let Plan { told, forget, replace, start, mut status, after } = plan;
+        for Told { is_warning, reason, message } in told {
+            let kind = if is_warning { EventType::Warning } else { EventType::Normal };
+            self.tell(owner, kind, reason, message);
+        }
+        for job in forget {
+            // The next look tries again.
+            drop(self.delete(owner, job.metadata.name(), job.metadata.uid(), &mut status).await);
+        }
+        let started = self.start(owner, cron_job, &replace, start.as_ref(), &mut status).await;
+        if status != cron_job.status {
+            let patch = Patch::Merge(status_patch(&status, cron_job.metadata.resource_version()));
+            let params = PatchParams::default();
+            let written: Written =
+                self.objects.patch_subresource(owner.key, "status", &params, &patch).await?;
+            self.writes.note(owner.key, &written.metadata.resource_version);
+        }
+        started?;
+        Ok(after.map_or(Action::AwaitChange, Action::RequeueAfter))
+    }
+
+    async fn delete(
+        &self,
+        owner: &Owner<'_>,
+        name: &str,
+        uid: &str,
+        status: &mut CronJobStatus,
+    ) -> kube::Result<()> {
+        let key = owner.beside(name);
+        if let Err(error) = self.job_objects.delete(&key, &DeleteParams::background()).await {
+            let message = format!("Deleted job: {}", refusal::message(&error));
+            self.tell(owner, EventType::Warning, "FailedDelete", message);
+            return Err(error);
+        }
+        self.job_writes.note_deleted(owner.key, key, uid);
+        status.active.retain(|active| *active.uid != *uid);
+        self.tell(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}"));
+        Ok(())
+    }
+
+    /// Makes room, and makes the job that is due.
+    async fn start(
+        &self,
+        owner: &Owner<'_>,
+        cron_job: &CronJob,
+        replace: &[JobReference],
+        start: Option<&Start>,
+        status: &mut CronJobStatus,
+    ) -> kube::Result<()> {
+        for active in replace {
+            self.delete(owner, &active.name, &active.uid, status).await?;
+        }
+        let Some(start) = start else { return Ok(()) };
+        let body = job_body(owner, &cron_job.spec.job_template, start);
+        let made = match self.job_objects.create::<Written>(owner.key, &body).await {
+            Ok(written) => {
+                self.job_writes.note(owner.key, &written.metadata.resource_version);
+                self.tell(
+                    owner,
+                    EventType::Normal,
+                    "SuccessfulCreate",
+                    format!("Created job {}", start.name),
+                );
+                written.metadata
+            }
+            Err(error) if refusal::exists_already(&error) => {
+                // Made before a crash, or by somebody else, who then has noted it.
+                let key = owner.beside(&start.name);
+                let found: Option<PartialObject> = self.job_objects.get(&key).await?;
+                let ours = found.filter(|found| found.metadata.is_controlled_by(cron_job.metadata.uid()));
+                let Some(found) = ours else { return Ok(()) };
+                let Metadata { name, uid, resource_version, .. } = found.metadata.plain;
+                WrittenMetadata { name, uid, resource_version }
+            }
+            Err(error) => {
+                if !refusal::is_terminating(&error) {
+                    let message = format!("Error creating job: {}", refusal::message(&error));
+                    self.tell(owner, EventType::Warning, "FailedCreate", message);
+                }
+                return Err(error);
+            }
+        };
+        if !status.active.iter().any(|active| active.uid == made.uid) {
+            let namespace = owner.key.namespace();
+            status.active.push(JobReference::to(namespace, &start.name, &made.uid, &made.resource_version));
+        }
+        status.last_schedule_time = Some(start.scheduled);
+        Ok(())
+    }
+
+    fn tell(&self, owner: &Owner<'_>, kind: EventType, reason: &'static str, message: String) {
+        self.recorder.event(owner.key.cluster(), owner.reference(), kind, reason, message);
+    }
+}
+
+/// The job of a template, for a time.
+fn job_body(owner: &Owner<'_>, template: &Value, start: &Start) -> Value {
+    let part = |name: &str| template.pointer(&format!("/metadata/{name}")).filter(|part| part.is_object());
+    let mut annotations = part("annotations").cloned().unwrap_or_else(|| json!({}));
+    annotations[SCHEDULED] = start.annotation.as_str().into();
+    let mut metadata = json!({
+        "name": start.name,
+        "namespace": owner.key.namespace(),
+        "annotations": annotations,
+        "ownerReferences": [owner.owner_reference()],
+    });
+    if let Some(labels) = part("labels") {
+        metadata["labels"] = labels.clone();
+    }
+    let spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+}
+
+/// A merge patch that makes the status what it is to be, if the cron job is still at this version.
+fn status_patch(status: &CronJobStatus, resource_version: &str) -> Value {
+    let active = (!status.active.is_empty()).then_some(&status.active);
+    json!({
+        "metadata": {"resourceVersion": resource_version},
+        "status": {
+            "active": active,
+            "lastScheduleTime": status.last_schedule_time.map(rfc3339),
+            "lastSuccessfulTime": status.last_successful_time.map(rfc3339),
+        },
+    })
+}
