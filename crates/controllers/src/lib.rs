@@ -13,6 +13,7 @@ mod cronjob;
 mod customresourcedefinition;
 mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
@@ -98,6 +99,7 @@ pub const CONTROLLERS: &[Registration] = &[
     customresourcedefinition::registration::REGISTRATION,
     daemonset::REGISTRATION,
     deployment::REGISTRATION,
+    disruption::REGISTRATION,
     endpoints::REGISTRATION,
     endpointslice::REGISTRATION,
     endpointslice_mirroring::REGISTRATION,

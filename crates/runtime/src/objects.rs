@@ -112,6 +112,21 @@ impl Objects {
         }
     }
 
+    /// A part of an object, such as `scale`; none if the object is not there.
+    ///
+    /// # Errors
+    /// As for [`Objects::get`].
+    pub async fn get_subresource<T: DeserializeOwned>(
+        &self,
+        key: &ObjectKey,
+        subresource: &str,
+    ) -> kube::Result<Option<T>> {
+        match self.send(self.requests(key).get_subresource(subresource, key.name())).await {
+            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
     /// All objects in the namespace of `beside`, or of its cluster if it is in none, that `params` select.
     ///
     /// # Errors

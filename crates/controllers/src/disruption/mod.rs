@@ -1,0 +1,221 @@
+//! Counts how many pods a disruption budget can spare.
+//!
+//! The eviction of a pod asks the status of its budget and notes the pod there; this controller takes that
+//! note away when the pod is seen to go, or does not go in time. See `verbs/parts/eviction` of the server.
+
+mod object;
+mod plan;
+mod scale;
+mod stale;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use coracle_base::Clock;
+use coracle_meta::selector::LabelSelector;
+use coracle_runtime::{
+    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
+    Reconcile, Recorder, Reference, Selection, Written,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Map, Value, json};
+
+use crate::view::{Pod, pods, rfc3339};
+use crate::{Registration, Settings, refusal};
+use object::{Budget, BudgetStatus};
+use plan::{Expected, expected, fail_safe, needs_scale, plan};
+use scale::{Owners, ScaleError};
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "disruption-controller", register };
+
+/// Who tells of it in events, which in upstream is not the name of the controller.
+const COMPONENT: &str = "controllermanager";
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let budgets: Informer<Budget> = manager.informer(Selection::of::<PodDisruptionBudget>());
+    let pods = pods(manager);
+    stale::register(manager, &pods, &settings.clock);
+    let recorder = manager.recorder(COMPONENT);
+    let reconcile = Budgets {
+        objects: Objects::of::<PodDisruptionBudget>(manager.client()),
+        owners: Owners::new(manager.client()),
+        budgets: budgets.clone(),
+        pods: pods.clone(),
+        writes: OwnWrites::default(),
+        recorder: recorder.clone(),
+        clock: settings.clock.clone(),
+    };
+    let known = budgets.clone();
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&budgets, |change| [change.key.clone()])
+        .watches(&pods, move |change| concerned(change, &known, &recorder));
+    manager.add(controller);
+}
+
+/// The budgets that count a pod, or did.
+fn concerned(change: &Change<Pod>, budgets: &Informer<Budget>, recorder: &Recorder) -> Vec<ObjectKey> {
+    let (cluster, namespace) = (change.key.cluster(), change.key.namespace());
+    let beside = budgets.store().in_namespace(cluster, namespace);
+    let of = |pod: &Arc<Pod>| -> Vec<&Arc<Budget>> {
+        beside.iter().filter(|budget| budget.selects(&pod.metadata.labels)).collect()
+    };
+    let now = change.new.as_ref().map(of).unwrap_or_default();
+    if let ([first, _, ..], Some(pod)) = (&now[..], &change.new) {
+        let (name, chosen) = (pod.metadata.name(), first.metadata.name());
+        let message = format!(
+            "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {chosen:?} arbitrarily."
+        );
+        let about = Reference::to("v1", "Pod", &pod.metadata);
+        recorder.event(cluster, about, EventType::Warning, "MultiplePodDisruptionBudgets", message);
+    }
+    let before = change.old.as_ref().map(of).unwrap_or_default();
+    let mut keys: Vec<_> = now
+        .into_iter()
+        .chain(before)
+        .map(|budget| ObjectKey::namespaced(cluster.clone(), namespace, budget.metadata.name()))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("the server refused")]
+    Refused(#[from] kube::Error),
+    #[error(transparent)]
+    Behind(#[from] Behind),
+}
+
+struct Budgets {
+    objects: Objects,
+    owners: Owners,
+    budgets: Informer<Budget>,
+    pods: Informer<Pod>,
+    writes: OwnWrites,
+    recorder: Recorder,
+    clock: Clock,
+}
+
+impl Reconcile for Budgets {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        self.writes.seen(key, &self.budgets).await?;
+        let Some(budget) = self.budgets.store().get(key) else { return Ok(Action::AwaitChange) };
+        let mut pods = self.pods.store().in_namespace(key.cluster(), key.namespace());
+        pods.retain(|pod| budget.selects(&pod.metadata.labels));
+        if pods.is_empty() {
+            self.tell(key, &budget, EventType::Normal, "NoPods", "No matching pods found".to_owned());
+        }
+        let now = self.clock.now();
+        let (status, after) = match self.expected(key, &budget, &pods).await {
+            Ok(expected) => {
+                let plan = plan(&budget, &pods, expected, now);
+                self.tell_stayed(key, &budget, &pods, &plan.stayed);
+                (plan.status, plan.after)
+            }
+            Err(error) => {
+                let message = format!("Failed to calculate the number of expected pods: {error}");
+                self.tell(key, &budget, EventType::Warning, "CalculateExpectedPodCountFailed", message);
+                (fail_safe(&budget, &error, now), None)
+            }
+        };
+        if status != budget.status {
+            self.write(key, &budget, &status).await?;
+        }
+        Ok(after.map_or(Action::AwaitChange, Action::RequeueAfter))
+    }
+}
+
+impl Budgets {
+    async fn expected(
+        &self,
+        key: &ObjectKey,
+        budget: &Budget,
+        pods: &[Arc<Pod>],
+    ) -> Result<Expected, String> {
+        let mut scale = 0;
+        if needs_scale(budget) {
+            let wanted =
+                self.owners.wanted(key, pods).await.map_err(|error: ScaleError| error.to_string())?;
+            if wanted.has_unmanaged {
+                let selector = shown(budget.spec.selector.written.as_ref());
+                self.tell(key, budget, EventType::Warning, "UnmanagedPods", format!(
+                    "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
+                ));
+            }
+            scale = wanted.pods;
+        }
+        expected(budget, i32::try_from(pods.len()).unwrap_or(i32::MAX), scale)
+    }
+
+    async fn write(&self, key: &ObjectKey, budget: &Budget, status: &BudgetStatus) -> Result<(), Error> {
+        let patch = Patch::Merge(status_patch(budget, status));
+        let params = PatchParams::default();
+        match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
+            // An eviction was counted meanwhile; that change brings the key back.
+            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => Ok(()),
+            written => {
+                self.writes.note(key, &written?.metadata.resource_version);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell(&self, key: &ObjectKey, budget: &Budget, kind: EventType, reason: &'static str, message: String) {
+        let about = Reference::to("policy/v1", "PodDisruptionBudget", &budget.metadata);
+        self.recorder.event(key.cluster(), about, kind, reason, message);
+    }
+
+    fn tell_stayed(&self, key: &ObjectKey, budget: &Budget, pods: &[Arc<Pod>], stayed: &[Box<str>]) {
+        for pod in pods.iter().filter(|pod| stayed.iter().any(|name| **name == *pod.metadata.name())) {
+            // Upstream names the namespace in the place of the budget, too, and people may look for that.
+            let namespace = budget.metadata.namespace();
+            let message =
+                format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
+            let about = Reference::to("v1", "Pod", &pod.metadata);
+            self.recorder.event(key.cluster(), about, EventType::Warning, "NotDeleted", message);
+        }
+    }
+}
+
+/// A selector as Go shows it.
+fn shown(selector: Option<&LabelSelector>) -> String {
+    let Some(selector) = selector else { return "nil".to_owned() };
+    let labels: String =
+        selector.match_labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions: String = selector
+        .match_expressions
+        .iter()
+        .map(|expression| {
+            let (key, operator, values) =
+                (&expression.key, &expression.operator, expression.values.join(" "));
+            format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+/// A merge patch that makes the status what it is to be, if the budget is still at this version.
+fn status_patch(budget: &Budget, status: &BudgetStatus) -> Value {
+    let gone = budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name));
+    let mut disrupted: Map<String, Value> = gone.map(|name| (name.to_string(), Value::Null)).collect();
+    disrupted.extend(status.disrupted_pods.iter().map(|(name, at)| (name.to_string(), rfc3339(at.0).into())));
+    json!({
+        "metadata": {"resourceVersion": budget.metadata.resource_version()},
+        "status": {
+            "observedGeneration": status.observed_generation,
+            "disruptedPods": disrupted,
+            "disruptionsAllowed": status.disruptions_allowed,
+            "currentHealthy": status.current_healthy,
+            "desiredHealthy": status.desired_healthy,
+            "expectedPods": status.expected_pods,
+            "conditions": status.conditions,
+        },
+    })
+}
