@@ -24,6 +24,7 @@ mod job;
 mod namespace;
 #[expect(dead_code, reason = "the controllers that use the rest are being written")]
 mod pod_control;
+mod podgc;
 mod refusal;
 mod replicaset;
 mod root_ca;
@@ -107,6 +108,7 @@ pub const CONTROLLERS: &[Registration] = &[
     garbage_collector::REGISTRATION,
     job::REGISTRATION,
     namespace::REGISTRATION,
+    podgc::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
     root_ca::REGISTRATION,

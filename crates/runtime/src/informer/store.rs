@@ -134,6 +134,13 @@ impl<V: View> Store<V> {
         found
     }
 
+    /// How many objects of a cluster have this value in an index.
+    pub fn count_by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> usize {
+        let objects = self.read();
+        let keys = objects.indexes.get(name).and_then(|index| index.keys.get(cluster)?.get(value));
+        keys.map_or(0, BTreeSet::len)
+    }
+
     /// Notes what is known of one object now, and says what changed. The same version again is no change.
     pub(super) fn put(&self, key: ObjectKey, object: V) -> Option<Change<V>> {
         self.write().put(key, object)
@@ -348,6 +355,8 @@ mod tests {
         put(&store, &cluster, object("a", "w", "2"));
         put(&store, &cluster, object("b", "y", "3"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["w", "x"]);
+        assert_eq!(store.count_by_index("namespace", &cluster, "a"), 2);
+        assert_eq!(store.count_by_index("namespace", &cluster, "c"), 0);
         put(&store, &cluster, object("a", "x", "4"));
         store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);

@@ -1,0 +1,107 @@
+//! Pods that nobody will end any more are ended: those of nodes that are gone or out of service, those that
+//! were deleted before they came to a node, and those at their end that are far too many.
+//!
+//! Upstream looks at all pods every 20 seconds; here a change of a pod or a node says what to look at.
+
+mod node;
+mod terminated;
+mod unscheduled;
+
+use coracle_base::{Clock, Timestamp};
+use coracle_runtime::{Manager, ObjectKey, Objects, Written};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::{Value, json};
+
+use crate::view::{Condition, Pod, nodes, pods_by_node, rfc3339};
+use crate::{Registration, Settings, refusal};
+
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "pod-garbage-collector-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let (pods, nodes) = (pods_by_node(manager), nodes(manager));
+    let ending = Ending {
+        objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
+        clock: settings.clock.clone(),
+    };
+    node::register(manager, &pods, &nodes, &ending);
+    terminated::register(manager, &pods, &ending);
+    unscheduled::register(manager, &pods, &ending);
+}
+
+/// Ends pods.
+#[derive(Clone)]
+struct Ending {
+    objects: Objects,
+    clock: Clock,
+}
+
+impl Ending {
+    /// Says that a pod has failed, if it has not come to its end, because nobody else will; then deletes it
+    /// at once. `disruption` is why, if that is to be told.
+    async fn end(&self, key: &ObjectKey, pod: &Pod, disruption: Option<&Disruption>) -> kube::Result<()> {
+        if !pod.is_finished() {
+            let patch = Patch::Strategic(failed(pod, disruption, self.clock.now()));
+            let params = PatchParams::default();
+            match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
+                Err(error) if refusal::is_missing(&error) => return Ok(()),
+                done => drop(done?),
+            }
+        }
+        let exactly = Preconditions { uid: Some(pod.metadata.uid().to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default().grace_period(0) };
+        match self.objects.delete(key, &params).await {
+            // Another one has its name by now.
+            Err(error) if refusal::is_conflict(&error) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Why a pod is disrupted.
+#[derive(Debug)]
+struct Disruption {
+    reason: &'static str,
+    message: &'static str,
+}
+
+fn failed(pod: &Pod, disruption: Option<&Disruption>, now: Timestamp) -> Value {
+    let generation = pod.metadata.generation;
+    let mut status = json!({"phase": "Failed", "observedGeneration": generation});
+    if let Some(Disruption { reason, message }) = disruption {
+        let known = pod.condition("DisruptionTarget").filter(|known| known.is_true());
+        let since = known.and_then(|known: &Condition| known.last_transition_time).unwrap_or(now);
+        status["conditions"] = json!([{
+            "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
+            "observedGeneration": generation, "lastTransitionTime": rfc3339(since),
+        }]);
+    }
+    json!({"metadata": {"uid": pod.metadata.uid()}, "status": status})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_ended_has_failed() {
+        let metadata = json!({"uid": "u", "generation": 2});
+        let pod = |conditions: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": conditions}}))
+                .unwrap()
+        };
+        let now = Timestamp::from_millis(5_000);
+        let plain = json!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2}});
+        assert_eq!(failed(&pod(json!([])), None, now), plain);
+        let disruption = Disruption { reason: "R", message: "m" };
+        let mut condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "R", "message": "m", "observedGeneration": 2,
+            "lastTransitionTime": "1970-01-01T00:00:05Z",
+        });
+        let marked = failed(&pod(json!([])), Some(&disruption), now);
+        assert_eq!(marked["status"]["conditions"], json!([condition]));
+        let known = json!([{"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"}]);
+        condition["lastTransitionTime"] = "1970-01-01T00:00:01Z".into();
+        assert_eq!(failed(&pod(known), Some(&disruption), now)["status"]["conditions"], json!([condition]));
+    }
+}

@@ -1,0 +1,37 @@
+//! Pods that were deleted before they came to a node: no kubelet will ever end them.
+
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+
+use super::Ending;
+use crate::view::Pod;
+
+/// The name in logs.
+const NAME: &str = "pod-garbage-collector-unscheduled";
+
+pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, ending: &Ending) {
+    let reconcile = Unscheduled { pods: pods.clone(), ending: ending.clone() };
+    let controller = Controller::new(NAME, reconcile).watches(pods, |change| {
+        change.new.as_deref().filter(|pod| is_stuck(pod)).map(|_| change.key.clone())
+    });
+    manager.add(controller);
+}
+
+fn is_stuck(pod: &Pod) -> bool {
+    pod.metadata.is_terminating() && pod.spec.node_name.is_empty()
+}
+
+struct Unscheduled {
+    pods: Informer<Pod>,
+    ending: Ending,
+}
+
+impl Reconcile for Unscheduled {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        if let Some(pod) = self.pods.store().get(key).filter(|pod| is_stuck(pod)) {
+            self.ending.end(key, &pod, None).await?;
+        }
+        Ok(Action::AwaitChange)
+    }
+}
