@@ -17,6 +17,7 @@ use crate::cmd::kubeconfig::KubeconfigCommand;
 use crate::cmd::store::StoreCommand;
 use crate::cmd::token::TokenCommand;
 use crate::data_dir;
+use crate::nodes::NodeArgs;
 
 /// A whole Kubernetes in one program.
 #[derive(Debug, Parser)]
@@ -100,6 +101,8 @@ pub(crate) struct ServerArgs {
     fake_nodes: Option<FakeNodes>,
     #[command(flatten)]
     authentication: AuthenticationArgs,
+    #[command(flatten)]
+    nodes: NodeArgs,
 }
 
 fn ranges() -> Vec<AddressRange> {
@@ -117,6 +120,8 @@ impl ServerArgs {
             authentication: self.authentication.settings()?,
             max_connections_per_address: self.max_connections_per_address,
             fake_nodes: self.fake_nodes.clone(),
+            node_monitor: self.nodes.monitor(),
+            node_cidrs: self.nodes.cidrs()?,
             ..self.location.config()?
         })
     }

@@ -7,6 +7,7 @@
 mod active_namespaces;
 pub mod bootstrap_token;
 mod certificates;
+mod cidr;
 mod cluster_authentication_trust;
 mod clusterrole_aggregation;
 mod cronjob;
@@ -23,16 +24,22 @@ mod inventory;
 mod job;
 mod namespace;
 #[expect(dead_code, reason = "the controllers that use the rest are being written")]
+mod node_ipam;
+mod node_lifecycle;
+#[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod podgc;
 mod refusal;
 mod replicaset;
 mod root_ca;
+mod service_cidr;
 mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
 mod statefulset;
 mod ttl_after_finished;
+mod taint_eviction;
+mod ttl;
 mod validatingadmissionpolicy_status;
 #[expect(unused_imports, reason = "the controllers that read the rest are being written")]
 mod view;
@@ -46,7 +53,10 @@ use coracle_runtime::Manager;
 use tokio::sync::watch;
 
 pub use certificates::{CertificateSigner, SignError};
+pub use cidr::{Cidr, ParseCidrError};
 pub use cluster_authentication_trust::ClientTrust;
+pub use node_ipam::{NodeCidrError, NodeCidrs};
+pub use node_lifecycle::NodeMonitor;
 pub use serviceaccount_token::{TokenSubject, TokenWriter};
 
 /// What controllers need to know beyond what the API tells.
@@ -61,6 +71,10 @@ pub struct Settings {
     pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Who writes tokens of service accounts into secrets. None if nobody can.
     pub token_writer: Option<TokenWriter>,
+    /// How nodes are watched over.
+    pub node_monitor: NodeMonitor,
+    /// From where nodes get the addresses of their pods. None if not from here.
+    pub node_cidrs: Option<NodeCidrs>,
 }
 
 impl fmt::Debug for Settings {
@@ -109,13 +123,19 @@ pub const CONTROLLERS: &[Registration] = &[
     job::REGISTRATION,
     namespace::REGISTRATION,
     podgc::REGISTRATION,
+    node_ipam::REGISTRATION,
+    node_lifecycle::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
     root_ca::REGISTRATION,
+    service_cidr::REGISTRATION,
+    service_cidr::repair::REGISTRATION,
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,
     statefulset::REGISTRATION,
     ttl_after_finished::REGISTRATION,
+    taint_eviction::REGISTRATION,
+    ttl::REGISTRATION,
     validatingadmissionpolicy_status::REGISTRATION,
     volume_protection::pv::REGISTRATION,
     volume_protection::pvc::REGISTRATION,

@@ -12,7 +12,7 @@ use coracle_apiserver::{
     TokenSigner, issue_legacy,
 };
 use coracle_base::{Clock, Rng, Task};
-use coracle_controllers::{CertificateSigner, Settings, TokenSubject, TokenWriter, Trust};
+use coracle_controllers::{CertificateSigner, NodeCidrs, Settings, TokenSubject, TokenWriter, Trust};
 use coracle_kubelet::fake;
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::Store;
@@ -89,6 +89,7 @@ impl Coracle {
         // After the store is opened, which nobody else can do at the same time: a second
         // cluster must not touch the certificates of the first.
         let network = config.service_network.clone();
+        let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
         let fake_nodes = config.fake_nodes.clone();
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
@@ -137,7 +138,7 @@ impl Coracle {
             return Err(StartError::FakeNodes(Box::new(error)));
         }
         let scheduler = start_scheduler(&service, &clock);
-        let settings = Settings { clock, trust, signer, token_writer };
+        let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, settings, simulation.as_ref());
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
@@ -154,6 +155,13 @@ impl Coracle {
             closing,
         })
     }
+}
+
+/// What nodes get addresses from, which is nothing that services have.
+fn node_cidrs(config: &Config) -> Option<NodeCidrs> {
+    let of_services =
+        config.service_network.ranges().iter().filter_map(|range| range.to_string().parse().ok());
+    Some(config.node_cidrs.clone()?.without(of_services.collect()))
 }
 
 /// Nodes without machines.

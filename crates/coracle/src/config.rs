@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use coracle_apiserver::Limits;
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
+pub use coracle_controllers::{Cidr, NodeCidrError, NodeCidrs, NodeMonitor};
 pub use coracle_kubelet::fake::{FakeNodes, FakeNodesError};
 
 use crate::authentication::Authentication;
@@ -39,6 +40,10 @@ pub struct Config {
     /// Nodes without machines, whose pods run by rule. With some, even none, nodes that users mark are
     /// simulated too.
     pub fake_nodes: Option<FakeNodes>,
+    /// How nodes are watched over.
+    pub node_monitor: NodeMonitor,
+    /// From where nodes get the addresses of their pods; none if not from here.
+    pub node_cidrs: Option<NodeCidrs>,
 }
 
 impl Config {
@@ -54,6 +59,8 @@ impl Config {
             authentication: Authentication::default(),
             max_connections_per_address: Limits::default().max_connections_per_address,
             fake_nodes: None,
+            node_monitor: NodeMonitor::default(),
+            node_cidrs: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use coracle_apiserver::network::NetworkError;
+use coracle_controllers::NodeCidrError;
 
 pub use crate::pki::PkiError;
 
@@ -34,6 +35,9 @@ pub enum ConfigError {
     /// Ranges that services cannot have.
     #[error("invalid --service-cidr: {0}")]
     ServiceNetwork(#[from] NetworkError),
+    /// Ranges that nodes cannot have.
+    #[error("invalid --cluster-cidr: {0}")]
+    NodeCidrs(#[from] NodeCidrError),
     /// Nobody to vouch for tokens.
     #[error("invalid --service-account-issuer: it cannot be empty")]
     Issuer,

@@ -1,4 +1,4 @@
-//! What stands behind services, and what becomes of nodes.
+//! What stands behind services.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -44,9 +44,11 @@ pub(super) fn seeds(workshop: &Cluster, endpoint: Option<&Endpoint>) -> Vec<Seed
         "type": "Ready",
         "status": "True",
         "lastTransitionTime": workshop.now().to_string(),
-        "message": "Kubernetes default Service CIDR is ready",
+        "message": "Kubernetes Service CIDR is ready",
     });
-    let range = Seed::new(&ServiceCidr, "", json!({"metadata": {"name": NAME}, "spec": {"cidrs": cidrs}}))
+    // As the controller of ranges would leave it, so that no cluster has to be written for it.
+    let metadata = json!({"name": NAME, "finalizers": ["networking.k8s.io/service-cidr-finalizer"]});
+    let range = Seed::new(&ServiceCidr, "", json!({"metadata": metadata, "spec": {"cidrs": cidrs}}))
         .with_status("kubernetes-service-cidr-controller", json!({"conditions": [ready]}))
         // A condition always has one, and nobody owns what is empty.
         .finished_by(|range| range["status"]["conditions"][0]["reason"] = "".into());

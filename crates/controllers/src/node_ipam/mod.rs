@@ -1,0 +1,125 @@
+//! Every node gets a block of addresses for its pods, if the cluster has a range for that.
+
+mod pool;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coracle_runtime::{
+    Action, Controller, EventType, Informer, Manager, ObjectKey, Objects, Reconcile, Recorder, Reference,
+    Written,
+};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::cidr::Cidr;
+use crate::view::{Node, nodes};
+use crate::{Registration, Settings, refusal};
+use pool::{Exhausted, Pool};
+pub use pool::{NodeCidrError, NodeCidrs};
+
+/// The name in events.
+const COMPONENT: &str = "cidrAllocator";
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "node-ipam-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let Some(cidrs) = &settings.node_cidrs else { return };
+    let nodes = nodes(manager);
+    let (freed, follows) = watch::channel(());
+    let reconcile = NodeIpam {
+        objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
+        nodes: nodes.clone(),
+        pool: Mutex::new(Pool::new(cidrs.clone())),
+        freed,
+        recorder: manager.recorder(COMPONENT),
+    };
+    let waiting = nodes.clone();
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&nodes, |change| {
+            let cidrs = |node: &Arc<Node>| node.spec.pod_cidrs.clone();
+            let changed = change.old.as_ref().map(cidrs) != change.new.as_ref().map(cidrs);
+            changed.then(|| change.key.clone())
+        })
+        .follows(&follows, move || without_block(&waiting));
+    manager.add(controller);
+}
+
+fn without_block(nodes: &Informer<Node>) -> Vec<ObjectKey> {
+    let mut keys = nodes.store().keys();
+    keys.retain(|key| nodes.store().get(key).is_some_and(|node| node.spec.pod_cidrs.is_empty()));
+    keys
+}
+
+struct NodeIpam {
+    objects: Objects,
+    nodes: Informer<Node>,
+    pool: Mutex<Pool>,
+    /// Rings when nodes that wait for a block may get one.
+    freed: watch::Sender<()>,
+    recorder: Recorder,
+}
+
+impl Reconcile for NodeIpam {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        let node = self.nodes.store().get(key).filter(|node| !node.metadata.is_terminating());
+        let wanting = node.as_ref().filter(|node| node.spec.pod_cidrs.is_empty());
+        let Some(node) = wanting else {
+            let held = node.as_deref().map(blocks_of).unwrap_or_default();
+            if self.pool(key).hold(key, held) {
+                self.freed.send_replace(());
+            }
+            return Ok(Action::AwaitChange);
+        };
+        let chosen = self.pool(key).allocate(key);
+        match chosen {
+            Ok(chosen) => self.assign(key, node, &chosen).await?,
+            Err(Exhausted) => self.tell(key, node, "CIDRNotAvailable"),
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl NodeIpam {
+    /// The pool, which knows the blocks of all nodes of the cluster of `key`.
+    fn pool(&self, key: &ObjectKey) -> MutexGuard<'_, Pool> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pool.knows(key.cluster()) {
+            for node in self.nodes.store().in_cluster(key.cluster()) {
+                let at = ObjectKey::cluster_wide(key.cluster().clone(), node.metadata.name());
+                pool.hold(&at, blocks_of(&node));
+            }
+        }
+        pool
+    }
+
+    async fn assign(&self, key: &ObjectKey, node: &Node, chosen: &[Cidr]) -> Result<(), kube::Error> {
+        let cidrs: Vec<String> = chosen.iter().map(ToString::to_string).collect();
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": node.metadata.uid()},
+            "spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs},
+        }));
+        match self.objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
+            Ok(_) => Ok(()),
+            // It is gone, and another one may be in its place; either brings it back.
+            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) => {
+                // The block stays with the node: the write may have been done nevertheless.
+                self.tell(key, node, "CIDRAssignmentFailed");
+                Err(error)
+            }
+        }
+    }
+
+    fn tell(&self, key: &ObjectKey, node: &Node, status: &'static str) {
+        let message = format!("Node {} status is now: {status}", key.name());
+        let about = Reference::to("v1", "Node", &node.metadata);
+        self.recorder.event(key.cluster(), about, EventType::Normal, status, message);
+    }
+}
+
+fn blocks_of(node: &Node) -> Vec<Cidr> {
+    node.spec.pod_cidrs.iter().filter_map(|cidr| cidr.parse().ok()).collect()
+}

@@ -1,0 +1,158 @@
+//! Signs of life of nodes: renewed leases and reported statuses.
+//!
+//! A node is as alive as its last sign of life, at the time it was seen here: clocks of nodes need not be
+//! right. Signs are noted as they come, without any further work; whoever waits for them to stop sleeps
+//! until the last one is too old.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use coracle_base::Timestamp;
+use coracle_runtime::informer::{Metadata, View};
+use coracle_runtime::{ClusterId, Informer, Manager, ObjectKey, Selection};
+use serde::Deserialize;
+
+/// Where the leases of nodes are.
+const NAMESPACE: &str = "kube-node-lease";
+
+/// The leases of all nodes.
+pub(super) fn leases(manager: &mut Manager) -> Informer<Lease> {
+    let selection = Selection::of::<k8s_openapi::api::coordination::v1::Lease>();
+    manager.informer(selection.with_fields(&format!("metadata.namespace={NAMESPACE}")))
+}
+
+/// What is known of a lease: that it has been renewed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lease {
+    metadata: Metadata,
+    spec: LeaseSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    renew_time: Option<Box<str>>,
+}
+
+impl View for Lease {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Lease {
+    pub(super) fn renew_time(&self) -> Option<&str> {
+        self.spec.renew_time.as_deref()
+    }
+}
+
+/// The node a lease is of.
+pub(super) fn node_of(lease: &ObjectKey) -> ObjectKey {
+    ObjectKey::cluster_wide(lease.cluster().clone(), lease.name())
+}
+
+/// The last sign of life of each node.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeats {
+    nodes: Mutex<HashMap<ObjectKey, Heartbeat>>,
+}
+
+#[derive(Debug, Default)]
+struct Heartbeat {
+    /// What the lease said. Only that it says something else than before is a sign of life.
+    lease: Option<Box<str>>,
+    /// What the condition `Ready` said.
+    status: Option<Timestamp>,
+    seen_at: Timestamp,
+}
+
+impl Heartbeats {
+    /// Notes what the lease of a node says; none if it is gone.
+    pub(super) fn note_lease(&self, node: ObjectKey, renew_time: Option<&str>, now: Timestamp) {
+        let mut nodes = self.nodes();
+        let Some(renew_time) = renew_time else {
+            if let Some(heartbeat) = nodes.get_mut(&node) {
+                heartbeat.lease = None;
+                if heartbeat.status.is_none() {
+                    nodes.remove(&node);
+                }
+            }
+            return;
+        };
+        let heartbeat = nodes.entry(node).or_default();
+        if heartbeat.lease.as_deref() != Some(renew_time) {
+            heartbeat.lease = Some(renew_time.into());
+            heartbeat.seen_at = now;
+        }
+    }
+
+    /// Notes when a node says that it last looked after itself.
+    pub(super) fn note_status(&self, node: ObjectKey, heartbeat: Timestamp, now: Timestamp) {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node).or_default();
+        if known.status != Some(heartbeat) {
+            known.status = Some(heartbeat);
+            known.seen_at = now;
+        }
+    }
+
+    /// When there was a sign of life.
+    pub(super) fn last(&self, node: &ObjectKey) -> Option<Timestamp> {
+        self.nodes().get(node).map(|heartbeat| heartbeat.seen_at)
+    }
+
+    /// Takes all nodes of a cluster for alive now.
+    pub(super) fn revive(&self, cluster: &ClusterId, now: Timestamp) {
+        let mut nodes = self.nodes();
+        for (_, heartbeat) in nodes.iter_mut().filter(|(key, _)| key.cluster() == cluster) {
+            heartbeat.seen_at = now;
+        }
+    }
+
+    /// Forgets a node that is gone.
+    pub(super) fn forget(&self, node: &ObjectKey) {
+        self.nodes().remove(node);
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<ObjectKey, Heartbeat>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_news_is_a_sign_of_life() {
+        let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
+        let at = Timestamp::from_millis;
+        let last = || heartbeats.last(&node);
+        assert_eq!(last(), None);
+        heartbeats.note_lease(node.clone(), Some("a"), at(10));
+        heartbeats.note_lease(node.clone(), Some("a"), at(20));
+        assert_eq!(last(), Some(at(10)));
+        heartbeats.note_lease(node.clone(), Some("b"), at(30));
+        assert_eq!(last(), Some(at(30)));
+        heartbeats.note_status(node.clone(), at(1), at(40));
+        heartbeats.note_status(node.clone(), at(1), at(50));
+        assert_eq!(last(), Some(at(40)));
+        heartbeats.note_lease(node.clone(), None, at(60));
+        assert_eq!(last(), Some(at(40)), "its status speaks for it");
+        heartbeats.revive(&ClusterId::new("other"), at(70));
+        assert_eq!(last(), Some(at(40)));
+        heartbeats.revive(&ClusterId::default(), at(70));
+        assert_eq!(last(), Some(at(70)));
+        heartbeats.forget(&node);
+        assert_eq!(last(), None);
+    }
+
+    #[test]
+    fn leases_of_nobody_are_forgotten() {
+        let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
+        heartbeats.note_lease(node.clone(), Some("a"), Timestamp::from_millis(10));
+        heartbeats.note_lease(node.clone(), None, Timestamp::from_millis(20));
+        assert!(heartbeats.nodes().is_empty());
+    }
+}

@@ -1,0 +1,404 @@
+//! Nodes that are not heard of any more are not ready, and what is on them has to go.
+//!
+//! Upstream looks at all nodes every five seconds. Here each node is looked at when it changes, and
+//! otherwise when its last sign of life will have been too long ago; signs of life themselves cost nothing
+//! but a note ([`heartbeat`]). The conditions of a node say which taints it has ([`taints`]); how many nodes
+//! at a time pods have to leave is limited by what else goes wrong in their zone ([`zones`]).
+
+mod health;
+mod heartbeat;
+mod known;
+mod taints;
+mod zones;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coracle_base::{Clock, Timestamp};
+use coracle_runtime::{
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Recorder, Reference, Written,
+};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::view::{Condition, Node, PODS_BY_NODE, Pod, condition, nodes, pods_by_node, rfc3339};
+use crate::{Registration, Settings, refusal};
+use health::{Health, health};
+use heartbeat::{Heartbeats, Lease, leases, node_of};
+use known::{Known, News};
+use taints::{Eviction, eviction, taints};
+use zones::{Permit, Zones};
+
+/// The name in events.
+const COMPONENT: &str = "node-controller";
+
+/// As many nodes at a time as upstream (`nodeUpdateWorkerSize`).
+const WORKERS: usize = 8;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "node-lifecycle-controller", register };
+
+/// How nodes are watched over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeMonitor {
+    /// How long a node may be silent before it is not ready.
+    pub grace_period: Duration,
+    /// How long a node may take to report for the first time.
+    pub startup_grace_period: Duration,
+    /// How long after one node of a zone pods have to leave the next.
+    pub eviction_interval: Duration,
+    /// The same while much of a large zone is not ready; in a small one none has to leave then.
+    pub reduced_eviction_interval: Duration,
+    /// From how many nodes on, less one, a zone is large.
+    pub large_zone: usize,
+    /// How many nodes of a hundred must fail before that is much.
+    pub unhealthy_zone_percent: usize,
+}
+
+impl Default for NodeMonitor {
+    /// As kube-controller-manager, but for the grace period, which was 40 s for most of its life and is
+    /// 50 s since clients may take 45 s to notice a dead connection.
+    fn default() -> Self {
+        Self {
+            grace_period: Duration::from_secs(40),
+            startup_grace_period: Duration::from_secs(60),
+            eviction_interval: Duration::from_secs(10),
+            reduced_eviction_interval: Duration::from_secs(100),
+            large_zone: 50,
+            unhealthy_zone_percent: 55,
+        }
+    }
+}
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let (nodes, pods, leases) = (nodes(manager), pods_by_node(manager), leases(manager));
+    let (heartbeats, clock) = (Arc::new(Heartbeats::default()), settings.clock.clone());
+    let (shifts, shifted) = watch::channel(());
+    let reconcile = NodeLifecycle {
+        node_objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
+        pod_objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
+        nodes: nodes.clone(),
+        pods: pods.clone(),
+        heartbeats: Arc::clone(&heartbeats),
+        known: Known::default(),
+        zones: Mutex::default(),
+        shifts,
+        own_writes: OwnWrites::default(),
+        recorder: manager.recorder(COMPONENT),
+        monitor: settings.node_monitor.clone(),
+        clock: clock.clone(),
+    };
+    let (of_nodes, of_leases) = (Arc::clone(&heartbeats), heartbeats);
+    let (node_clock, lease_clock) = (clock.clone(), clock);
+    let (of_pods, of_shifts) = (nodes.clone(), nodes.clone());
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .watches(&nodes, move |change| {
+            note_status(change, &of_nodes, node_clock.now());
+            [change.key.clone()]
+        })
+        .watches(&leases, move |change| {
+            note_lease(change, &of_leases, lease_clock.now());
+            None::<ObjectKey>
+        })
+        .watches(&pods, move |change| ready_where_nothing_is_known(change, &of_pods))
+        .follows(&shifted, move || not_ready(&of_shifts))
+        .workers(WORKERS);
+    manager.add(controller);
+}
+
+/// A report of a node is a sign of life.
+fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Timestamp) {
+    let ready = change.new.as_ref().and_then(|node| condition(&node.status.conditions, "Ready"));
+    if let Some(ready) = ready {
+        let heartbeat = ready.last_heartbeat_time.unwrap_or_default();
+        heartbeats.note_status(change.key.clone(), heartbeat, now);
+    }
+}
+
+/// A renewed lease is a sign of life.
+fn note_lease(change: &Change<Lease>, heartbeats: &Heartbeats, now: Timestamp) {
+    let renewed = change.new.as_ref().and_then(|lease| lease.renew_time());
+    heartbeats.note_lease(node_of(&change.key), renewed, now);
+}
+
+/// The node of a pod that says that it is ready though nothing is known of its node.
+fn ready_where_nothing_is_known(change: &Change<Pod>, nodes: &Informer<Node>) -> Option<ObjectKey> {
+    let pod = change.new.as_ref().filter(|pod| pod.is_ready() && !pod.spec.node_name.is_empty())?;
+    let key = ObjectKey::cluster_wide(change.key.cluster().clone(), &*pod.spec.node_name);
+    nodes.store().get(&key).filter(|node| is_unknown(node)).map(|_| key)
+}
+
+fn is_unknown(node: &Node) -> bool {
+    condition(&node.status.conditions, "Ready").is_some_and(|ready| &*ready.status == "Unknown")
+}
+
+fn not_ready(nodes: &Informer<Node>) -> Vec<ObjectKey> {
+    let mut keys = nodes.store().keys();
+    keys.retain(|key| nodes.store().get(key).is_some_and(|node| !node.is_ready()));
+    keys
+}
+
+struct NodeLifecycle {
+    node_objects: Objects,
+    pod_objects: Objects,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+    heartbeats: Arc<Heartbeats>,
+    known: Known,
+    zones: Mutex<Zones>,
+    /// Rings when nodes that are not ready have to be looked at because of others.
+    shifts: watch::Sender<()>,
+    own_writes: OwnWrites,
+    recorder: Recorder,
+    monitor: NodeMonitor,
+    clock: Clock,
+}
+
+/// Why a node could not be looked after.
+#[derive(Debug, thiserror::Error)]
+enum MonitorError {
+    #[error(transparent)]
+    Behind(#[from] coracle_runtime::Behind),
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+impl Reconcile for NodeLifecycle {
+    type Error = MonitorError;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
+        self.own_writes.seen(key, &self.nodes).await?;
+        match self.look_after(key).await {
+            // The node is not as it was known; what it is now brings it back.
+            Err(MonitorError::Api(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
+                Ok(Action::AwaitChange)
+            }
+            done => done,
+        }
+    }
+}
+
+impl NodeLifecycle {
+    async fn look_after(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
+        let node = self.nodes.store().get(key);
+        self.take_note(key, node.as_deref());
+        let Some(node) = node else {
+            self.heartbeats.forget(key);
+            return Ok(Action::AwaitChange);
+        };
+        let now = self.clock.now();
+        let next = match health(&node, self.heartbeats.last(key), now, &self.monitor) {
+            Health::Heard(left) => Some(left),
+            Health::Silent(conditions) if conditions.is_empty() => None,
+            Health::Silent(conditions) => {
+                // The change brings the node back.
+                self.write_conditions(key, &node, &conditions).await?;
+                return Ok(Action::AwaitChange);
+            }
+        };
+        let permitted = self.taint(key, &node, now).await?;
+        if is_unknown(&node) || self.known.has_pods_to_mark(key) {
+            self.mark_pods(key, now).await?;
+            self.known.marked_pods(key);
+        }
+        let next = next.into_iter().chain(permitted).min();
+        Ok(next.map_or(Action::AwaitChange, Action::RequeueAfter))
+    }
+
+    /// Tells people what is new of a node, and others what it means for them.
+    fn take_note(&self, key: &ObjectKey, node: Option<&Node>) {
+        match self.known.observe(key, node) {
+            News::None => {}
+            News::Registered(about) => {
+                let text = format!("Registered Node {} in Controller", key.name());
+                self.tell_of_node(
+                    key,
+                    about,
+                    "RegisteredNode",
+                    &format!("Node {} event: {text}", key.name()),
+                );
+            }
+            News::Removed(about) => {
+                let text = format!("Removing Node {} from Controller", key.name());
+                self.tell_of_node(key, about, "RemovingNode", &format!("Node {} event: {text}", key.name()));
+            }
+            News::NotReady(about) => {
+                let text = format!("Node {} status is now: NodeNotReady", key.name());
+                self.tell_of_node(key, about, "NodeNotReady", &text);
+            }
+        }
+        let shift = {
+            let mut zones = self.zones();
+            if !zones.knows(key.cluster()) {
+                for other in self.nodes.store().in_cluster(key.cluster()) {
+                    let at = ObjectKey::cluster_wide(key.cluster().clone(), other.metadata.name());
+                    zones.observe(&at, Some(&other), &self.monitor);
+                }
+            }
+            zones.observe(key, node, &self.monitor)
+        };
+        if shift.recovered {
+            // While this side was cut off nothing was heard of anybody.
+            self.heartbeats.revive(key.cluster(), self.clock.now());
+        }
+        if shift.changed {
+            self.shifts.send_replace(());
+        }
+    }
+
+    fn tell_of_node(&self, key: &ObjectKey, about: Reference, reason: &'static str, message: &str) {
+        self.recorder.event(key.cluster(), about, EventType::Normal, reason, message);
+    }
+
+    async fn write_conditions(
+        &self,
+        key: &ObjectKey,
+        node: &Node,
+        conditions: &[Condition],
+    ) -> Result<(), MonitorError> {
+        // If it reports in this very moment, it is the version that says so.
+        let version = node.metadata.resource_version();
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        let written: Written = self.node_objects.patch_subresource(key, "status", &params, &patch).await?;
+        self.own_writes.note(key, &written.metadata.resource_version);
+        Ok(())
+    }
+
+    /// Gives a node the taints and labels it should have. After how long it may get more, if it has to wait
+    /// for that.
+    async fn taint(
+        &self,
+        key: &ObjectKey,
+        node: &Node,
+        now: Timestamp,
+    ) -> Result<Option<Duration>, MonitorError> {
+        let (eviction, wait) = self.permitted(key, node, now);
+        let taints = taints(node, eviction, now);
+        let labels = missing_labels(node);
+        if taints.is_none() && labels.is_empty() {
+            return Ok(wait);
+        }
+        let mut patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version()}});
+        if let Some(taints) = taints {
+            patch["spec"]["taints"] = json!(taints);
+        }
+        for (label, value) in labels {
+            patch["metadata"]["labels"][label] = value.into();
+        }
+        let written: Result<Written, _> =
+            self.node_objects.patch(key, &PatchParams::default(), &Patch::Merge(patch)).await;
+        match written {
+            Ok(written) => {
+                self.own_writes.note(key, &written.metadata.resource_version);
+                Ok(wait)
+            }
+            Err(error) => {
+                if matches!(eviction, Eviction::Wanted(_)) {
+                    self.zones().refund(key, node);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Whether pods are to leave a node now, and otherwise after how long that may be.
+    fn permitted(&self, key: &ObjectKey, node: &Node, now: Timestamp) -> (Eviction, Option<Duration>) {
+        let mut zones = self.zones();
+        match eviction(node) {
+            Eviction::Continued(_) | Eviction::Wanted(_) if zones.is_disrupted(key.cluster()) => {
+                (Eviction::None, None)
+            }
+            Eviction::Wanted(reason) => match zones.permit(key, node, now, &self.monitor) {
+                Permit::Granted => (Eviction::Wanted(reason), None),
+                Permit::After(wait) => (Eviction::None, Some(wait)),
+                Permit::Stopped => (Eviction::None, None),
+            },
+            other => (other, None),
+        }
+    }
+
+    /// Pods on a node that nobody hears of are not ready, whatever they said last.
+    async fn mark_pods(&self, key: &ObjectKey, now: Timestamp) -> Result<(), MonitorError> {
+        for pod in self.pods.store().by_index(PODS_BY_NODE, key.cluster(), key.name()) {
+            if !pod.is_ready() {
+                continue;
+            }
+            let metadata = &pod.metadata;
+            let at = ObjectKey::namespaced(key.cluster().clone(), metadata.namespace(), metadata.name());
+            let patch = Patch::Strategic(not_ready_status(&pod, now));
+            let params = PatchParams::default();
+            match self.pod_objects.patch_subresource::<Written>(&at, "status", &params, &patch).await {
+                Ok(_) => {
+                    let about = Reference::to("v1", "Pod", metadata);
+                    let (kind, reason) = (EventType::Warning, "NodeNotReady");
+                    self.recorder.event(key.cluster(), about, kind, reason, "Node is not ready");
+                }
+                // It is gone, or another one by now.
+                Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn zones(&self) -> MutexGuard<'_, Zones> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_ready_status(pod: &Pod, now: Timestamp) -> Value {
+    let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now)});
+    json!({"metadata": {"uid": pod.metadata.uid()}, "status": {"conditions": [condition]}})
+}
+
+/// Labels that have two names, of which the older one follows the newer one.
+fn missing_labels(node: &Node) -> Vec<(&'static str, String)> {
+    let pairs =
+        [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+    let labels = &node.metadata.labels;
+    let missing = |(new, old): (&str, &'static str)| {
+        let value = labels.get(new)?;
+        (labels.get(old) != Some(value)).then(|| (old, value.to_owned()))
+    };
+    pairs.into_iter().filter_map(missing).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_runtime::ClusterId;
+
+    use super::*;
+
+    #[test]
+    fn old_labels_follow_new_ones() {
+        let missing = |labels: Value| {
+            missing_labels(&serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap())
+        };
+        assert!(missing(json!({})).is_empty());
+        let both = json!({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"});
+        assert!(missing(both).is_empty());
+        let wrong =
+            json!({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "x", "kubernetes.io/arch": "arm64"});
+        let expected = [("beta.kubernetes.io/os", "linux"), ("beta.kubernetes.io/arch", "arm64")];
+        assert_eq!(missing(wrong), expected.map(|(label, value)| (label, value.to_owned())));
+    }
+
+    #[test]
+    fn reports_and_renewals_are_signs_of_life() {
+        let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
+        let at = Timestamp::from_millis;
+        let report: Node = serde_json::from_value(json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}}))
+        .unwrap();
+        let change = Change { key: node.clone(), old: None, new: Some(Arc::new(report)) };
+        note_status(&change, &heartbeats, at(1));
+        assert_eq!(heartbeats.last(&node), Some(at(1)));
+        let lease: Lease =
+            serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})).unwrap();
+        let key = ObjectKey::namespaced(ClusterId::default(), "kube-node-lease", "n");
+        note_lease(&Change { key, old: None, new: Some(Arc::new(lease)) }, &heartbeats, at(2));
+        assert_eq!(heartbeats.last(&node), Some(at(2)));
+    }
+}

@@ -1,0 +1,99 @@
+//! Which pods have to leave a node because of its taints, and when.
+
+use std::time::Duration;
+
+use crate::view::{Pod, Taint, Toleration};
+
+/// How long a pod may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stay {
+    Forever,
+    For(Duration),
+    /// Not at all.
+    NotAtAll,
+}
+
+/// The taints that make pods leave.
+pub(super) fn no_execute(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
+    taints.iter().filter(|taint| &*taint.effect == "NoExecute")
+}
+
+/// How long a pod may stay on a node with these taints: as long as it tolerates each, of what it tolerates
+/// for a time only the shortest counts.
+pub(super) fn stay(pod: &Pod, taints: &[Taint]) -> Stay {
+    if pod.metadata.is_terminating() {
+        return Stay::Forever;
+    }
+    let mut shortest: Option<u64> = None;
+    for taint in no_execute(taints) {
+        let Some(toleration) = pod.spec.tolerations.iter().find(|toleration| tolerates(toleration, taint))
+        else {
+            return Stay::NotAtAll;
+        };
+        if let Some(seconds) = toleration.toleration_seconds {
+            let seconds = u64::try_from(seconds).unwrap_or_default();
+            shortest = Some(shortest.map_or(seconds, |known| known.min(seconds)));
+        }
+    }
+    shortest.map_or(Stay::Forever, |seconds| Stay::For(Duration::from_secs(seconds)))
+}
+
+/// Whether a toleration is about a taint. Without a key it is about all, without an effect about each.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
+    let key = toleration.key.is_empty() || toleration.key == taint.key;
+    let value = match &*toleration.operator {
+        "" | "Equal" => toleration.value == taint.value,
+        "Exists" => true,
+        _ => false,
+    };
+    effect && key && value
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn stays(tolerations: Value, taints: Value) -> Stay {
+        let pod = serde_json::from_value(json!({"spec": {"tolerations": tolerations}})).unwrap();
+        let taints: Vec<Taint> = serde_json::from_value(taints).unwrap();
+        stay(&pod, &taints)
+    }
+
+    #[test]
+    fn what_is_tolerated_says_how_long_a_pod_stays() {
+        let taint = || json!([{"key": "k", "value": "v", "effect": "NoExecute"}]);
+        let both = || json!([{"key": "k", "effect": "NoExecute"}, {"key": "l", "effect": "NoExecute"}]);
+        let seconds = |seconds| Stay::For(Duration::from_secs(seconds));
+        let cases = [
+            (json!([]), json!([]), Stay::Forever),
+            (json!([]), json!([{"key": "k", "effect": "NoSchedule"}]), Stay::Forever),
+            (json!([]), taint(), Stay::NotAtAll),
+            (json!([{"key": "k", "value": "v"}]), taint(), Stay::Forever),
+            (json!([{"key": "k", "value": "w"}]), taint(), Stay::NotAtAll),
+            (json!([{"key": "k", "operator": "Exists"}]), taint(), Stay::Forever),
+            (json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]), taint(), Stay::NotAtAll),
+            (json!([{"operator": "Exists"}]), both(), Stay::Forever),
+            (json!([{"key": "k", "operator": "Exists"}]), both(), Stay::NotAtAll),
+            (json!([{"operator": "Exists", "tolerationSeconds": 30}]), taint(), seconds(30)),
+            (json!([{"operator": "Exists", "tolerationSeconds": -1}]), taint(), seconds(0)),
+            (
+                json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 30},
+                    {"key": "l", "operator": "Exists", "tolerationSeconds": 20}]),
+                both(),
+                seconds(20),
+            ),
+            (
+                json!([{"key": "k", "operator": "Exists"},
+                    {"key": "l", "operator": "Exists", "tolerationSeconds": 20}]),
+                both(),
+                seconds(20),
+            ),
+        ];
+        for (tolerations, taints, expected) in cases {
+            assert_eq!(stays(tolerations.clone(), taints.clone()), expected, "{tolerations} {taints}");
+        }
+    }
+}
