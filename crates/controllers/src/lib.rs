@@ -26,6 +26,7 @@ mod namespace;
 #[expect(dead_code, reason = "the controllers that use the rest are being written")]
 mod node_ipam;
 mod node_lifecycle;
+mod persistentvolume;
 #[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod podgc;
@@ -125,6 +126,7 @@ pub const CONTROLLERS: &[Registration] = &[
     podgc::REGISTRATION,
     node_ipam::REGISTRATION,
     node_lifecycle::REGISTRATION,
+    persistentvolume::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
     root_ca::REGISTRATION,

@@ -164,16 +164,16 @@ async fn a_volume_stays_while_it_is_bound() {
     });
     let created = create(&volumes, json!({"metadata": {"name": "v"}, "spec": spec})).await;
     assert_eq!(created.finalizers(), ["kubernetes.io/pv-protection"]);
-    let become_phase = async |phase: &str| {
-        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
-        volumes.patch_status("v", &PatchParams::default(), &patch).await.unwrap();
-        idle(&cluster).await;
-    };
-    become_phase("Bound").await;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(cluster.client(), "default");
+    create(&claims, claim(json!({"storageClassName": "", "volumeName": "v"}))).await;
+    idle(&cluster).await;
     volumes.delete("v", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(volumes.get("v").await.unwrap().metadata.deletion_timestamp.is_some());
-    become_phase("Released").await;
+    let held = volumes.get("v").await.unwrap();
+    assert!(held.metadata.deletion_timestamp.is_some());
+    assert_eq!(held.status.unwrap().phase.as_deref(), Some("Bound"));
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
     assert!(volumes.get_opt("v").await.unwrap().is_none());
     cluster.shutdown().await;
 }

@@ -8,7 +8,8 @@ use coracle::kube::Resource;
 use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -362,5 +363,102 @@ async fn a_stateful_set_is_updated_from_the_last_to_the_partition() {
     let claims = claims(&world).await;
     let owners: Vec<_> = claims.iter().map(|claim| text(claim, "/metadata/ownerReferences/0/kind")).collect();
     assert_eq!(owners, ["StatefulSet", "Pod", "Pod"], "{claims:?}");
+    world.cluster.shutdown().await;
+}
+
+fn claim(name: &str, more: Value) -> Value {
+    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn volume(name: &str, size: &str) -> Value {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn claims_are_bound_to_the_volumes_that_suit_them() {
+    let world = World::start().await;
+    let volumes = Api::<PersistentVolume>::all(world.cluster.client());
+    let claims = world.api::<PersistentVolumeClaim>();
+    create(&volumes, volume("large", "10Gi")).await;
+    create(&volumes, volume("small", "2Gi")).await;
+    create(&volumes, volume("tiny", "1Mi")).await;
+    world.idle().await;
+    assert_eq!(each(&list(&volumes).await, "/status/phase"), ["Available"; 3]);
+    create(&claims, claim("data", json!({"storageClassName": ""}))).await;
+    world.idle().await;
+    let bound = get(&claims, "data").await;
+    assert_eq!(text(&bound, "/spec/volumeName"), "small");
+    let status = json!({"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}});
+    assert_eq!(bound["status"], status);
+    assert_eq!(text(&bound, "/metadata/annotations/pv.kubernetes.io~1bind-completed"), "yes");
+    let small = get(&volumes, "small").await;
+    assert_eq!(text(&small, "/status/phase"), "Bound");
+    assert_eq!(text(&small, "/spec/claimRef/uid"), text(&bound, "/metadata/uid"));
+    assert_eq!(text(&small, "/metadata/annotations/pv.kubernetes.io~1bound-by-controller"), "yes");
+
+    // One that waits gets the volume that comes.
+    create(
+        &claims,
+        claim("later", json!({"storageClassName": "", "resources": {"requests": {"storage": "20Gi"}}})),
+    )
+    .await;
+    world.idle().await;
+    assert_eq!(text(&get(&claims, "later").await, "/status/phase"), "Pending");
+    assert!(world.event_reasons().await.contains(&"FailedBinding".to_owned()));
+    create(&volumes, volume("huge", "1Ti")).await;
+    world.idle().await;
+    assert_eq!(text(&get(&claims, "later").await, "/spec/volumeName"), "huge");
+
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    world.idle().await;
+    assert_eq!(text(&get(&volumes, "small").await, "/status/phase"), "Released");
+    volumes.delete("small", &DeleteParams::default()).await.unwrap();
+    volumes.delete("huge", &DeleteParams::default()).await.unwrap();
+    world.idle().await;
+    assert!(volumes.get_opt("small").await.unwrap().is_none());
+    assert_eq!(text(&get(&volumes, "huge").await, "/status/phase"), "Bound", "it is in use");
+    world.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn volumes_are_made_where_they_are_first_used() {
+    let world = World::start().await;
+    world.create_node("a", json!(null)).await;
+    let classes = Api::<StorageClass>::all(world.cluster.client());
+    let class = get(&classes, "standard").await;
+    assert_eq!(text(&class, "/volumeBindingMode"), "WaitForFirstConsumer");
+    let volumes = Api::<PersistentVolume>::all(world.cluster.client());
+    let claims = world.api::<PersistentVolumeClaim>();
+    create(&claims, claim("data", json!({}))).await;
+    world.idle().await;
+    assert_eq!(text(&get(&claims, "data").await, "/spec/storageClassName"), "standard");
+    assert!(world.event_reasons().await.contains(&"WaitForFirstConsumer".to_owned()));
+    assert!(list(&volumes).await.is_empty());
+
+    // What the scheduler says when it has chosen a node.
+    let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "a"}}});
+    merge(&claims, "data", selected).await;
+    world.idle().await;
+    let bound = get(&claims, "data").await;
+    assert_eq!(text(&bound, "/status/phase"), "Bound");
+    assert_eq!(
+        text(&bound, "/metadata/annotations/volume.kubernetes.io~1storage-provisioner"),
+        "coracle.dev/local"
+    );
+    let name = format!("pvc-{}", text(&bound, "/metadata/uid"));
+    let made = get(&volumes, &name).await;
+    assert_eq!(text(&made, "/status/phase"), "Bound");
+    assert_eq!(text(&made, "/spec/hostPath/path"), format!("/var/lib/coracle/volumes/{name}"));
+    assert_eq!(text(&made, "/metadata/annotations/pv.kubernetes.io~1provisioned-by"), "coracle.dev/local");
+    assert!(world.event_reasons().await.contains(&"ProvisioningSucceeded".to_owned()));
+
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    world.idle().await;
+    assert!(volumes.get_opt(&name).await.unwrap().is_none(), "gone with its claim");
     world.cluster.shutdown().await;
 }

@@ -8,6 +8,7 @@ use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
 use coracle_registry::kinds::scheduling::priority_class::PriorityClass;
+use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, ObjectEvent, Page, Selection, WatchOptions, Write,
 };
@@ -16,7 +17,7 @@ use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
 /// How many objects a cluster begins with, by resource.
-const COUNTS: [(&str, usize); 16] = [
+const COUNTS: [(&str, usize); 17] = [
     ("namespaces", 4),
     ("services", 1),
     ("endpoints", 1),
@@ -24,6 +25,7 @@ const COUNTS: [(&str, usize); 16] = [
     ("serviceaccounts", 4),
     ("endpointslices", 1),
     ("priorityclasses", 2),
+    ("storageclasses", 1),
     ("flowschemas", 11),
     ("prioritylevelconfigurations", 8),
     ("apiservices", 21),
@@ -161,6 +163,18 @@ async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
     cluster.mend().await.unwrap();
     assert_eq!(get(&cluster, &PriorityClass, "", name).await.unwrap()["value"], 2_000_001_000);
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 3);
+}
+
+#[tokio::test]
+async fn a_class_of_storage_that_nobody_wants_stays_away() {
+    let (_store, registry) = registry().await;
+    let cluster = registry.cluster("one").unwrap();
+    let class = get(&cluster, &StorageClass, "", "standard").await.unwrap();
+    assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
+    let write = Write { api_version: "storage.k8s.io/v1", ..write(&StorageClass, "") };
+    cluster.delete(&write, "standard", &DeleteOptions::default()).await.unwrap();
+    cluster.mend().await.unwrap();
+    assert!(list(&cluster, &StorageClass, ListOptions::default()).await.entries.is_empty());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod endpoints;
 mod int_or_string;
 mod job;
 mod node;
+mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_template;
@@ -29,6 +30,7 @@ pub(crate) use job::{
     ExitCodes, Job, JobEnd, JobStatus, PodFailureRule, SuccessRule, UncountedTerminatedPods, jobs,
 };
 pub(crate) use node::{Node, NodeAddress, Taint, nodes};
+pub(crate) use persistent_volume::{PersistentVolume, StorageClass, storage_classes, volumes};
 pub(crate) use persistent_volume_claim::{PersistentVolumeClaim, claims};
 pub(crate) use pod::{
     Container, ContainerPort, ContainerStatus, PODS_BY_NODE, Phase, Pod, PodStatus, Terminated, Toleration,

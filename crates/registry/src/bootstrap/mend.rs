@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::objects::SERVER;
 use super::rbac::{self, Reconciled, reconciled};
+use super::storage;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
@@ -14,7 +15,7 @@ use crate::lifecycle::{Change, DeleteOptions, Write, tree};
 use crate::view;
 
 impl Cluster {
-    /// Brings back what was deleted of what every cluster has, and adds to roles and bindings what was taken
+    /// Brings back what was deleted of most of what every cluster has, and adds to roles and bindings what was taken
     /// from them, as upstream does when it starts.
     ///
     /// # Errors
@@ -29,6 +30,7 @@ impl Cluster {
             }
             let Some(expected) = base.encoded(&key) else { continue };
             match found {
+                None if is_to_stay_deleted(&expected) => {}
                 None => self.bring_back(key, expected).await?,
                 Some(entry) => self.complement(key, &tree(&entry)?, expected).await?,
             }
@@ -81,6 +83,11 @@ impl Cluster {
             done => done,
         }
     }
+}
+
+fn is_to_stay_deleted(expected: &Encoded) -> bool {
+    let object: Value = serde_json::from_slice(&expected.bytes).unwrap_or_default();
+    storage::stays_deleted(view::text(&object, &["kind"]))
 }
 
 /// What an object becomes, which may have changed since it was looked at.

@@ -18,6 +18,7 @@ mod namespace_contents;
 mod objects;
 mod rbac;
 mod record;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,8 +77,9 @@ impl Registry {
     }
 }
 
-/// What upstream makes when it starts, and does not miss while it runs.
-const NOT_MISSED: &[&str] = &["PriorityClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+/// What upstream makes when it starts, and does not miss while it runs; and what nobody may miss.
+const NOT_MISSED: &[&str] =
+    &["PriorityClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "StorageClass"];
 
 impl Cluster {
     /// Brings back what has just been deleted of what every cluster has, where upstream has a controller

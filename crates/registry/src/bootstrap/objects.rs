@@ -4,7 +4,7 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{Site, api_services, authentication, endpoint, flow_control, namespace_contents, rbac};
+use super::{Site, api_services, authentication, endpoint, flow_control, namespace_contents, rbac, storage};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -97,6 +97,7 @@ pub(super) fn all(workshop: &Cluster, site: &Site) -> impl Iterator<Item = Seed>
     let mut seeds = namespaces();
     seeds.extend(namespace_contents::seeds(&NAMESPACES, site));
     seeds.extend(priority_classes());
+    seeds.extend(storage::seeds());
     seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
     seeds.extend(flow_control::seeds(workshop.now()));
     seeds.extend(api_services::seeds());

@@ -1,0 +1,126 @@
+//! Which claims and volumes to look at after a change. Nothing is looked at on a timer.
+
+use coracle_runtime::informer::Store;
+use coracle_runtime::{Change, Informer, ObjectKey};
+
+use super::terms::{class_of_claim, class_of_volume, is_bind_completed};
+use crate::view::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+
+/// Claims without a volume, by their class.
+const UNBOUND_BY_CLASS: &str = "unboundClass";
+
+/// Claims by the volume they name.
+const BY_VOLUME: &str = "volumeName";
+
+/// Volumes and pods by the claims they name, as `namespace/name`.
+const BY_CLAIM: &str = "persistentVolumeClaim";
+
+pub(super) fn add_indexes(
+    claims: &Informer<PersistentVolumeClaim>,
+    volumes: &Informer<PersistentVolume>,
+    pods: &Informer<Pod>,
+) {
+    claims.store().add_index(UNBOUND_BY_CLASS, |claim| {
+        let is_unbound = !is_bind_completed(claim);
+        is_unbound.then(|| class_of_claim(claim).to_owned()).into_iter().collect()
+    });
+    claims.store().add_index(BY_VOLUME, |claim| {
+        let name = &claim.spec.volume_name;
+        (!name.is_empty()).then(|| name.to_string()).into_iter().collect()
+    });
+    volumes.store().add_index(BY_CLAIM, |volume| {
+        let bound = volume.spec.claim_ref.as_ref();
+        bound.map(|bound| format!("{}/{}", bound.namespace, bound.name)).into_iter().collect()
+    });
+    pods.store().add_index(BY_CLAIM, claims_of);
+}
+
+/// The claims of a pod, those it names and those that are made for it.
+fn claims_of(pod: &Pod) -> Vec<String> {
+    let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+    let claim = |volume: &crate::view::Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(format!("{namespace}/{}", claim.claim_name)),
+        (None, Some(_)) => Some(format!("{namespace}/{name}-{}", volume.name)),
+        (None, None) => None,
+    };
+    pod.spec.volumes.iter().filter_map(claim).collect()
+}
+
+/// The names of the pods that use a claim and have no node yet.
+pub(super) fn waiting_pods(pods: &Informer<Pod>, claim: &ObjectKey) -> Vec<String> {
+    let claim_name = format!("{}/{}", claim.namespace(), claim.name());
+    let pods = pods.store().by_index(BY_CLAIM, claim.cluster(), &claim_name);
+    let is_waiting = |pod: &&std::sync::Arc<Pod>| !pod.is_finished() && pod.spec.node_name.is_empty();
+    pods.iter().filter(is_waiting).map(|pod| pod.metadata.name().to_owned()).collect()
+}
+
+/// The claim itself, the volume it named, and those that are bound to it or reserved for it.
+pub(super) fn by_claim(
+    change: &Change<PersistentVolumeClaim>,
+    volumes: &Store<PersistentVolume>,
+) -> Vec<ObjectKey> {
+    let (key, cluster) = (&change.key, change.key.cluster());
+    let volume = |name: &str| ObjectKey::cluster_wide(cluster.clone(), name);
+    let bound = volumes.by_index(BY_CLAIM, cluster, &format!("{}/{}", key.namespace(), key.name()));
+    let named = [&change.old, &change.new].into_iter().flatten().map(|claim| &claim.spec.volume_name);
+    let mut keys: Vec<_> = named.filter(|name| !name.is_empty()).map(|name| volume(name)).collect();
+    keys.extend(bound.iter().map(|bound| volume(bound.metadata.name())));
+    keys.sort();
+    keys.dedup();
+    // A claim that is gone needs nothing; its volumes do.
+    keys.extend(change.new.is_some().then(|| key.clone()));
+    keys
+}
+
+/// The volume itself, the claims that name it or that it names, and those that it might suit.
+pub(super) fn by_volume(
+    change: &Change<PersistentVolume>,
+    claims: &Store<PersistentVolumeClaim>,
+) -> Vec<ObjectKey> {
+    let cluster = change.key.cluster();
+    let mut keys = vec![change.key.clone()];
+    for bound in
+        [&change.old, &change.new].into_iter().flatten().filter_map(|volume| volume.spec.claim_ref.as_ref())
+    {
+        keys.push(ObjectKey::namespaced(cluster.clone(), &*bound.namespace, &*bound.name));
+    }
+    let mut concerned = claims.by_index(BY_VOLUME, cluster, change.key.name());
+    if let Some(free) = change.new.as_ref().filter(|volume| volume.spec.claim_ref.is_none()) {
+        concerned.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, class_of_volume(free)));
+    }
+    keys.extend(concerned.iter().map(|claim| key_of(change.key.cluster(), claim)));
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// The claims that wait for a class, or for any.
+pub(super) fn by_class(
+    change: &Change<StorageClass>,
+    claims: &Store<PersistentVolumeClaim>,
+) -> Vec<ObjectKey> {
+    let cluster = change.key.cluster();
+    let mut concerned = claims.by_index(UNBOUND_BY_CLASS, cluster, change.key.name());
+    concerned.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, ""));
+    concerned.iter().map(|claim| key_of(cluster, claim)).collect()
+}
+
+/// The claims without a volume of a pod that came, went, or got a node.
+pub(super) fn by_pod(change: &Change<Pod>, claims: &Store<PersistentVolumeClaim>) -> Vec<ObjectKey> {
+    let (old, new) = (change.old.as_ref(), change.new.as_ref());
+    let node = |pod: Option<&std::sync::Arc<Pod>>| pod.map(|pod| pod.spec.node_name.clone());
+    if node(old) == node(new) {
+        return Vec::new();
+    }
+    let names = new.or(old).map(|pod| claims_of(pod)).unwrap_or_default();
+    let key = |name: &String| {
+        let (namespace, name) = name.split_once('/')?;
+        Some(ObjectKey::namespaced(change.key.cluster().clone(), namespace, name))
+    };
+    let is_unbound = |key: &ObjectKey| claims.get(key).is_some_and(|claim| !is_bind_completed(&claim));
+    names.iter().filter_map(key).filter(is_unbound).collect()
+}
+
+fn key_of(cluster: &coracle_runtime::ClusterId, claim: &PersistentVolumeClaim) -> ObjectKey {
+    ObjectKey::namespaced(cluster.clone(), claim.metadata.namespace(), claim.metadata.name())
+}

@@ -1,0 +1,99 @@
+//! Volumes, and the classes of storage they are of.
+
+use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
+use coracle_runtime::{Informer, Manager, Selection};
+use serde::{Deserialize, Serialize};
+
+use super::Described;
+
+/// All volumes, for every controller.
+pub(crate) fn volumes(manager: &mut Manager) -> Informer<PersistentVolume> {
+    manager.informer(Selection::of::<k8s_openapi::api::core::v1::PersistentVolume>())
+}
+
+/// All classes of storage, for every controller.
+pub(crate) fn storage_classes(manager: &mut Manager) -> Informer<StorageClass> {
+    manager.informer(Selection::of::<k8s_openapi::api::storage::v1::StorageClass>())
+}
+
+/// What controllers know of a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PersistentVolume {
+    pub(crate) metadata: ObjectMetadata,
+    pub(crate) spec: VolumeSpec,
+    pub(crate) status: VolumeStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeSpec {
+    /// Amounts by resource.
+    pub(crate) capacity: Labels,
+    pub(crate) access_modes: Box<[Box<str>]>,
+    /// The claim it is bound to, or reserved for.
+    pub(crate) claim_ref: Option<ClaimReference>,
+    pub(crate) persistent_volume_reclaim_policy: Box<str>,
+    pub(crate) storage_class_name: Box<str>,
+    pub(crate) volume_mode: Option<Box<str>>,
+    pub(crate) volume_attributes_class_name: Option<Box<str>>,
+    /// That it is one of a driver; the driver takes care of it.
+    pub(crate) csi: Option<CsiSource>,
+    pub(crate) host_path: Option<HostPathSource>,
+}
+
+/// See [`VolumeSpec::csi`].
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct CsiSource {}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct HostPathSource {
+    pub(crate) path: Box<str>,
+}
+
+/// Which claim. Without an identity any of that name will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClaimReference {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeStatus {
+    pub(crate) phase: Box<str>,
+}
+
+/// What controllers know of a class of storage.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StorageClass {
+    pub(crate) metadata: ObjectMetadata,
+    /// Who makes volumes of the class.
+    pub(crate) provisioner: Box<str>,
+    pub(crate) reclaim_policy: Box<str>,
+    /// `Immediate` or `WaitForFirstConsumer`.
+    pub(crate) volume_binding_mode: Box<str>,
+    pub(crate) mount_options: Box<[Box<str>]>,
+}
+
+macro_rules! described {
+    ($($view:ty),*) => {$(
+        impl View for $view {
+            fn metadata(&self) -> &Metadata {
+                &self.metadata.plain
+            }
+        }
+
+        impl Described for $view {
+            fn object_metadata(&self) -> &ObjectMetadata {
+                &self.metadata
+            }
+        }
+    )*};
+}
+
+described!(PersistentVolume, StorageClass);
