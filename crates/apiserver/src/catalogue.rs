@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use coracle_meta::gvk::compare_versions;
+use coracle_registry::kinds::metrics;
 use coracle_registry::{Cluster, Kind, KindRef, Result, catalog};
 
 /// What a cluster serves. Cheap where there are no custom kinds.
@@ -67,6 +68,14 @@ impl Catalogue {
     pub(crate) fn group_versions(&self) -> Vec<(&str, &str)> {
         let all = std::iter::once("").chain(self.groups());
         all.flat_map(|group| self.versions(group).into_iter().map(move |version| (group, version))).collect()
+    }
+
+    /// The same, but for groups whose objects no document describes, as the metrics-server describes none
+    /// that clients ask for.
+    pub(crate) fn described_group_versions(&self) -> Vec<(&str, &str)> {
+        let mut all = self.group_versions();
+        all.retain(|(group, _)| *group != metrics::GROUP);
+        all
     }
 
     /// The kinds of a group and version.

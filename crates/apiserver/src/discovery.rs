@@ -41,8 +41,11 @@ pub(crate) fn index(catalogue: &Catalogue) -> Value {
                 format!("/apis/{group}/{version}")
             }
         };
-        paths.insert(format!("/openapi/v3{path}"));
         paths.insert(path);
+    }
+    for (group, version) in catalogue.described_group_versions() {
+        let below = if group.is_empty() { "api" } else { "apis/" };
+        paths.insert(format!("/openapi/v3/{below}{group}/{version}"));
     }
     json!({"paths": paths})
 }

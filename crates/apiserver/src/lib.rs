@@ -21,6 +21,7 @@ mod negotiate;
 mod openapi;
 mod openid;
 mod options;
+mod resource_metrics;
 mod route;
 mod service;
 mod status;
@@ -34,6 +35,7 @@ pub use flow::FlowLimits;
 pub use health::HealthChecks;
 pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
+pub use resource_metrics::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
 pub use service::{ApiServer, BootstrapError};
 pub use token::{
     EcdsaSigner, LegacySubject, PublicKey, RotatingSigner, SignerError, TokenPolicy, TokenSigner,

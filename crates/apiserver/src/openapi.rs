@@ -232,7 +232,7 @@ impl Topic {
     /// Everything that is served now, the core group first.
     fn all(catalogue: &Catalogue) -> impl Iterator<Item = Self> + use<> {
         let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
-        for (group, version) in catalogue.group_versions() {
+        for (group, version) in catalogue.described_group_versions() {
             let about_group = Self::Group(group.to_owned());
             // Of groups that come with definitions upstream tells only the versions.
             if has_built_in_group(group) && !group.is_empty() && !all.contains(&about_group) {

@@ -33,6 +33,7 @@ use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
 use crate::openapi::{self, tagged};
 use crate::openid;
 use crate::options::Query;
+use crate::resource_metrics::MetricsSource;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner};
@@ -77,6 +78,7 @@ pub(crate) struct Components {
     pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
     pub(crate) token_policy: TokenPolicy,
     pub(crate) flow: FlowControl,
+    pub(crate) metrics_source: Option<Arc<dyn MetricsSource>>,
 }
 
 impl ApiServer {
@@ -87,7 +89,15 @@ impl ApiServer {
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
         let flow = FlowControl::default();
-        let components = Components { health, authorizer, authentication, tokens: None, token_policy, flow };
+        let components = Components {
+            health,
+            authorizer,
+            authentication,
+            tokens: None,
+            token_policy,
+            flow,
+            metrics_source: None,
+        };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
 
@@ -119,6 +129,13 @@ impl ApiServer {
         components.authentication = Arc::new(Authentication::new(config, Some(&signer)));
         components.tokens = Some(signer);
         components.token_policy = policy;
+        self
+    }
+
+    /// With somebody who measures what nodes and pods use, for `metrics.k8s.io`.
+    #[must_use]
+    pub fn with_metrics_source(mut self, source: Arc<dyn MetricsSource>) -> Self {
+        Arc::make_mut(&mut self.components).metrics_source = Some(source);
         self
     }
 

@@ -26,6 +26,7 @@ use crate::error::StartError;
 use crate::handle::{Handle, Managed};
 use crate::in_process;
 use crate::pki;
+use crate::resource_metrics::Measurements;
 use crate::rotation::{Rotation, Socket};
 use crate::storage;
 use crate::supervise::Components;
@@ -104,13 +105,15 @@ impl Coracle {
         let closing = CancellationToken::new();
         let registry =
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
+        let measurements = Measurements::new(clock.clone());
         let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
             .with_authentication(
                 &secured.authentication.config,
                 secured.token_signer.clone(),
                 secured.authentication.policy_at(secured.urls.first().map(String::as_str)),
             )
-            .with_plugins(extensions.admission);
+            .with_plugins(extensions.admission)
+            .with_metrics_source(Arc::new(measurements.clone()));
         if let Err(error) = service.bootstrap(&secured.site).await {
             store.close().await;
             return Err(error.into());
@@ -128,7 +131,8 @@ impl Coracle {
         let components = Components::new(running);
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
-        let simulation = fake_nodes.map(|nodes| Simulation::new(&service, nodes, clock.clone()));
+        let simulation =
+            fake_nodes.map(|nodes| Simulation::new(&service, nodes, clock.clone(), measurements));
         if let Some(simulation) = &simulation
             && let Err(error) = simulation.create_nodes().await
         {
@@ -169,11 +173,13 @@ struct Simulation {
     client: kube::Client,
     nodes: fake::FakeNodes,
     clock: Clock,
+    measurements: Measurements,
 }
 
 impl Simulation {
-    fn new(server: &ApiServer, nodes: fake::FakeNodes, clock: Clock) -> Self {
-        Self { client: in_process::client(server.clone(), in_process::FAKE_NODES), nodes, clock }
+    fn new(server: &ApiServer, nodes: fake::FakeNodes, clock: Clock, measurements: Measurements) -> Self {
+        let client = in_process::client(server.clone(), in_process::FAKE_NODES);
+        Self { client, nodes, clock, measurements }
     }
 
     /// Before anyone looks, so that nobody is told of them one by one.
@@ -183,7 +189,7 @@ impl Simulation {
 
     /// Run by the same manager as the controllers, so that idle means that pods are at rest too.
     fn register(&self, manager: &mut Manager) {
-        fake::register(manager, &self.client, &self.clock);
+        self.measurements.include(fake::register(manager, &self.client, &self.clock));
     }
 }
 

@@ -34,6 +34,7 @@ mod error;
 mod handle;
 mod in_process;
 mod pki;
+mod resource_metrics;
 mod rotation;
 pub mod storage;
 mod subject_name;

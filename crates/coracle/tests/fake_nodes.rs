@@ -151,3 +151,33 @@ async fn a_node_without_power_does_nothing_until_it_is_back() {
     wait_for(LIMIT, &pods, "p", |pod| phase(pod) == "Running").await;
     cluster.shutdown().await;
 }
+
+#[tokio::test]
+async fn what_nodes_and_pods_use_is_told() {
+    let cluster = start("2").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    let resources = json!({"requests": {"cpu": "200m", "memory": "64Mi"}});
+    let spec = json!({"containers": [{"name": "c", "image": "i", "resources": resources}]});
+    let usage = json!({"usage-cpu": "75%"});
+    pods.create(&PostParams::default(), &pod("p", &usage, &spec)).await.unwrap();
+    pods.create(&PostParams::default(), &pod("q", &json!({}), &json!({}))).await.unwrap();
+    idle(&cluster).await;
+    let get = async |path: &str| {
+        let request = http::Request::get(format!("/apis/metrics.k8s.io/v1beta1{path}"));
+        cluster.client().request::<Value>(request.body(Vec::new()).unwrap()).await
+    };
+    let one = get("/namespaces/default/pods/p").await.unwrap();
+    assert_eq!((&one["kind"], &one["window"]), (&json!("PodMetrics"), &json!("15s")));
+    assert_eq!(one["containers"], json!([{"name": "c", "usage": {"cpu": "150m", "memory": "32Mi"}}]));
+    let listed = get("/pods").await.unwrap();
+    assert_eq!((&listed["kind"], listed["items"].as_array().unwrap().len()), (&json!("PodMetricsList"), 2));
+    assert!(get("/pods?labelSelector=a%3Db").await.unwrap()["items"].as_array().unwrap().is_empty());
+    let nodes = get("/nodes").await.unwrap();
+    assert_eq!(nodes["items"][0]["usage"], json!({"cpu": "151m", "memory": "48Mi"}));
+    assert_eq!(nodes["items"][1]["usage"], json!({"cpu": "0", "memory": "0"}));
+    let missing = get("/namespaces/default/pods/x").await.unwrap_err().to_string();
+    assert!(missing.contains("podmetrics.metrics.k8s.io \"default/x\" not found"), "{missing}");
+    let resources = get("").await.unwrap();
+    assert_eq!(resources["resources"][1]["verbs"], json!(["get", "list"]));
+    cluster.shutdown().await;
+}

@@ -46,6 +46,8 @@ use crate::kinds::discovery::endpoint_slice::EndpointSlice;
 use crate::kinds::events::event::Event as EventsEvent;
 use crate::kinds::flowcontrol::flow_schema::FlowSchema;
 use crate::kinds::flowcontrol::priority_level_configuration::PriorityLevelConfiguration;
+use crate::kinds::metrics::node_metrics::NodeMetrics;
+use crate::kinds::metrics::pod_metrics::PodMetrics;
 use crate::kinds::networking::ingress::Ingress;
 use crate::kinds::networking::ingress_class::IngressClass;
 use crate::kinds::networking::ip_address::IpAddress;
@@ -139,6 +141,8 @@ pub static BUILT_IN: &[&dyn Kind] = &[
     &ResourceSlice,
     &FlowSchema,
     &PriorityLevelConfiguration,
+    &NodeMetrics,
+    &PodMetrics,
 ];
 
 /// The kind that a path names.

@@ -8,6 +8,7 @@ mod parts;
 mod patch;
 mod patch_result;
 mod read;
+mod resource_metrics;
 mod reviews;
 mod told;
 mod update;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
+use coracle_registry::kinds::metrics;
 use coracle_registry::lifecycle::Write;
 use coracle_registry::{
     AuditAnnotations, Cluster, Error, Identity, KindRef, Registry, Scope, Subject, Verbs,
@@ -79,6 +81,9 @@ impl ResourceRequest {
         }
         if !declaration.verbs.contain(Verbs::GET) {
             return self.answer_question().await;
+        }
+        if declaration.group == metrics::GROUP {
+            return self.answer_metrics();
         }
         if !declaration.verbs.contain(Verbs::WATCH) {
             return self.answer_components().await;

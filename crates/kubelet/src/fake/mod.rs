@@ -8,6 +8,7 @@
 //!
 //! It belongs to this crate and not to the tests', because users start it too: `coracle up --fake-nodes 100`.
 
+mod container_status;
 mod duration;
 mod hosted;
 mod life;
@@ -19,6 +20,7 @@ mod pods;
 mod rules;
 mod run;
 mod status;
+mod usage;
 mod view;
 
 use coracle_base::Clock;
@@ -27,6 +29,7 @@ use kube::Client;
 
 pub use nodes::create_nodes;
 pub use options::{FakeNodes, FakeNodesError};
+pub use usage::{Amounts, FakeUsage, NodeUsage, PodUsage};
 
 /// The annotation that makes a node one of ours, if it is `true`.
 pub const NODE: &str = "fake.coracle.dev/node";
@@ -34,12 +37,13 @@ pub const NODE: &str = "fake.coracle.dev/node";
 /// What all our annotations begin with.
 const PREFIX: &str = "fake.coracle.dev/";
 
-/// Hands what simulates nodes to the manager. `client` writes; the manager's reads.
-pub fn register(manager: &mut Manager, client: &Client, clock: &Clock) {
+/// Hands what simulates nodes to the manager, and says what measures them. `client` writes; the manager's reads.
+pub fn register(manager: &mut Manager, client: &Client, clock: &Clock) -> FakeUsage {
     let nodes = manager.informer(Selection::of::<k8s_openapi::api::core::v1::Node>());
     // Pods without a node are none of our business, and there may be many.
     let bound = Selection::of::<k8s_openapi::api::core::v1::Pod>().with_fields("spec.nodeName!=");
     let pods = manager.informer(bound);
     manager.add(nodes::controller(client, clock, &nodes));
     manager.add(pods::controller(client, clock, &nodes, &pods));
+    FakeUsage { nodes, pods }
 }

@@ -22,7 +22,7 @@ use super::view::{Node, Pod};
 const WORKERS: usize = 16;
 
 /// Pods by the node they are bound to.
-const BY_NODE: &str = "node";
+pub(super) const BY_NODE: &str = "node";
 
 /// Pods by their address.
 const BY_ADDRESS: &str = "address";

@@ -117,7 +117,7 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
 }
 
 /// Where rules are looked for.
-struct Found<'a> {
+pub(super) struct Found<'a> {
     pod: &'a Labels,
     node: &'a Labels,
     index: Option<&'a str>,
@@ -126,7 +126,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn new(pod: &'a Pod, node: &'a Labels) -> Self {
+    pub(super) fn new(pod: &'a Pod, node: &'a Labels) -> Self {
         let Pod { metadata, .. } = pod;
         let index = metadata.annotations.get("batch.kubernetes.io/job-completion-index");
         let index = index.or_else(|| metadata.labels.get("apps.kubernetes.io/pod-index"));
@@ -135,7 +135,7 @@ impl<'a> Found<'a> {
         Self { pod: &metadata.annotations, node, index, any }
     }
 
-    fn text(&self, key: &str, container: &str) -> Option<&'a str> {
+    pub(super) fn text(&self, key: &str, container: &str) -> Option<&'a str> {
         if !self.any {
             return None;
         }

@@ -5,9 +5,10 @@ use coracle_base::Timestamp;
 use coracle_meta::time::Time;
 use serde_json::{Map, Value, json};
 
+use super::container_status::{container_status, is_same};
 use super::life::Life;
 use super::rules::is_sidecar;
-use super::run::{Exit, Run, State};
+use super::run::{Run, State};
 use super::view::{Condition, Container, ContainerStatus, Phase, Pod};
 
 /// Where a pod runs.
@@ -228,129 +229,6 @@ fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) 
         && same(&status.container_statuses, &life.containers)
 }
 
-fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
-    let state = &known.state;
-    let same_state = match &run.state {
-        State::Waiting => state.waiting.as_ref().is_some_and(|known| *known.reason == *waiting.reason),
-        State::BackingOff(_) => {
-            state.waiting.as_ref().is_some_and(|known| &*known.reason == "CrashLoopBackOff")
-        }
-        State::Running { .. } => state.running.is_some(),
-        State::Exited(exit) => state.terminated.as_ref().is_some_and(|known| known.exit_code == exit.code),
-        State::Lost => state.terminated.is_some(),
-    };
-    same_state && known.ready == run.ready && known.restart_count == run.restarts
-}
-
-fn container_status(uid: &str, container: &Container, run: &Run, waiting: &Waiting<'_>, pod: &Pod) -> Value {
-    let has_run = !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
-    // That of the container before, while the next one waits.
-    let id = |restarts: u32| format!("fake://{}", digest(&[uid, &container.name, &restarts.to_string()]));
-    let last = run.last.as_ref().map(|exit| terminated(exit, id(run.restarts.saturating_sub(1))));
-    let current =
-        if matches!(run.state, State::BackingOff(_)) { run.restarts.saturating_sub(1) } else { run.restarts };
-    let mut status = json!({
-        "name": container.name,
-        "image": container.image,
-        "imageID": if has_run { image_id(&container.image) } else { String::new() },
-        "containerID": if has_run { id(current).into() } else { Value::Null },
-        "ready": run.ready,
-        "started": matches!(run.state, State::Running { .. }),
-        "restartCount": run.restarts,
-        "state": state(container, run, waiting, pod, id(current)),
-        "lastState": last.map_or_else(|| json!({}), |last| json!({"terminated": last})),
-    });
-    let resources = &container.resources;
-    if !resources.requests.is_empty() || !resources.limits.is_empty() {
-        status["resources"] = resources_of(container);
-        status["allocatedResources"] = json!(resources.requests);
-    }
-    if !container.volume_mounts.is_empty() {
-        status["volumeMounts"] = container.volume_mounts.iter().map(volume_mount).collect();
-    }
-    status
-}
-
-fn resources_of(container: &Container) -> Value {
-    let mut resources = Map::new();
-    let each = [("requests", &container.resources.requests), ("limits", &container.resources.limits)];
-    for (name, amounts) in each.into_iter().filter(|(_, amounts)| !amounts.is_empty()) {
-        resources.insert(name.to_owned(), json!(amounts));
-    }
-    Value::Object(resources)
-}
-
-fn volume_mount(mount: &super::view::VolumeMount) -> Value {
-    let mut value = json!({"name": mount.name, "mountPath": mount.mount_path});
-    if mount.read_only {
-        value["readOnly"] = true.into();
-        value["recursiveReadOnly"] = "Disabled".into();
-    }
-    value
-}
-
-fn state(container: &Container, run: &Run, waiting: &Waiting<'_>, pod: &Pod, id: String) -> Value {
-    match &run.state {
-        State::Waiting if waiting.message.is_empty() => json!({"waiting": {"reason": waiting.reason}}),
-        State::Waiting => json!({"waiting": {"reason": waiting.reason, "message": waiting.message}}),
-        State::BackingOff(wait) => {
-            let metadata = &pod.metadata;
-            let message = format!(
-                "back-off {} restarting failed container={} pod={}_{}({})",
-                go_duration(wait.as_secs()),
-                container.name,
-                metadata.name(),
-                metadata.namespace(),
-                metadata.uid(),
-            );
-            json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
-        }
-        State::Running { since } => json!({"running": {"startedAt": time(*since)}}),
-        State::Exited(exit) => json!({"terminated": terminated(exit, id)}),
-        State::Lost => json!({"terminated": {
-            "exitCode": 137,
-            "reason": "ContainerStatusUnknown",
-            "message": "The container could not be located when the pod was terminated",
-            "startedAt": null,
-            "finishedAt": null,
-        }}),
-    }
-}
-
-fn terminated(exit: &Exit, id: String) -> Value {
-    json!({
-        "exitCode": exit.code,
-        "reason": if exit.code == 0 { "Completed" } else { "Error" },
-        "startedAt": time(exit.started),
-        "finishedAt": time(exit.finished),
-        "containerID": id,
-    })
-}
-
-fn image_id(image: &str) -> String {
-    let name = image.split('@').next().unwrap_or_default();
-    // A colon after the last slash begins the tag; one before it, a port.
-    let tag = name.rfind(':').filter(|colon| !name[*colon..].contains('/')).unwrap_or(name.len());
-    format!("{}@sha256:{}", &name[..tag], digest(&[image]))
-}
-
-fn digest(parts: &[&str]) -> String {
-    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    for part in parts {
-        context.update(part.as_bytes());
-        context.update(b"\n");
-    }
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// `1m20s`, as Go writes durations.
-fn go_duration(seconds: u64) -> String {
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    }
-}
-
 /// A time as the API writes it.
 pub(super) fn time(at: Timestamp) -> Value {
     Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string().into()
@@ -474,6 +352,5 @@ mod tests {
             "back-off 10s restarting failed container=c pod=p_n(u)"
         );
         assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
-        assert_eq!((go_duration(80), go_duration(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
     }
 }

@@ -71,7 +71,12 @@ impl Quantity {
 
     /// So many thousandths.
     pub fn from_milli(value: i64, format: Format) -> Self {
-        Self::from_parts(value.into(), Scale::MILLI.0, format)
+        Self::from_scaled(value, Scale::MILLI, format)
+    }
+
+    /// So many times this power of ten.
+    pub fn from_scaled(value: i64, scale: Scale, format: Format) -> Self {
+        Self::from_parts(value.into(), scale.0, format)
     }
 
     /// `mantissa × 10^exponent`.

@@ -33,6 +33,8 @@ const GROUPS: &[(&str, u32)] = &[
     ("discovery.k8s.io", 16_200),
     ("resource.k8s.io", 16_200),
     ("flowcontrol.apiserver.k8s.io", 16_100),
+    // Upstream's is another program, which says this of itself.
+    ("metrics.k8s.io", 100),
 ];
 
 /// What upstream gives to groups it does not list.
@@ -44,6 +46,7 @@ fn version_priority(group: &str, version: &str) -> u32 {
         ("", _) => 1,
         ("autoscaling", "v2") => 30,
         ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
+        ("metrics.k8s.io", _) => 100,
         _ => 15,
     }
 }

@@ -15,6 +15,7 @@ pub mod core;
 pub mod discovery;
 pub mod events;
 pub mod flowcontrol;
+pub mod metrics;
 pub mod networking;
 pub mod node;
 pub mod policy;

@@ -130,6 +130,6 @@ mod tests {
         let all = names.len();
         names.sort();
         names.dedup();
-        assert_eq!((names.len(), all), (133, 133));
+        assert_eq!((names.len(), all), (134, 134));
     }
 }

@@ -1,0 +1,71 @@
+//! What measures nodes and pods for the server: simulated nodes do, once their simulation runs.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use coracle_apiserver::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
+use coracle_base::Clock;
+use coracle_kubelet::fake::{self, Amounts, FakeUsage};
+use coracle_runtime::ClusterId;
+use coracle_runtime::informer::Labels;
+
+/// Over which time usage is said to have been measured: what the metrics-server scrapes in.
+const WINDOW: Duration = Duration::from_secs(15);
+
+/// Whoever measures. Nobody, until they are there.
+#[derive(Clone)]
+pub(crate) struct Measurements {
+    clock: Clock,
+    fake: std::sync::Arc<OnceLock<FakeUsage>>,
+}
+
+impl Measurements {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, fake: std::sync::Arc::default() }
+    }
+
+    /// From now on what simulated nodes use is known. Only the first counts: there is one simulation.
+    pub(crate) fn include(&self, usage: FakeUsage) {
+        self.fake.get_or_init(|| usage);
+    }
+
+    fn measured(&self) -> Measured {
+        Measured { at: self.clock.now(), window: WINDOW }
+    }
+
+    fn of_node(&self, node: fake::NodeUsage) -> NodeUsage {
+        let (labels, usage) = (pairs(&node.labels), usage(node.amounts));
+        NodeUsage { name: node.name, labels, measured: self.measured(), usage }
+    }
+
+    fn of_pod(&self, pod: fake::PodUsage) -> PodUsage {
+        let containers = pod.containers.into_iter().map(|(name, amounts)| (name, usage(amounts))).collect();
+        let (labels, measured) = (pairs(&pod.labels), self.measured());
+        PodUsage { namespace: pod.namespace, name: pod.name, labels, measured, containers }
+    }
+}
+
+impl MetricsSource for Measurements {
+    fn nodes(&self, cluster: &str) -> Vec<NodeUsage> {
+        let nodes = self.fake.get().map(|fake| fake.nodes(&ClusterId::new(cluster)));
+        nodes.into_iter().flatten().map(|node| self.of_node(node)).collect()
+    }
+
+    fn pods(&self, cluster: &str, namespace: &str) -> Vec<PodUsage> {
+        let pods = self.fake.get().map(|fake| fake.pods(&ClusterId::new(cluster), namespace));
+        pods.into_iter().flatten().map(|pod| self.of_pod(pod)).collect()
+    }
+
+    fn pod(&self, cluster: &str, namespace: &str, name: &str) -> Option<PodUsage> {
+        let pod = self.fake.get()?.pod(&ClusterId::new(cluster), namespace, name)?;
+        Some(self.of_pod(pod))
+    }
+}
+
+fn pairs(labels: &Labels) -> Vec<(String, String)> {
+    labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn usage(amounts: Amounts) -> Usage {
+    Usage { cpu_nanocores: amounts.cpu_nanocores, memory_bytes: amounts.memory_bytes }
+}
