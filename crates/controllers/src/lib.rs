@@ -20,6 +20,7 @@ mod endpointslice;
 mod endpointslice_mirroring;
 mod garbage_collector;
 mod history;
+mod horizontal_pod_autoscaler;
 mod inventory;
 mod job;
 mod namespace;
@@ -119,8 +120,8 @@ pub const CONTROLLERS: &[Registration] = &[
     endpoints::REGISTRATION,
     endpointslice::REGISTRATION,
     endpointslice_mirroring::REGISTRATION,
-    daemonset::REGISTRATION,
     garbage_collector::REGISTRATION,
+    horizontal_pod_autoscaler::REGISTRATION,
     job::REGISTRATION,
     namespace::REGISTRATION,
     podgc::REGISTRATION,

@@ -10,8 +10,10 @@ use coracle::config::FakeNodes;
 use coracle::kube::ResourceExt;
 use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use coracle::{Config, Coracle, Handle, StoreConfig};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
 use serde_json::{Value, json};
 use support::wait_for;
 
@@ -179,5 +181,110 @@ async fn what_nodes_and_pods_use_is_told() {
     assert!(missing.contains("podmetrics.metrics.k8s.io \"default/x\" not found"), "{missing}");
     let resources = get("").await.unwrap();
     assert_eq!(resources["resources"][1]["verbs"], json!(["get", "list"]));
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_autoscaler_follows_what_pods_use() {
+    let cluster = start("1").await;
+    let client = cluster.client();
+    let nodes = Api::<Node>::all(client.clone());
+    let uses = async |share: &str| {
+        let annotations = json!({"fake.coracle.dev/usage-memory": share});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        nodes.patch("fake-0", &PatchParams::default(), &patch).await.unwrap();
+    };
+    uses("160%").await;
+    let sets = Api::<ReplicaSet>::namespaced(client.clone(), "default");
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"memory": "100Mi"}}});
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"nodeName": "fake-0", "containers": [container]},
+            },
+        },
+    });
+    sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    wait_for(LIMIT, &sets, "web", |set| set.status.as_ref().is_some_and(|s| s.ready_replicas == Some(2)))
+        .await;
+
+    let scalers = Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), "default");
+    let target = json!({"type": "Utilization", "averageUtilization": 80});
+    let scaler = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"},
+            "minReplicas": 1,
+            "maxReplicas": 10,
+            "metrics": [{"type": "Resource", "resource": {"name": "memory", "target": target}}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+        },
+    });
+    scalers.create(&PostParams::default(), &serde_json::from_value(scaler).unwrap()).await.unwrap();
+    let scaled = wait_for(LIMIT, &scalers, "web", |scaler| {
+        scaler.status.as_ref().is_some_and(|status| status.desired_replicas == 4)
+    })
+    .await;
+    let status = serde_json::to_value(scaled.status.unwrap()).unwrap();
+    let current = json!({"averageUtilization": 160, "averageValue": "160Mi"});
+    let expected = json!([{"type": "Resource", "resource": {"name": "memory", "current": current}}]);
+    assert_eq!(status["currentMetrics"], expected);
+    let reasons: Vec<_> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|said| said["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(reasons, ["SucceededRescale", "ValidMetricFound", "DesiredWithinRange"]);
+    wait_for(LIMIT, &sets, "web", |set| set.status.as_ref().is_some_and(|s| s.ready_replicas == Some(4)))
+        .await;
+
+    uses("10%").await;
+    idle(&cluster).await;
+    // It would look by itself after some seconds; a change makes it look now.
+    let fewer = json!({"spec": {"minReplicas": 2}});
+    scalers.patch("web", &PatchParams::default(), &Patch::Merge(fewer)).await.unwrap();
+    wait_for(LIMIT, &sets, "web", |set| set.spec.as_ref().unwrap().replicas == Some(2)).await;
+    idle(&cluster).await;
+    let events =
+        Api::<Event>::namespaced(client, "default").list(&ListParams::default()).await.unwrap().items;
+    let told: Vec<_> = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("SuccessfulRescale"))
+        .filter_map(|event| event.message.as_deref())
+        .collect();
+    let above = "New size: 4; reason: memory resource utilization (percentage of request) above target";
+    assert!(
+        told.contains(&above) && told.contains(&"New size: 2; reason: All metrics below target"),
+        "{told:?}"
+    );
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_autoscaler_says_why_it_cannot_scale() {
+    let cluster = start("0").await;
+    let scalers = Api::<HorizontalPodAutoscaler>::namespaced(cluster.client(), "default");
+    for (name, kind, expected) in [
+        ("missing", "Deployment", "deployments.apps \"x\" not found"),
+        ("unknown", "Boat", "no matches for kind \"Boat\" in group \"apps\""),
+    ] {
+        let target = json!({"apiVersion": "apps/v1", "kind": kind, "name": "x"});
+        let scaler =
+            json!({"metadata": {"name": name}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
+        scalers.create(&PostParams::default(), &serde_json::from_value(scaler).unwrap()).await.unwrap();
+        let told = wait_for(LIMIT, &scalers, name, |scaler| {
+            scaler.status.as_ref().is_some_and(|status| status.conditions.is_some())
+        })
+        .await;
+        let said = &told.status.unwrap().conditions.unwrap()[0];
+        assert_eq!((&*said.type_, said.reason.as_deref()), ("AbleToScale", Some("FailedGetScale")));
+        let message = format!("the HPA controller was unable to get the target's current scale: {expected}");
+        assert_eq!(said.message.as_deref(), Some(&*message));
+    }
     cluster.shutdown().await;
 }
