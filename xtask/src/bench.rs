@@ -18,6 +18,12 @@ pub(crate) enum Benchmark {
     Authentication,
     /// Who may do what, with few roles and with many.
     Authorization,
+    /// How many pods find their nodes in a second.
+    Scheduler {
+        /// Arguments of the benchmark.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        extra: Vec<String>,
+    },
     /// The API, against kube-apiserver and etcd where both are installed.
     Api {
         /// Arguments of the benchmark.
@@ -35,6 +41,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         Benchmark::Store { extra } => run_command(benchmark_command("store").args(extra)),
         Benchmark::Authentication => run_command(&mut benchmark_command("authentication")),
         Benchmark::Authorization => run_command(&mut benchmark_command("authorization")),
+        Benchmark::Scheduler { extra } => run_command(benchmark_command("scheduler").args(extra)),
         Benchmark::Api { extra } => {
             // Alone, for built together with the benchmarks it would get the features those need.
             run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))?;

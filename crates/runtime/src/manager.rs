@@ -119,7 +119,7 @@ impl Manager {
     }
 
     /// What tells people of the doings of a controller, under its name.
-    pub fn recorder(&self, component: &'static str) -> Recorder {
+    pub fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
         self.events.recorder(component)
     }
 

@@ -14,9 +14,11 @@ mod framework;
 mod plugins;
 mod queue;
 mod run;
+mod simulation;
 mod storage;
 mod view;
 mod world;
 
 pub use config::{Config, DEFAULT_SCHEDULER_NAME, ProfileConfig};
 pub use run::register;
+pub use simulation::Simulation;

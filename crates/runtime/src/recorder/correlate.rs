@@ -4,6 +4,7 @@
 //! elsewhere.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
@@ -30,7 +31,7 @@ const COMBINED: &str = "(combined from similar events): ";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Subject {
     cluster: ClusterId,
-    component: &'static str,
+    component: Arc<str>,
     about: Reference,
 }
 
@@ -94,7 +95,8 @@ impl Correlator {
     pub(super) fn correlate(&mut self, told: &Told, now: Timestamp) -> Option<Correlated> {
         // The version is no part of who it is about.
         let about = Reference { resource_version: Box::default(), ..told.about.clone() };
-        let subject = Subject { cluster: told.cluster.clone(), component: told.component, about };
+        let subject =
+            Subject { cluster: told.cluster.clone(), component: Arc::clone(&told.component), about };
         if !self.take_share(&subject, now) {
             return None;
         }
@@ -189,7 +191,7 @@ mod tests {
         };
         Told {
             cluster: ClusterId::default(),
-            component: "replicaset-controller",
+            component: "replicaset-controller".into(),
             about,
             kind: EventType::Normal,
             reason: "SuccessfulCreate",

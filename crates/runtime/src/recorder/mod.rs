@@ -86,7 +86,7 @@ impl Reference {
 #[derive(Clone, Debug)]
 struct Told {
     cluster: ClusterId,
-    component: &'static str,
+    component: Arc<str>,
     about: Reference,
     kind: EventType,
     reason: &'static str,
@@ -96,7 +96,7 @@ struct Told {
 /// Tells people what a controller does. Clones are the same recorder.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    component: &'static str,
+    component: Arc<str>,
     events: mpsc::Sender<Told>,
     /// How many were told and neither written nor dropped.
     waiting: Arc<watch::Sender<usize>>,
@@ -112,11 +112,12 @@ impl Recorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let (cluster, component, message) = (cluster.clone(), self.component, message.into());
+        let (cluster, component, message) = (cluster.clone(), Arc::clone(&self.component), message.into());
         self.waiting.send_modify(|waiting| *waiting += 1);
-        if self.events.try_send(Told { cluster, component, about, kind, reason, message }).is_err() {
+        let told = Told { cluster, component, about, kind, reason, message };
+        if self.events.try_send(told).is_err() {
             self.waiting.send_modify(|waiting| *waiting -= 1);
-            tracing::debug!(component, reason, "too many events; one is dropped");
+            tracing::debug!(component = &*self.component, reason, "too many events; one is dropped");
         }
     }
 }
@@ -130,13 +131,13 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new() -> Self {
         let (events, told) = mpsc::channel(MAX_WAITING);
-        let first = Recorder { component: "", events, waiting: Arc::default() };
+        let first = Recorder { component: "".into(), events, waiting: Arc::default() };
         Self { first, told }
     }
 
     /// A recorder under the name of a controller.
-    pub(crate) fn recorder(&self, component: &'static str) -> Recorder {
-        Recorder { component, ..self.first.clone() }
+    pub(crate) fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
+        Recorder { component: component.into(), ..self.first.clone() }
     }
 
     /// How many have been told and not been written yet.
@@ -153,7 +154,7 @@ impl Events {
             if let Some(correlated) = correlator.correlate(&told, now)
                 && let Err(error) = write(&events, &mut correlator, &told, correlated).await
             {
-                tracing::debug!(component = told.component, reason = told.reason, %error, "cannot write an event");
+                tracing::debug!(component = &*told.component, reason = told.reason, %error, "cannot write an event");
             }
             self.first.waiting.send_modify(|waiting| *waiting -= 1);
         }
@@ -193,12 +194,12 @@ fn body(told: &Told, correlated: &Correlated, namespace: &str, name: &str) -> Va
         "involvedObject": told.about,
         "reason": told.reason,
         "message": correlated.message,
-        "source": {"component": told.component},
+        "source": {"component": &*told.component},
         "firstTimestamp": time(&correlated.first),
         "lastTimestamp": time(&correlated.last),
         "count": correlated.count,
         "type": told.kind.as_str(),
-        "reportingComponent": told.component,
+        "reportingComponent": &*told.component,
         "reportingInstance": "",
     })
 }

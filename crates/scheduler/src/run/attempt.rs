@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use coracle_base::{Task, Timestamp};
 
+use super::NO_NODES;
 use super::cluster::Cluster;
 use super::effects::{Effects, Finished, Reason};
 use crate::cycle::{self, Outcome};
@@ -11,8 +12,6 @@ use crate::framework::status::Diagnosis;
 use crate::framework::{ClusterEvent, Nomination, PluginSet, PostFilter, Profile, Rejection};
 use crate::queue::Popped;
 use crate::view::Pod;
-
-const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// What is being done about a pod.
 type Begun = Vec<Task<Finished>>;

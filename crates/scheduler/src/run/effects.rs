@@ -1,5 +1,6 @@
 //! What the scheduler does to the world: pods are bound, victims are sent away, people are told.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ pub(super) enum Finished {
 #[derive(Clone)]
 pub(super) struct Effects {
     pub(super) pods: Objects,
-    pub(super) recorder: Recorder,
+    /// One for each scheduler that pods may name.
+    pub(super) recorders: HashMap<Box<str>, Recorder>,
     pub(super) clock: Clock,
 }
 
@@ -102,7 +104,7 @@ impl Effects {
     /// Says that a pod was bound.
     pub(super) fn bound(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("Successfully assigned {} to {}", pod.full_name(), pod.node_name);
-        self.recorder.event(cluster, reference(pod), EventType::Normal, "Scheduled", message);
+        self.tell(cluster, &pod.scheduler_name, pod, EventType::Normal, "Scheduled", message);
     }
 
     /// Says why a pod is not scheduled; what it was promised goes into its status too.
@@ -114,13 +116,8 @@ impl Effects {
         message: &str,
         nomination: &Nomination,
     ) -> Option<Task<Finished>> {
-        self.recorder.event(
-            cluster,
-            reference(pod),
-            EventType::Warning,
-            "FailedScheduling",
-            shortened(message),
-        );
+        let note = shortened(message);
+        self.tell(cluster, &pod.scheduler_name, pod, EventType::Warning, "FailedScheduling", note);
         let status = self.unscheduled_status(pod, reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
@@ -133,7 +130,7 @@ impl Effects {
     /// Says that a pod is not scheduled because it is going.
     pub(super) fn skipped(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("skip schedule deleting pod: {}", pod.full_name());
-        self.recorder.event(cluster, reference(pod), EventType::Warning, "FailedScheduling", message);
+        self.tell(cluster, &pod.scheduler_name, pod, EventType::Warning, "FailedScheduling", message);
     }
 
     /// Sends victims away to make room on a node; those of less importance who were promised it lose that.
@@ -173,7 +170,7 @@ impl Effects {
             return;
         }
         let message = format!("Preempted by pod {} on node {node}", pod.metadata.uid);
-        self.recorder.event(cluster, reference(victim), EventType::Normal, "Preempted", message);
+        self.tell(cluster, &pod.scheduler_name, victim, EventType::Normal, "Preempted", message);
     }
 
     /// What to write into the status of a pod; none if it says so already.
@@ -206,6 +203,20 @@ impl Effects {
             _ => {}
         }
         Some(status)
+    }
+
+    fn tell(
+        &self,
+        cluster: &ClusterId,
+        scheduler: &str,
+        about: &Pod,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    ) {
+        if let Some(recorder) = self.recorders.get(scheduler) {
+            recorder.event(cluster, reference(about), kind, reason, message);
+        }
     }
 
     fn now(&self) -> String {

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1 as core;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, DEFAULT_SCHEDULER_NAME};
+use crate::config::Config;
 use crate::framework::Profile;
 use crate::plugins::{self, VolumeWriter, Writers};
 use crate::queue::Backoff;
@@ -37,6 +37,9 @@ const MESSAGES_AT_A_TIME: usize = 512;
 /// After which time a parked pod is tried again whatever happened: upstream's safety net.
 const PARKED_AT_MOST: Duration = Duration::from_secs(300);
 
+/// What is told of pods where there is no node at all.
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
+
 /// Hands the scheduler to a manager, whose identity must be allowed to bind pods.
 pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) {
     let (told, messages) = mpsc::channel(MAX_MESSAGES);
@@ -51,11 +54,12 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) {
         max: config.pod_max_backoff,
         parked_at_most: PARKED_AT_MOST,
     };
-    let recorder = manager.recorder(DEFAULT_SCHEDULER_NAME);
+    let names = config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
+    let recorders = names.map(|name| (name.into(), manager.recorder(name))).collect();
     manager.add_program(Scheduler {
         profiles,
         clusters: Clusters::new(backoff, Rng::from_entropy()),
-        effects: Effects { pods, recorder, clock: clock.clone() },
+        effects: Effects { pods, recorders, clock: clock.clone() },
         clock: clock.clone(),
         told,
         messages,

@@ -1,8 +1,6 @@
 //! What is known of volumes, with what was decided here and is not true yet.
 
 mod binder;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::constraint::Known;
 use crate::cache::{NodeIndex, NodeInfo};
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
+use crate::view::Pod;
 use crate::view::node::HOSTNAME;
 use crate::view::spread::SpreadConstraint;
-use crate::view::{Node, Pod};
 use crate::world::World;
 
 /// The score of a node that lacks a label.
@@ -47,9 +47,8 @@ impl<'w> Evenness<'w> {
         evenness
     }
 
-    fn counts(&self, node: &Node) -> bool {
-        let has = |counted: &Counted<'_>| node.labels.contains_key(&counted.known.constraint.topology_key);
-        !self.needs_all || self.constraints.iter().all(has)
+    fn counts(&self, info: &NodeInfo) -> bool {
+        !self.needs_all || self.constraints.iter().all(|counted| counted.slot(self.world, info).is_some())
     }
 
     /// Notes which values the nodes have, and how many there are of each label.
@@ -57,7 +56,7 @@ impl<'w> Evenness<'w> {
         let (world, mut counting) = (self.world, 0);
         let mut without_value = vec![false; self.constraints.len()];
         for info in nodes.iter().map(|index| world.cache.info(*index)) {
-            if !info.node.as_ref().is_some_and(|node| self.counts(node)) {
+            if !self.counts(info) {
                 continue;
             }
             counting += 1;
@@ -76,7 +75,7 @@ impl<'w> Evenness<'w> {
     }
 
     fn count(&mut self, pod: &Pod, info: &NodeInfo) {
-        let Some(node) = info.node.as_ref().filter(|node| self.counts(node)) else { return };
+        let Some(node) = info.node.as_ref().filter(|_| self.counts(info)) else { return };
         for counted in self.constraints.iter_mut().filter(|counted| !counted.is_hostname) {
             if let Some(slot) = counted.slot(self.world, info)
                 && counted.by_value[slot].is_some()
@@ -109,7 +108,7 @@ impl<'w> Counted<'w> {
 
 impl NodeScore for Evenness<'_> {
     fn score(&self, info: &NodeInfo) -> i64 {
-        if !info.node.as_ref().is_some_and(|node| self.counts(node)) {
+        if !self.counts(info) {
             return IGNORED;
         }
         let near =

@@ -1,1 +1,173 @@
-//! To come.
+//! Which events may help a pod that a plugin refused.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{merged, node, only, placed, pod, wanting, zoned};
+use crate::framework::{ClusterEvent, PodChanges};
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+fn helps(plugin: &str, pod: &Pod, event: &ClusterEvent) -> bool {
+    let profile = only(plugin);
+    let enabled = &profile.plugins[0];
+    let hinted = enabled.plugin.hint(&World::default(), pod, event);
+    assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} is not told of what it waits for");
+    hinted
+}
+
+fn added(node: &Arc<Node>) -> ClusterEvent {
+    ClusterEvent::NodeAdded(Arc::clone(node))
+}
+
+fn changed(old: &Arc<Node>, new: &Arc<Node>) -> ClusterEvent {
+    ClusterEvent::NodeChanged { old: Arc::clone(old), new: Arc::clone(new), changes: new.changes_since(old) }
+}
+
+fn gone(pod: Arc<Pod>) -> ClusterEvent {
+    ClusterEvent::PodGone(pod)
+}
+
+fn pending(old: &Arc<Pod>, new: &Arc<Pod>) -> ClusterEvent {
+    let changes = PodChanges::between(old, new);
+    ClusterEvent::PendingChanged { old: Arc::clone(old), new: Arc::clone(new), changes }
+}
+
+#[test]
+fn resources_come_with_nodes_that_have_them_and_pods_that_go() {
+    let wants_two = pod("p", json!({"spec": wanting("2")}));
+    let offering = |cpu: &str| node("n", json!({"status": {"allocatable": {"cpu": cpu}}}));
+    for (event, expected) in [
+        (added(&offering("4")), true),
+        (added(&offering("1")), false),
+        (changed(&offering("3"), &offering("4")), true),
+        (changed(&offering("4"), &offering("3")), false),
+        (changed(&offering("4"), &node("n", json!({"metadata": {"labels": {"new": "x"}}}))), false),
+        (gone(placed("q", "n", json!({}))), true),
+        (gone(pod("q", json!({}))), false),
+        (gone(pod("q", json!({"status": {"nominatedNodeName": "n"}}))), true),
+        (ClusterEvent::PodPlaced(placed("q", "n", json!({}))), false),
+        (pending(&wants_two, &pod("p", json!({"spec": wanting("1")}))), true),
+        (pending(&wants_two, &pod("p", json!({"spec": wanting("3")}))), false),
+    ] {
+        assert_eq!(helps("NodeResourcesFit", &wants_two, &event), expected, "{event:?}");
+    }
+    let shrunk = |cpu: &str| placed("q", "n", json!({"spec": wanting(cpu)}));
+    let (old, new) = (shrunk("2"), shrunk("1"));
+    let changes = PodChanges::between(&old, &new);
+    let event = ClusterEvent::PodChanged { old, new, changes };
+    assert!(helps("NodeResourcesFit", &wants_two, &event));
+    assert!(!helps("NodeResourcesFit", &pod("p", json!({})), &event), "it wants nothing of that");
+}
+
+#[test]
+fn a_node_helps_once_it_is_as_wanted() {
+    let tainted = node("n", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
+    let plain = node("n", json!({}));
+    let cordoned = node("n", json!({"spec": {"unschedulable": true}}));
+    let any = pod("p", json!({}));
+    for (plugin, event, expected) in [
+        ("TaintToleration", added(&tainted), false),
+        ("TaintToleration", added(&plain), true),
+        ("TaintToleration", changed(&tainted, &plain), true),
+        ("TaintToleration", changed(&plain, &tainted), false),
+        ("NodeUnschedulable", changed(&cordoned, &plain), true),
+        ("NodeUnschedulable", added(&cordoned), false),
+        ("NodeUnschedulable", changed(&tainted, &plain), false),
+        ("NodeName", added(&plain), true),
+        ("NodePorts", added(&plain), true),
+        ("NodeAffinity", added(&plain), true),
+        ("SchedulingGates", added(&plain), false),
+    ] {
+        assert_eq!(helps(plugin, &any, &event), expected, "{plugin}: {event:?}");
+    }
+    let selecting = pod("p", json!({"spec": {"nodeSelector": {"zone": "a"}}}));
+    assert!(helps("NodeAffinity", &selecting, &changed(&zoned("n", "b"), &zoned("n", "a"))));
+    assert!(!helps("NodeAffinity", &selecting, &changed(&zoned("n", "a"), &zoned("n", "b"))));
+    assert!(!helps("NodeAffinity", &selecting, &added(&zoned("n", "b"))));
+}
+
+#[test]
+fn a_pod_may_help_itself() {
+    let plain = pod("p", json!({}));
+    let tolerant = pod("p", json!({"spec": {"tolerations": [{"operator": "Exists"}]}}));
+    let gated = pod("p", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
+    let labelled = pod("p", json!({"metadata": {"labels": {"a": "b"}}}));
+    assert!(helps("TaintToleration", &plain, &pending(&plain, &tolerant)));
+    assert!(helps("NodeUnschedulable", &plain, &pending(&plain, &tolerant)));
+    assert!(!helps("TaintToleration", &pod("other", json!({})), &pending(&plain, &tolerant)));
+    assert!(helps("SchedulingGates", &plain, &pending(&gated, &plain)));
+    assert!(helps("InterPodAffinity", &plain, &pending(&plain, &labelled)));
+    assert!(!helps("InterPodAffinity", &plain, &pending(&plain, &tolerant)));
+}
+
+#[test]
+fn ports_come_free_with_who_had_them() {
+    let on = |port: u16| json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": port}]}]}});
+    let wanting = pod("p", on(80));
+    assert!(helps("NodePorts", &wanting, &gone(placed("q", "n", on(80)))));
+    assert!(!helps("NodePorts", &wanting, &gone(placed("q", "n", on(81)))));
+    assert!(!helps("NodePorts", &wanting, &gone(pod("q", on(80)))));
+}
+
+#[test]
+fn affinity_waits_for_whom_it_means() {
+    let app = |name: &str| json!({"metadata": {"labels": {"app": name}}});
+    let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}]);
+    let saying = |kind: &str| {
+        pod(
+            "p",
+            json!({"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}}}}),
+        )
+    };
+    let (with, without) = (saying("podAffinity"), saying("podAntiAffinity"));
+    let came = |labels: Value| ClusterEvent::PodPlaced(placed("q", "n", labels));
+    assert!(helps("InterPodAffinity", &with, &came(app("db"))));
+    assert!(!helps("InterPodAffinity", &with, &came(app("web"))));
+    assert!(!helps("InterPodAffinity", &without, &came(app("db"))));
+    assert!(helps("InterPodAffinity", &without, &gone(placed("q", "n", app("db")))));
+    assert!(!helps("InterPodAffinity", &without, &gone(placed("q", "n", app("web")))));
+    assert!(helps("InterPodAffinity", &with, &added(&zoned("n", "a"))));
+    assert!(!helps("InterPodAffinity", &with, &added(&node("n", json!({})))));
+    assert!(helps("InterPodAffinity", &without, &added(&node("n", json!({})))));
+    // Somebody who could not bear it has gone.
+    let shy = placed(
+        "q",
+        "n",
+        merged(
+            json!({"spec": {"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}]}}}}),
+            json!({}),
+        ),
+    );
+    assert!(helps("InterPodAffinity", &pod("p", app("web")), &gone(Arc::clone(&shy))));
+    assert!(!helps("InterPodAffinity", &pod("p", app("other")), &gone(shy)));
+}
+
+#[test]
+fn spreading_waits_for_those_who_are_counted() {
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": {"matchLabels": {"app": "web"}}});
+    let spreading = pod(
+        "p",
+        json!({"metadata": {"labels": {"app": "web"}},
+                                    "spec": {"topologySpreadConstraints": [constraint]}}),
+    );
+    let app = |name: &str| json!({"metadata": {"labels": {"app": name}}});
+    for (event, expected) in [
+        (gone(placed("q", "n", app("web"))), true),
+        (gone(placed("q", "n", app("db"))), false),
+        (gone(placed("q", "n", merged(app("web"), json!({"metadata": {"namespace": "other"}})))), false),
+        (ClusterEvent::PodPlaced(placed("q", "n", app("web"))), true),
+        (added(&zoned("n", "a")), true),
+        (added(&node("n", json!({}))), false),
+        (ClusterEvent::NodeGone(zoned("n", "a")), true),
+        (changed(&zoned("n", "a"), &zoned("n", "b")), true),
+        (changed(&node("n", json!({})), &zoned("n", "b")), true),
+        (changed(&zoned("n", "a"), &zoned("n", "a")), false),
+    ] {
+        assert_eq!(helps("PodTopologySpread", &spreading, &event), expected, "{event:?}");
+    }
+}

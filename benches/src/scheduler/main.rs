@@ -1,0 +1,130 @@
+//! How many pods find their nodes in a second: `cargo xtask bench scheduler`.
+//!
+//! First the decisions alone, of which the baseline is that of plain pods. Then a whole server in memory,
+//! from the first request that makes a pod to the last binding: making pods, telling of them, deciding,
+//! binding and the events are all in it.
+
+mod pods;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use coracle::kube::api::{ListParams, PostParams};
+use coracle::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use coracle::kube::{Api, Client};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use coracle_benches::measure::{block_on, micros, per_second, ratio, report, resident_bytes, start};
+use coracle_scheduler::{DEFAULT_SCHEDULER_NAME, ProfileConfig, Simulation};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde_json::Value;
+
+use pods::Kind;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How many objects are made at a time.
+const CONCURRENT: usize = 32;
+
+/// What all of it may take in memory.
+const MEMORY_AIM_MIB: u64 = 600;
+
+#[derive(Parser)]
+struct Args {
+    /// How many nodes there are.
+    #[arg(long, default_value_t = 5_000)]
+    nodes: usize,
+    /// How many pods are to be scheduled.
+    #[arg(long, default_value_t = 10_000)]
+    pods: usize,
+    /// Only this kind of pods.
+    #[arg(long)]
+    only: Option<Kind>,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let kinds: Vec<Kind> = args.only.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+    let baseline = decide(&args, Kind::Plain)?;
+    for kind in &kinds {
+        let figure = if *kind == Kind::Plain { baseline } else { decide(&args, *kind)? };
+        let aim = Duration::from_secs_f64(1.0 / kind.aim());
+        let shown =
+            format!("{} a pod, {:.1} of that of a plain one", micros(figure), ratio(figure, baseline));
+        report(&format!("{kind}: decisions alone"), &shown, &format!("< {}", micros(aim)), figure < aim);
+    }
+    for kind in kinds {
+        block_on(serve(&args, kind))?;
+    }
+    Ok(())
+}
+
+/// The time of one decision.
+fn decide(args: &Args, kind: Kind) -> Result<Duration> {
+    let mut simulation = Simulation::new(&ProfileConfig::new(DEFAULT_SCHEDULER_NAME), 1);
+    for number in 0..args.nodes {
+        simulation.set_node(pods::node(number))?;
+    }
+    let waiting: Vec<Value> = (0..args.pods).map(|number| pods::pod(kind, number)).collect();
+    let watch = start();
+    for pod in waiting {
+        let decided = simulation.schedule(pod)?;
+        anyhow::ensure!(decided.is_ok(), "a pod has no node: {decided:?}");
+    }
+    Ok(watch.elapsed() / u32::try_from(args.pods.max(1))?)
+}
+
+/// Pods of a whole server in a second.
+async fn serve(args: &Args, kind: Kind) -> Result<()> {
+    let mut config = Config::new("/nothing/is/written/there");
+    config.store = StoreConfig::Memory;
+    config.listen.clear();
+    let cluster = Coracle::start(config).await?;
+    create(&cluster, "Node", (0..args.nodes).map(pods::node)).await?;
+    cluster.run_until_idle().await?;
+    let watch = start();
+    create(&cluster, "Pod", (0..args.pods).map(|number| pods::pod(kind, number))).await?;
+    wait_until_bound(&cluster, args.pods).await?;
+    let elapsed = watch.elapsed();
+    let rate = per_second(args.pods as u64, elapsed);
+    let mib = resident_bytes() >> 20;
+    let shown = format!("{rate:.0} pods/s, {mib} MiB");
+    let aim = format!("> {:.0} pods/s, < {MEMORY_AIM_MIB} MiB", kind.aim());
+    report(&format!("{kind}: the whole server"), &shown, &aim, rate > kind.aim() && mib < MEMORY_AIM_MIB);
+    cluster.shutdown().await;
+    Ok(())
+}
+
+async fn create(cluster: &Handle, kind: &str, objects: impl Iterator<Item = Value>) -> Result<()> {
+    let api = api(&cluster.client(), kind);
+    let make = |object: Value| {
+        let api = Arc::clone(&api);
+        async move {
+            let object: DynamicObject = serde_json::from_value(object)?;
+            api.create(&PostParams::default(), &object).await.context("making an object")?;
+            Ok::<_, anyhow::Error>(())
+        }
+    };
+    stream::iter(objects.map(make)).buffer_unordered(CONCURRENT).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+/// Returns when no pod is left without a node.
+async fn wait_until_bound(cluster: &Handle, pods: usize) -> Result<()> {
+    cluster.run_until_idle().await?;
+    let unbound = ListParams::default().fields("spec.nodeName=");
+    let left = api(&cluster.client(), "Pod").list_metadata(&unbound).await?.items.len();
+    anyhow::ensure!(left == 0, "{left} of {pods} pods have no node");
+    Ok(())
+}
+
+fn api(client: &Client, kind: &str) -> Arc<Api<DynamicObject>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+    Arc::new(if kind == "Node" {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), "default", &resource)
+    })
+}

@@ -1,0 +1,67 @@
+//! What the scheduler would do, without a cluster: for benchmarks, and for whoever wants to know beforehand.
+
+use std::sync::Arc;
+
+use coracle_base::Rng;
+use serde_json::Value;
+
+use crate::config::ProfileConfig;
+use crate::cycle::{Outcome, Turns, schedule};
+use crate::framework::Profile;
+use crate::plugins::{self, Writers};
+use crate::view::{Node, Pod};
+use crate::world::World;
+
+/// Nodes and pods that are nowhere else.
+///
+/// ```
+/// use coracle_scheduler::{ProfileConfig, Simulation};
+/// use serde_json::json;
+///
+/// let mut simulation = Simulation::new(&ProfileConfig::new("default-scheduler"), 7);
+/// let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+/// simulation.set_node(json!({"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}))?;
+/// let pod = json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {"containers": []}});
+/// assert_eq!(simulation.schedule(pod)?, Ok("n1".to_owned()));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Simulation {
+    profile: Profile,
+    world: World,
+    turns: Turns,
+}
+
+impl Simulation {
+    /// An empty cluster. The same seed chooses the same among nodes that are equally good.
+    pub fn new(profile: &ProfileConfig, seed: u64) -> Self {
+        let profile = plugins::profile(profile, &Writers::default());
+        Self { profile, world: World::default(), turns: Turns::new(Rng::seeded(seed)) }
+    }
+
+    /// Adds a node, or changes it.
+    ///
+    /// # Errors
+    /// If it is no Node.
+    pub fn set_node(&mut self, node: Value) -> Result<(), serde_json::Error> {
+        let node: Node = serde_json::from_value(node)?;
+        self.world.cache.set_node(&Arc::new(node));
+        Ok(())
+    }
+
+    /// Finds a node for a pod, which is there from then on; or says why there is none, as its condition would.
+    ///
+    /// # Errors
+    /// If it is no Pod.
+    pub fn schedule(&mut self, pod: Value) -> Result<Result<String, String>, serde_json::Error> {
+        let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod)?);
+        Ok(match schedule(&self.profile, &mut self.world, &pod, &mut self.turns) {
+            Outcome::Fits(node) => {
+                self.world.cache.assume(Arc::new(pod.on_node(&node)));
+                Ok(node.into())
+            }
+            Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),
+            Outcome::NoNodes => Err(crate::run::NO_NODES.to_owned()),
+        })
+    }
+}

@@ -1,1 +1,0 @@
-//! Which volumes are found for whom.
