@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::time::Duration;
 
-use coracle::kube::Resource;
 use coracle::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use coracle::kube::{Error, Resource};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -13,6 +15,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use support::wait_for;
 use tempfile::TempDir;
 
 /// Nothing here takes long; whoever waits longer waits for something that does not come.
@@ -84,8 +87,10 @@ impl World {
                 let wanted = text(&pod, &format!("{term}/matchFields/0/values/0"));
                 let target = json!({"kind": "Node", "name": if wanted.is_empty() { node } else { wanted }});
                 let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
-                let _bound: Value =
-                    pods.create_subresource("binding", name, &PostParams::default(), &binding).await.unwrap();
+                // The scheduler of the cluster may have been faster.
+                let bound: Result<Value, _> =
+                    pods.create_subresource("binding", name, &PostParams::default(), &binding).await;
+                assert!(!matches!(bound, Err(Error::Api(status)) if status.code != 409));
             }
             if text(&pod, "/status/phase") == "Pending" {
                 run(&pods, name).await;
@@ -460,5 +465,21 @@ async fn volumes_are_made_where_they_are_first_used() {
     claims.delete("data", &DeleteParams::default()).await.unwrap();
     world.idle().await;
     assert!(volumes.get_opt(&name).await.unwrap().is_none(), "gone with its claim");
+    world.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_pod_and_its_volume_find_a_node_together() {
+    let world = World::start().await;
+    world.create_node("a", json!(null)).await;
+    create(&world.api::<PersistentVolumeClaim>(), claim("data", json!({}))).await;
+    let source = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "volumes": source});
+    create(&world.api::<Pod>(), json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let is_scheduled = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    wait_for(LIMIT, &world.api::<Pod>(), "p", is_scheduled).await;
+    let bound = get(&world.api::<PersistentVolumeClaim>(), "data").await;
+    assert_eq!(text(&bound, "/status/phase"), "Bound");
+    assert_eq!(text(&bound, "/metadata/annotations/volume.kubernetes.io~1selected-node"), "a");
     world.cluster.shutdown().await;
 }

@@ -1,0 +1,93 @@
+//! Doing what is planned for volumes: giving them their phase, and reclaiming them.
+
+use std::sync::Arc;
+
+use coracle_runtime::ObjectKey;
+use kube::api::{DeleteParams, Preconditions};
+
+use super::terms::phase;
+use super::volume::{self, Reclaim};
+use super::{Binder, Error, everything, patches};
+use crate::view::{PersistentVolume, PersistentVolumeClaim};
+
+impl Binder {
+    pub(super) async fn look_after_volume(
+        &self,
+        key: &ObjectKey,
+        volume: Arc<PersistentVolume>,
+    ) -> Result<(), Error> {
+        let claim = self.claim_of(key, &volume).await?;
+        match volume::plan(&volume, claim.as_deref()) {
+            volume::Plan::Nothing => {}
+            volume::Plan::Phase(phase) => self.write_volume_phase(key, &volume, phase, "").await?,
+            volume::Plan::Release(reclaim) => self.release(key, volume, reclaim).await?,
+            volume::Plan::Unbind => {
+                let volume = self.patch_volume(key, "", patches::unbind_volume(&volume)).await?;
+                self.write_volume_phase(key, &volume, phase::AVAILABLE, "").await?;
+            }
+            volume::Plan::Mismatch(of_volume, of_claim) => {
+                self.tell_volume(key, &volume, of_volume);
+                if let Some(claim) = claim {
+                    self.tell_claim(key, &claim, of_claim);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The claim a volume is bound to, if it is still there. Before a volume is given up the server is asked:
+    /// what is known may be old.
+    async fn claim_of(
+        &self,
+        key: &ObjectKey,
+        volume: &PersistentVolume,
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Error> {
+        let Some(bound) = volume.spec.claim_ref.as_ref().filter(|bound| !bound.uid.is_empty()) else {
+            return Ok(None);
+        };
+        let is_it = |claim: &Arc<PersistentVolumeClaim>| *claim.metadata.uid() == *bound.uid;
+        let claim_key = ObjectKey::namespaced(key.cluster().clone(), &*bound.namespace, &*bound.name);
+        let known = self.claims.store().get(&claim_key);
+        let is_given_up = matches!(&*volume.status.phase, phase::RELEASED | phase::FAILED);
+        if known.as_ref().is_some_and(is_it) || (known.is_none() && is_given_up) {
+            return Ok(known);
+        }
+        let fresh: Option<PersistentVolumeClaim> = self.claim_objects.get(&claim_key).await?;
+        Ok(fresh.map(Arc::new).filter(is_it))
+    }
+
+    async fn release(
+        &self,
+        key: &ObjectKey,
+        mut volume: Arc<PersistentVolume>,
+        reclaim: Reclaim,
+    ) -> Result<(), Error> {
+        if !matches!(&*volume.status.phase, phase::RELEASED | phase::FAILED)
+            && let Some(patch) = patches::volume_phase(&volume, phase::RELEASED, "")
+        {
+            volume = self.patch_volume(key, "status", patch).await?;
+        }
+        match reclaim {
+            Reclaim::Keep => {}
+            Reclaim::Delete if volume.metadata.is_terminating() => {}
+            Reclaim::Delete => {
+                let uid = Some(volume.metadata.uid().to_owned());
+                let preconditions = Some(Preconditions { uid, resource_version: None });
+                let params = DeleteParams { preconditions, ..DeleteParams::default() };
+                self.volume_objects.delete(key, &params).await?;
+                self.volume_writes.note_deleted(
+                    &everything(key.cluster()),
+                    key.clone(),
+                    volume.metadata.uid(),
+                );
+            }
+            Reclaim::Fail(told) => {
+                if &*volume.status.phase != phase::FAILED {
+                    self.write_volume_phase(key, &volume, phase::FAILED, &told.message).await?;
+                    self.tell_volume(key, &volume, told);
+                }
+            }
+        }
+        Ok(())
+    }
+}
