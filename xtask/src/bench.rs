@@ -24,6 +24,8 @@ pub(crate) enum Benchmark {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
+    /// How long a cluster takes to make desired state true.
+    Controllers,
     /// The API, against kube-apiserver and etcd where both are installed.
     Api {
         /// Arguments of the benchmark.
@@ -42,6 +44,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         Benchmark::Authentication => run_command(&mut benchmark_command("authentication")),
         Benchmark::Authorization => run_command(&mut benchmark_command("authorization")),
         Benchmark::Scheduler { extra } => run_command(benchmark_command("scheduler").args(extra)),
+        Benchmark::Controllers => run_command(&mut benchmark_command("controllers")),
         Benchmark::Api { extra } => {
             // Alone, for built together with the benchmarks it would get the features those need.
             run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))?;

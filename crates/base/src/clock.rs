@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -65,6 +66,7 @@ pub struct Clock(Source);
 enum Source {
     System,
     Manual(watch::Receiver<Timestamp>),
+    Runtime(RuntimeClock),
 }
 
 impl Clock {
@@ -78,6 +80,7 @@ impl Clock {
         match &self.0 {
             Source::System => system_now(),
             Source::Manual(time) => *time.borrow(),
+            Source::Runtime(clock) => clock.now(),
         }
     }
 
@@ -85,8 +88,8 @@ impl Clock {
     pub async fn sleep_until(&self, deadline: Timestamp) {
         match &self.0 {
             // Asked again after each sleep: the wall clock may have been set back meanwhile.
-            Source::System => loop {
-                let wait = deadline.since(system_now());
+            Source::System | Source::Runtime(_) => loop {
+                let wait = deadline.since(self.now());
                 if wait.is_zero() {
                     return;
                 }
@@ -132,6 +135,37 @@ impl ManualClock {
     }
 }
 
+/// A clock that goes as the timers of the async runtime go: where a test pauses those, time passes only while
+/// everybody waits. It can be set, as wall clocks are.
+#[derive(Clone, Debug)]
+pub struct RuntimeClock {
+    start: Timestamp,
+    origin: tokio::time::Instant,
+    jumped_ms: Arc<AtomicI64>,
+}
+
+impl RuntimeClock {
+    /// A clock that stands at `start` now.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self { start, origin: tokio::time::Instant::now(), jumped_ms: Arc::default() }
+    }
+
+    /// The handle to pass to the code under test.
+    pub fn clock(&self) -> Clock {
+        Clock(Source::Runtime(self.clone()))
+    }
+
+    /// Sets the clock forward, or back if negative, while timers go on as they were.
+    pub fn jump(&self, millis: i64) {
+        self.jumped_ms.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Timestamp {
+        let now = self.start + self.origin.elapsed();
+        Timestamp(now.0.saturating_add_signed(self.jumped_ms.load(Ordering::Relaxed)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +182,16 @@ mod tests {
         manual.advance(Duration::from_millis(1));
         sleeper.await;
         assert_eq!(clock.now(), Timestamp::from_millis(1_500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_the_runtime_goes_with_its_timers_and_can_be_set() {
+        let runtime = RuntimeClock::starting_at(Timestamp::from_millis(1_000));
+        let clock = runtime.clock();
+        clock.sleep_until(Timestamp::from_millis(61_000)).await;
+        assert_eq!(clock.now(), Timestamp::from_millis(61_000));
+        runtime.jump(-500);
+        assert_eq!(clock.now(), Timestamp::from_millis(60_500));
     }
 
     async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {

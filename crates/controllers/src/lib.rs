@@ -24,11 +24,9 @@ mod horizontal_pod_autoscaler;
 mod inventory;
 mod job;
 mod namespace;
-#[expect(dead_code, reason = "the controllers that use the rest are being written")]
 mod node_ipam;
 mod node_lifecycle;
 mod persistentvolume;
-#[expect(dead_code, unused_imports, reason = "the controllers that use the rest are being written")]
 mod pod_control;
 mod podgc;
 mod refusal;
@@ -39,9 +37,9 @@ mod service_pods;
 mod serviceaccount;
 mod serviceaccount_token;
 mod statefulset;
-mod ttl_after_finished;
 mod taint_eviction;
 mod ttl;
+mod ttl_after_finished;
 mod validatingadmissionpolicy_status;
 #[expect(unused_imports, reason = "the controllers that read the rest are being written")]
 mod view;
@@ -77,6 +75,14 @@ pub struct Settings {
     pub node_monitor: NodeMonitor,
     /// From where nodes get the addresses of their pods. None if not from here.
     pub node_cidrs: Option<NodeCidrs>,
+}
+
+impl Settings {
+    /// Nothing but a clock: no certificates, no tokens, no addresses for nodes.
+    pub fn new(clock: Clock) -> Self {
+        let node_monitor = NodeMonitor::default();
+        Self { clock, trust: None, signer: None, token_writer: None, node_monitor, node_cidrs: None }
+    }
 }
 
 impl fmt::Debug for Settings {

@@ -45,11 +45,6 @@ impl PodControl {
         &self.informer
     }
 
-    /// What tells people of the doings of the controller.
-    pub(crate) fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
     /// Where pods are read and written that need something special. What is written is to be noted.
     pub(crate) fn objects(&self) -> &Objects {
         &self.pods

@@ -242,8 +242,8 @@ fn key_of(cluster: &ClusterId, pod: &Pod) -> ObjectKey {
 fn reference(pod: &Pod) -> Reference {
     let metadata = &pod.metadata;
     Reference {
-        api_version: "v1",
-        kind: "Pod",
+        api_version: "v1".into(),
+        kind: "Pod".into(),
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),
         uid: metadata.uid.clone(),
