@@ -91,10 +91,29 @@ fn add<S: PodSelector>(manager: &mut Manager, name: &'static str, reconcile: Rep
     let controller = Controller::new(name, reconcile)
         .watches(&sets, |change| [change.key.clone()])
         .watches(&pods, move |change: &Change<Pod>| {
-            owners_concerned(change, kind.owner, &known, Replicated::selector)
+            let concerned = || owners_concerned(change, kind.owner, &known, Replicated::selector);
+            if matters(change) { concerned() } else { Vec::new() }
         })
         .workers(WORKERS);
     manager.add(controller);
+}
+
+/// Whether a set may have something to do or to say because of a change. A set of a thousand pods that looked
+/// at all of them whenever one gets a node or an address would look at a million.
+fn matters(change: &Change<Pod>) -> bool {
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) => what_counts(old) != what_counts(new),
+        _ => true,
+    }
+}
+
+/// All that is looked at of a pod, but for what decides which one to delete.
+fn what_counts(pod: &Pod) -> impl PartialEq + '_ {
+    let ready = pod.condition("Ready").filter(|ready| ready.is_true());
+    let metadata = &pod.metadata;
+    let is_over = (pod.is_finished(), metadata.is_terminating());
+    let ready_since = ready.map(|ready| ready.last_transition_time);
+    (metadata.uid(), is_over, ready_since, &metadata.labels, metadata.controller())
 }
 
 /// Why a set could not be brought to its number.

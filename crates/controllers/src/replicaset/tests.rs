@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
-use coracle_runtime::Action;
+use coracle_runtime::informer::Labels;
+use coracle_runtime::{Action, Change, ClusterId, ObjectKey};
 use kube::core::Status;
 use serde_json::{Value, json};
 
+use super::matters;
 use super::plan::{BURST_REPLICAS, Plan, plan};
 use super::status::{Failure, next_look, patch, status};
-use crate::view::{Pod, ReplicaSet, rfc3339};
+use crate::view::{Phase, Pod, ReplicaSet, rfc3339};
 
 const NOW: Timestamp = Timestamp::from_millis(100_000);
 
@@ -72,6 +74,29 @@ fn the_least_useful_pods_go_first() {
     let active = [pod("a", json!({}), Some(50)), pod("b", json!({}), None), pod("c", json!({}), Some(50))];
     let Plan::Delete(gone) = plan(2, &active, Vec::new, NOW) else { panic!("nothing to delete") };
     assert_eq!(gone.iter().map(|pod| pod.metadata.name()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn only_changes_that_count_are_looked_at() {
+    let plain = pod("p", json!({"app": "x"}), None);
+    let changed = |change: fn(&mut Pod)| {
+        let mut pod = Pod::clone(&plain);
+        change(&mut pod);
+        let key = ObjectKey::namespaced(ClusterId::default(), "n", "p");
+        matters(&Change { key, old: Some(Arc::clone(&plain)), new: Some(Arc::new(pod)) })
+    };
+    assert!(!changed(|pod| pod.spec.node_name = "other".into()));
+    assert!(!changed(|pod| pod.status.pod_ip = "10.0.0.1".into()));
+    assert!(!changed(|pod| pod.status.phase = Phase::Pending));
+    assert!(changed(|pod| pod.status.phase = Phase::Failed));
+    assert!(changed(|pod| pod.metadata.plain.uid = "another".into()));
+    assert!(changed(|pod| pod.metadata.plain.deletion_timestamp = Some("2026-01-01T00:00:00Z".into())));
+    assert!(changed(|pod| pod.metadata.labels = Labels::default()));
+    assert!(changed(|pod| {
+        let ready =
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        pod.status.conditions = serde_json::from_value(ready).unwrap();
+    }));
 }
 
 #[test]

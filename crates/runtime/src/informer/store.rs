@@ -49,11 +49,15 @@ struct Objects<V> {
     indexes: HashMap<&'static str, Index<V>>,
 }
 
+/// The objects that have one value.
+type Found<V> = BTreeMap<ObjectKey, Arc<V>>;
+
 #[derive(Debug)]
 struct Index<V> {
     values_of: IndexFn<V>,
-    /// By cluster first: what has the same value in two clusters has nothing to do with each other.
-    keys: HashMap<ClusterId, HashMap<String, BTreeSet<ObjectKey>>>,
+    /// By cluster first: what has the same value in two clusters has nothing to do with each other. The
+    /// objects themselves, because a set of a thousand pods is asked for whenever one of them changes.
+    found: HashMap<ClusterId, HashMap<String, Found<V>>>,
 }
 
 impl<V: View> Store<V> {
@@ -111,7 +115,7 @@ impl<V: View> Store<V> {
         if objects.indexes.contains_key(name) {
             return;
         }
-        let mut index = Index { values_of, keys: HashMap::new() };
+        let mut index = Index { values_of, found: HashMap::new() };
         for (key, object) in &objects.by_key {
             index.insert(key, object);
         }
@@ -123,12 +127,11 @@ impl<V: View> Store<V> {
     pub fn by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> Vec<Arc<V>> {
         let objects = self.read();
         let Some(index) = objects.indexes.get(name) else { return Vec::new() };
-        let keys = |cluster: &ClusterId| index.keys.get(cluster)?.get(value);
-        let own = keys(cluster).into_iter().flatten().filter_map(|key| objects.by_key.get(key));
-        let mut found: Vec<_> = own.cloned().collect();
-        if let Some(shared) = keys(ClusterId::everywhere()) {
-            let shared = shared.iter().filter(|key| !objects.is_overlaid(&key.in_cluster(cluster)));
-            found.extend(shared.filter_map(|key| objects.by_key.get(key)).cloned());
+        let of = |cluster: &ClusterId| index.found.get(cluster)?.get(value);
+        let mut found: Vec<_> = of(cluster).into_iter().flat_map(BTreeMap::values).cloned().collect();
+        if let Some(shared) = of(ClusterId::everywhere()) {
+            let shared = shared.iter().filter(|(key, _)| !objects.is_overlaid(&key.in_cluster(cluster)));
+            found.extend(shared.map(|(_, object)| Arc::clone(object)));
             found.sort_by(|one, other| place(&**one).cmp(&place(&**other)));
         }
         found
@@ -137,8 +140,8 @@ impl<V: View> Store<V> {
     /// How many objects of a cluster have this value in an index.
     pub fn count_by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> usize {
         let objects = self.read();
-        let keys = objects.indexes.get(name).and_then(|index| index.keys.get(cluster)?.get(value));
-        keys.map_or(0, BTreeSet::len)
+        let found = objects.indexes.get(name).and_then(|index| index.found.get(cluster)?.get(value));
+        found.map_or(0, BTreeMap::len)
     }
 
     /// Notes what is known of one object now, and says what changed. The same version again is no change.
@@ -267,25 +270,25 @@ fn told_as(key: ObjectKey) -> ObjectKey {
 }
 
 impl<V> Index<V> {
-    fn insert(&mut self, key: &ObjectKey, object: &V) {
+    fn insert(&mut self, key: &ObjectKey, object: &Arc<V>) {
         for value in (self.values_of)(object) {
-            let keys = self.keys.entry(key.cluster().clone()).or_default();
-            keys.entry(value).or_default().insert(key.clone());
+            let values = self.found.entry(key.cluster().clone()).or_default();
+            values.entry(value).or_default().insert(key.clone(), Arc::clone(object));
         }
     }
 
     fn remove(&mut self, key: &ObjectKey, object: &V) {
-        let Some(values) = self.keys.get_mut(key.cluster()) else { return };
+        let Some(values) = self.found.get_mut(key.cluster()) else { return };
         for value in (self.values_of)(object) {
-            if let Some(keys) = values.get_mut(&value) {
-                keys.remove(key);
-                if keys.is_empty() {
+            if let Some(found) = values.get_mut(&value) {
+                found.remove(key);
+                if found.is_empty() {
                     values.remove(&value);
                 }
             }
         }
         if values.is_empty() {
-            self.keys.remove(key.cluster());
+            self.found.remove(key.cluster());
         }
     }
 }
@@ -358,6 +361,12 @@ mod tests {
         assert_eq!(store.count_by_index("namespace", &cluster, "a"), 2);
         assert_eq!(store.count_by_index("namespace", &cluster, "c"), 0);
         put(&store, &cluster, object("a", "x", "4"));
+        let versions: Vec<_> = store
+            .by_index("namespace", &cluster, "a")
+            .iter()
+            .map(|object| object.metadata.resource_version.to_string())
+            .collect();
+        assert_eq!(versions, ["2", "4"], "as they are now");
         store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);
         assert!(store.by_index("namespace", &cluster, "c").is_empty());
