@@ -18,3 +18,4 @@ pub mod selector;
 pub mod status;
 pub mod table;
 pub mod time;
+pub mod view;

@@ -14,7 +14,7 @@ const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 /// How claims named their class before they had a field for it.
-pub(super) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The plugin.
 pub(super) struct DefaultStorageClass;

@@ -21,7 +21,6 @@ mod pass;
 mod persistent_volume_claim_resize;
 mod plugin;
 mod pod_resize_validator;
-mod pod_resources;
 mod pod_security;
 mod pod_topology_labels;
 mod policy;

@@ -1,13 +1,14 @@
 //! NodeDeclaredFeatureValidator: a running pod changes only in ways that its node knows.
 
+use coracle_api::usage::amounts;
 use coracle_meta::object::Meta;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Result, view};
 use serde_json::Value;
 
+use super::PODS;
 use super::plugin::{Plugin, Rule, forbidden};
-use super::{PODS, pod_resources};
 
 const RESIZES_INIT_CONTAINERS: &str = "InPlacePodVerticalScalingInitContainers";
 const RESIZES_WHOLE_PODS: &str = "InPlacePodLevelResourcesVerticalScaling";
@@ -75,7 +76,7 @@ fn needed(pod: &Value, old: &Value) -> Vec<&'static str> {
 /// Whether the `resources` of two objects differ.
 fn differ(new: Option<&Value>, old: Option<&Value>) -> bool {
     let side = |object: Option<&Value>, side| {
-        object.map(|object| pod_resources::amounts(object, &["resources", side])).unwrap_or_default()
+        object.map(|object| amounts(object, &["resources", side])).unwrap_or_default()
     };
     ["requests", "limits"].iter().any(|list| side(new, list) != side(old, list))
 }

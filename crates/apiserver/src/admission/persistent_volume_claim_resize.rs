@@ -1,6 +1,6 @@
 //! PersistentVolumeClaimResize: a claim grows only where its class says that volumes can.
 
-use coracle_meta::object::Meta;
+use coracle_api::usage::storage_class;
 use coracle_meta::quantity::Quantity;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::storage::storage_class::StorageClass;
@@ -8,7 +8,6 @@ use coracle_registry::{Result, view};
 use serde_json::Value;
 
 use super::PERSISTENT_VOLUME_CLAIMS;
-use super::default_storage_class::CLASS_ANNOTATION;
 use super::plugin::{Plugin, Rule, forbidden};
 
 /// The plugin.
@@ -52,19 +51,12 @@ fn size(claim: &Value) -> Quantity {
 }
 
 async fn may_grow(attributes: &Attributes<'_>, claim: &Value, old: &Value) -> Result<bool> {
-    let name = class(claim);
-    if name.is_empty() || name != class(old) {
+    let name = storage_class(claim);
+    if name.is_empty() || name != storage_class(old) {
         return Ok(false);
     }
     let class = attributes.cluster.find(&StorageClass, "", name).await?;
     Ok(class.is_some_and(|class| view::is_true(&class, &["allowVolumeExpansion"])))
-}
-
-/// The storage class of a claim; empty if it has none.
-pub(super) fn class(claim: &Value) -> &str {
-    Meta::of(claim)
-        .annotation(CLASS_ANNOTATION)
-        .unwrap_or_else(|| view::text(claim, &["spec", "storageClassName"]))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! PodResizeValidator: a pod is resized only to what its node can ever give.
 
+use coracle_api::usage::amounts;
+use coracle_api::usage::pod::{Basis, Side, of_pod};
 use coracle_meta::object::Meta;
 use coracle_meta::quantity::Quantity;
 use coracle_meta::status::{Cause, Status};
@@ -10,7 +12,6 @@ use serde_json::Value;
 
 use super::PODS;
 use super::plugin::{Plugin, Rule, forbidden};
-use super::pod_resources::{self, Basis, Side};
 
 const OS_LABEL: &str = "kubernetes.io/os";
 const UNSUPPORTED_PLATFORM: &str = "UnsupportedPlatform";
@@ -65,8 +66,8 @@ fn fault(pod: &Value, node: &Value) -> Option<(String, &'static str)> {
         let message = format!("pod resize is only supported on linux nodes, node {name:?} is {system:?}");
         return Some((message, UNSUPPORTED_PLATFORM));
     }
-    let requests = pod_resources::of_pod(pod, Side::Requests, Basis::Spec);
-    let allocatable = pod_resources::amounts(node, &["status", "allocatable"]);
+    let requests = of_pod(pod, Side::Requests, Basis::Spec);
+    let allocatable = amounts(node, &["status", "allocatable"]);
     let nothing = Quantity::default();
     let mut lacking = Vec::new();
     for (name, count) in [("cpu", Quantity::milli_value as fn(&Quantity) -> i64), ("memory", Quantity::value)]

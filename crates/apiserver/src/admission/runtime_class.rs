@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use coracle_api::usage::amounts;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::node::runtime_class::RuntimeClass as Kind;
 use coracle_registry::{Result, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden};
-use super::{PODS, pod_resources, read};
+use super::{PODS, read};
 
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const OWN_OVERHEAD: &str =
@@ -76,8 +77,7 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Arc
 }
 
 fn same_overhead(pod: &Value, class: &Value) -> bool {
-    pod_resources::amounts(class, &["overhead", "podFixed"])
-        == pod_resources::amounts(pod, &["spec", "overhead"])
+    amounts(class, &["overhead", "podFixed"]) == amounts(pod, &["spec", "overhead"])
 }
 
 fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), String> {

@@ -1,10 +1,10 @@
 //! The bounds of a LimitRange, and in which words they are held against somebody.
 
+use coracle_api::usage::pod::{Side, of_containers_or_pod};
+use coracle_api::usage::{Amounts, amounts};
 use coracle_meta::quantity::Quantity;
 use coracle_registry::view;
 use serde_json::Value;
-
-use crate::admission::pod_resources::{self, Amounts, Side};
 
 /// The largest number of units whose thousandths can still be counted.
 const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;
@@ -17,15 +17,15 @@ pub(super) fn of_pod(limits: &[Value], pod: &Value) -> Vec<String> {
             "Container" => {
                 for list in ["containers", "initContainers"] {
                     for container in view::items(pod, &["spec", list]) {
-                        let requests = pod_resources::amounts(container, &["resources", "requests"]);
-                        let limits = pod_resources::amounts(container, &["resources", "limits"]);
+                        let requests = amounts(container, &["resources", "requests"]);
+                        let limits = amounts(container, &["resources", "limits"]);
                         Bounds(limit).check(&requests, &limits, &mut faults);
                     }
                 }
             }
             "Pod" => {
-                let requests = pod_resources::of_containers_or_pod(pod, Side::Requests);
-                let limits = pod_resources::of_containers_or_pod(pod, Side::Limits);
+                let requests = of_containers_or_pod(pod, Side::Requests);
+                let limits = of_containers_or_pod(pod, Side::Limits);
                 Bounds(limit).check(&requests, &limits, &mut faults);
             }
             _ => {}
@@ -36,7 +36,7 @@ pub(super) fn of_pod(limits: &[Value], pod: &Value) -> Vec<String> {
 
 /// What bounds have against a claim. Only what it requests counts.
 pub(super) fn of_claim(limits: &[Value], claim: &Value) -> Vec<String> {
-    let requests = pod_resources::amounts(claim, &["spec", "resources", "requests"]);
+    let requests = amounts(claim, &["spec", "resources", "requests"]);
     let mut faults = Vec::new();
     for limit in limits.iter().filter(|limit| view::text(limit, &["type"]) == "PersistentVolumeClaim") {
         let bounds = Bounds(limit);
@@ -67,7 +67,7 @@ impl Bounds<'_> {
     }
 
     fn amounts(&self, field: &str) -> Amounts {
-        pod_resources::amounts(self.0, &[field])
+        amounts(self.0, &[field])
     }
 
     /// Of what there may be so much.

@@ -1,13 +1,13 @@
 //! Charging a quota: whether it fits, and how it is written down.
 
+use coracle_api::usage::{Amounts, add, hard, used};
 use coracle_registry::admission::Attributes;
 use coracle_registry::lifecycle::{Change, Write};
 use coracle_registry::{Error, Result, view};
 use serde_json::Value;
 
-use super::{Kind, hard, used};
+use super::Kind;
 use crate::admission::plugin::forbidden;
-use crate::admission::pod_resources::{self, Amounts};
 use crate::admission::read;
 
 /// Who owns the fields that are written here.
@@ -64,7 +64,7 @@ impl Charge {
         requested.retain(|name, _| hard.contains_key(name));
         let mut after = used.clone();
         after.retain(|name, _| requested.contains_key(name));
-        pod_resources::add(&mut after, &requested);
+        add(&mut after, &requested);
         let exceeded: Vec<&String> =
             after.iter().filter(|(name, amount)| *amount > &hard[*name]).map(|(name, _)| name).collect();
         // A status says what is so, whether it may be or not.

@@ -5,12 +5,10 @@
 //! deletions, is for the controller that counts anew.
 
 mod charge;
-mod pods;
-mod scopes;
-mod usage;
 
 use std::sync::Arc;
 
+use coracle_api::usage::{Amounts, Meter, allocated, attributes_classes, is_terminating};
 use coracle_meta::quantity::Quantity;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::resource_quota::ResourceQuota as Kind;
@@ -18,10 +16,8 @@ use coracle_registry::{Result, Scope, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden};
-use super::pod_resources::{self, Amounts};
 use super::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use charge::Charge;
-use usage::Meter;
 
 /// Resources, with their groups, that are no objects, or too many.
 const IGNORED: [(&str, &str); 4] = [
@@ -62,8 +58,8 @@ impl Plugin for ResourceQuota {
         Box::pin(async move {
             let declaration = attributes.write.kind.declaration();
             let ignored = IGNORED.contains(&(&*declaration.group, &*declaration.plural));
-            let meter = Meter::of(declaration, attributes.cluster.now());
-            if ignored || declaration.scope == Scope::Cluster || !meter.handles(attributes, object) {
+            let meter = Meter::of(&declaration.group, &declaration.plural, attributes.cluster.now());
+            if ignored || declaration.scope == Scope::Cluster || !matters(&meter, attributes, object) {
                 return Ok(());
             }
             let quotas = attributes.cluster.find_all(&Kind, attributes.write.namespace).await?;
@@ -129,14 +125,19 @@ fn increase(now: &Amounts, before: &Amounts) -> Amounts {
     now.iter().filter_map(difference).collect()
 }
 
-/// What a quota limits.
-fn hard(quota: &Value) -> Amounts {
-    pod_resources::amounts(quota, &["status", "hard"])
-}
-
-/// What of it is used.
-fn used(quota: &Value) -> Amounts {
-    pod_resources::amounts(quota, &["status", "used"])
+/// Whether a write may change what is used.
+fn matters(meter: &Meter, attributes: &Attributes<'_>, object: &Value) -> bool {
+    let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
+        return true;
+    };
+    match (meter, attributes.write.subresource) {
+        // What a pod asks for changes by resizing it; how long it may run, in any way.
+        (Meter::Pods { .. }, "") => is_terminating(old) != is_terminating(object),
+        (Meter::VolumeClaims, "status") => {
+            allocated(old) != allocated(object) || attributes_classes(old) != attributes_classes(object)
+        }
+        _ => true,
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod ephemeral_containers;
 pub mod eviction;
 mod label_keys;
 mod profile;
-mod qos;
 #[cfg(test)]
 mod random;
 pub mod references;
@@ -34,8 +33,8 @@ use serde_json::{Value, json};
 
 pub use binding::{BindError, bind, validate_binding};
 pub use container_choice::{ContainerChoiceError, choose_container};
+pub use coracle_api::usage::qos_class;
 pub use ephemeral_containers::{prepare_ephemeral_containers, validate_ephemeral_containers};
-pub use qos::qos_class;
 pub use resize::{prepare_resize, validate_resize};
 
 use super::pod_spec::defaults::within;

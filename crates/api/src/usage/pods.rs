@@ -1,15 +1,16 @@
-//! What pods use.
+//! What of a pod quotas count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use coracle_meta::name;
 use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
-use coracle_registry::view;
+use coracle_meta::view;
 use serde_json::Value;
 
-use super::usage::{count, one};
-use crate::admission::pod_resources::{self, Amounts, Basis, Side};
+use super::meter::{count, one};
+use super::pod::{Basis, Side, is_pod_level, of_pod};
+use super::{Amounts, amounts};
 
 /// Resources that are counted under their own names.
 const NAMED: [&str; 11] = [
@@ -45,7 +46,7 @@ pub(super) fn counts(resource: &str) -> bool {
 pub(super) fn usage(pod: &Value, now: Time) -> Amounts {
     let mut usage = count("count/pods", 1);
     if is_active(pod, now) {
-        let total = |side| pod_resources::of_pod(pod, side, Basis::SpecAndStatus);
+        let total = |side| of_pod(pod, side, Basis::SpecAndStatus);
         usage.extend(compute(&total(Side::Requests), &total(Side::Limits)));
     }
     usage
@@ -93,17 +94,17 @@ fn is_extended(name: &str) -> bool {
 
 /// What containers do not say although a quota limits it.
 pub(super) fn missing(pod: &Value, limited: &[&str]) -> Option<String> {
-    let says_itself = ["requests", "limits"].iter().any(|side| {
-        view::fields(pod, &["spec", "resources", side]).any(|(name, _)| pod_resources::is_pod_level(name))
-    });
+    let says_itself = ["requests", "limits"]
+        .iter()
+        .any(|side| view::fields(pod, &["spec", "resources", side]).any(|(name, _)| is_pod_level(name)));
     if says_itself {
         return None;
     }
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for list in ["containers", "initContainers"] {
         for container in view::items(pod, &["spec", list]) {
-            let amounts = |side| pod_resources::amounts(container, &["resources", side]);
-            let said = compute(&amounts("requests"), &amounts("limits"));
+            let own = |side| amounts(container, &["resources", side]);
+            let said = compute(&own("requests"), &own("limits"));
             for name in REQUIRED.iter().filter(|name| limited.contains(name) && !said.contains_key(**name)) {
                 missing.entry(name).or_default().insert(view::text(container, &["name"]));
             }

@@ -1,14 +1,9 @@
 //! How well a pod is served when its node runs out of something.
 
-use std::collections::BTreeMap;
-
-use coracle_meta::quantity::Quantity;
+use coracle_meta::view;
 use serde_json::Value;
 
-use crate::kinds::core::pod_spec::resources;
-use crate::view;
-
-type Totals<'a> = BTreeMap<&'a str, Quantity>;
+use super::{Amounts, amounts};
 
 /// The class of a pod: what its resources make of it.
 ///
@@ -16,7 +11,7 @@ type Totals<'a> = BTreeMap<&'a str, Quantity>;
 /// memory; it gets what is left over if it asks for nothing.
 pub fn qos_class(pod: &Value) -> &'static str {
     let spec = pod.get("spec").unwrap_or(&Value::Null);
-    let (mut requests, mut limits) = (Totals::new(), Totals::new());
+    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut is_guaranteed = true;
     if let Some(own) = spec.get("resources") {
         add(&mut requests, own, "requests");
@@ -41,17 +36,11 @@ pub fn qos_class(pod: &Value) -> &'static str {
 }
 
 /// Adds what counts; returns how many resources that were.
-fn add<'a>(totals: &mut Totals<'a>, resources: &'a Value, list: &str) -> usize {
-    let mut count = 0;
-    for (resource, amount) in resources::amounts(resources, list) {
-        if !matches!(resource, "cpu" | "memory") || amount.sign() <= 0 {
-            continue;
-        }
-        count += 1;
-        let sum = totals.get(resource).map_or(Some(amount.clone()), |so_far| so_far.checked_add(&amount));
-        totals.insert(resource, sum.unwrap_or(amount));
-    }
-    count
+fn add(totals: &mut Amounts, resources: &Value, list: &str) -> usize {
+    let mut own = amounts(resources, &[list]);
+    own.retain(|resource, amount| matches!(resource.as_str(), "cpu" | "memory") && amount.sign() > 0);
+    super::add(totals, &own);
+    own.len()
 }
 
 #[cfg(test)]

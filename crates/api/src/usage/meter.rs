@@ -1,15 +1,15 @@
-//! What an object uses, by its kind.
+//! What an object uses of what a quota limits, by its kind.
 
+use coracle_meta::object::Meta;
 use coracle_meta::quantity::{Format, Quantity, Scale};
 use coracle_meta::time::Time;
-use coracle_registry::admission::{Attributes, Operation};
-use coracle_registry::{Declaration, view};
+use coracle_meta::view;
 use serde_json::Value;
 
-use super::scopes::{self, attributes_classes, is_terminating};
-use super::{hard, pods, used};
-use crate::admission::persistent_volume_claim_resize::class;
-use crate::admission::pod_resources::Amounts;
+use super::{Amounts, add, amounts, pods, scopes};
+
+/// Where the storage class of a claim stood before there was a field for it.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// What of a storage class is used: this stands between its name and the resource.
 const STORAGE_CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
@@ -25,61 +25,58 @@ const MAX_DEVICES: i64 = 32;
 const ALIASED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
 /// Knows what the objects of a kind use.
-pub(super) enum Meter {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// Processor, memory and more, while they run.
     Pods {
+        /// The time it is.
         now: Time,
     },
+    /// Ports of nodes and load balancers.
     Services,
+    /// Storage.
     VolumeClaims,
+    /// Devices.
     ResourceClaims,
     /// Nothing but themselves, under these names.
     Objects(Vec<String>),
 }
 
 impl Meter {
-    pub(super) fn of(declaration: &Declaration, now: Time) -> Self {
-        match (&*declaration.group, &*declaration.plural) {
+    /// That of the objects of a kind.
+    pub fn of(group: &str, plural: &str, now: Time) -> Self {
+        match (group, plural) {
             ("", "pods") => Self::Pods { now },
             ("", "services") => Self::Services,
             ("", "persistentvolumeclaims") => Self::VolumeClaims,
             ("resource.k8s.io", "resourceclaims") => Self::ResourceClaims,
-            (group, plural) => {
-                let mut names = vec![format!("count/{}", declaration.group_resource())];
-                if group.is_empty() && ALIASED.contains(&plural) {
-                    names.push(plural.to_owned());
-                }
-                Self::Objects(names)
+            ("", plural) if ALIASED.contains(&plural) => {
+                Self::Objects(vec![format!("count/{plural}"), plural.to_owned()])
             }
-        }
-    }
-
-    /// Whether a write may change what is used.
-    pub(super) fn handles(&self, attributes: &Attributes<'_>, object: &Value) -> bool {
-        let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
-            return true;
-        };
-        match (self, attributes.write.subresource) {
-            // What a pod asks for changes by resizing it; how long it may run, in any way.
-            (Self::Pods { .. }, "") => is_terminating(old) != is_terminating(object),
-            (Self::VolumeClaims, "status") => {
-                allocated(old) != allocated(object) || attributes_classes(old) != attributes_classes(object)
-            }
-            _ => true,
+            ("", plural) => Self::Objects(vec![format!("count/{plural}")]),
+            (group, plural) => Self::Objects(vec![format!("count/{plural}.{group}")]),
         }
     }
 
     /// Whether a quota limits an object.
-    pub(super) fn falls_under(&self, object: &Value, quota: &Value) -> bool {
-        let fits = |demand: scopes::Demand<'_>| match self {
+    pub fn falls_under(&self, object: &Value, quota: &Value) -> bool {
+        hard(quota).keys().any(|name| self.counts(name)) && self.is_in_scope(object, quota)
+    }
+
+    /// Whether a quota is about an object, as far as its scopes say.
+    pub fn is_in_scope(&self, object: &Value, quota: &Value) -> bool {
+        scopes::demands(quota).all(|demand| match self {
             Self::Pods { .. } => demand.fits_pod(object),
             Self::VolumeClaims => demand.fits_claim(object),
             _ => false,
-        };
-        hard(quota).keys().any(|name| self.counts(name)) && scopes::demands(quota).all(fits)
+        })
     }
 
     /// Whether an object says enough for a quota to count it, and the quota enough for that.
-    pub(super) fn check(&self, object: &Value, quota: &Value) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What is missing, for whoever wrote the object.
+    pub fn check(&self, object: &Value, quota: &Value) -> Result<(), String> {
         let (hard, used) = (hard(quota), used(quota));
         let limited: Vec<&str> = hard.keys().map(String::as_str).filter(|name| self.counts(name)).collect();
         let name = view::name(quota);
@@ -100,7 +97,7 @@ impl Meter {
     }
 
     /// Whether a quota for this resource is about objects of the kind.
-    fn counts(&self, resource: &str) -> bool {
+    pub fn counts(&self, resource: &str) -> bool {
         match self {
             Self::Pods { .. } => pods::counts(resource),
             Self::Services => matches!(
@@ -120,7 +117,7 @@ impl Meter {
     }
 
     /// What an object uses.
-    pub(super) fn usage(&self, object: &Value) -> Amounts {
+    pub fn usage(&self, object: &Value) -> Amounts {
         match self {
             Self::Pods { now } => pods::usage(object, *now),
             Self::Services => of_service(object),
@@ -129,6 +126,23 @@ impl Meter {
             Self::Objects(names) => names.iter().map(|name| (name.clone(), one())).collect(),
         }
     }
+}
+
+/// What a quota limits.
+pub fn hard(quota: &Value) -> Amounts {
+    amounts(quota, &["status", "hard"])
+}
+
+/// What of it is used.
+pub fn used(quota: &Value) -> Amounts {
+    amounts(quota, &["status", "used"])
+}
+
+/// The storage class of a claim; empty if it has none.
+pub fn storage_class(claim: &Value) -> &str {
+    Meta::of(claim)
+        .annotation(CLASS_ANNOTATION)
+        .unwrap_or_else(|| view::text(claim, &["spec", "storageClassName"]))
 }
 
 pub(super) fn one() -> Quantity {
@@ -165,7 +179,7 @@ fn of_volume_claim(claim: &Value) -> Amounts {
     if let Some(size) = size(claim) {
         usage.insert("requests.storage".to_owned(), size);
     }
-    let class = class(claim);
+    let class = storage_class(claim);
     if !class.is_empty() {
         for name in ["persistentvolumeclaims", "requests.storage"] {
             if let Some(amount) = usage.get(name).cloned() {
@@ -188,7 +202,8 @@ fn size(claim: &Value) -> Option<Quantity> {
     Some(size)
 }
 
-fn allocated(claim: &Value) -> Option<Quantity> {
+/// How much storage a claim has been given so far.
+pub fn allocated(claim: &Value) -> Option<Quantity> {
     let allocated = view::at(claim, &["status", "allocatedResources", "storage"])?;
     Quantity::from_json(allocated).ok()
 }
@@ -206,7 +221,7 @@ fn of_resource_claim(claim: &Value) -> Amounts {
                 most.insert(class, devices);
             }
         }
-        crate::admission::pod_resources::add(&mut usage, &most);
+        add(&mut usage, &most);
     }
     usage
 }
@@ -221,19 +236,13 @@ fn devices(request: &Value) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use coracle_registry::Kind;
-    use coracle_registry::kinds::apps::deployment::Deployment;
-    use coracle_registry::kinds::core::config_map::ConfigMap;
-    use coracle_registry::kinds::core::persistent_volume_claim::PersistentVolumeClaim;
-    use coracle_registry::kinds::core::service::Service;
-    use coracle_registry::kinds::resource::resource_claim::ResourceClaim;
     use serde_json::json;
 
     use super::*;
 
-    fn check(kind: &dyn Kind, object: Value, expected: &[&str]) {
-        let meter = Meter::of(kind.declaration(), Time(0));
-        let usage = meter.usage(&object);
+    fn check((group, plural): (&str, &str), object: &Value, expected: &[&str]) {
+        let meter = Meter::of(group, plural, Time(0));
+        let usage = meter.usage(object);
         assert!(usage.keys().all(|name| meter.counts(name)), "{usage:?}");
         let shown: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(shown, expected);
@@ -241,8 +250,8 @@ mod tests {
 
     #[test]
     fn every_kind_is_counted() {
-        check(&ConfigMap, json!({}), &["configmaps=1", "count/configmaps=1"]);
-        check(&Deployment, json!({}), &["count/deployments.apps=1"]);
+        check(("", "configmaps"), &json!({}), &["configmaps=1", "count/configmaps=1"]);
+        check(("apps", "deployments"), &json!({}), &["count/deployments.apps=1"]);
     }
 
     #[test]
@@ -267,7 +276,7 @@ mod tests {
             (service("LoadBalancer", true), "2", "1"),
             (service("LoadBalancer", false), "1", "1"),
         ] {
-            check(&Service, service, &usage(ports, balancers).each_ref().map(String::as_str));
+            check(("", "services"), &service, &usage(ports, balancers).each_ref().map(String::as_str));
         }
     }
 
@@ -284,10 +293,10 @@ mod tests {
             "persistentvolumeclaims=1",
             "requests.storage=2Gi",
         ];
-        check(&PersistentVolumeClaim, claim, &expected);
+        check(("", "persistentvolumeclaims"), &claim, &expected);
         let tiny = json!({"spec": {"resources": {"requests": {"storage": "1500m"}}}});
         let expected = ["count/persistentvolumeclaims=1", "persistentvolumeclaims=1", "requests.storage=2"];
-        check(&PersistentVolumeClaim, tiny, &expected);
+        check(("", "persistentvolumeclaims"), &tiny, &expected);
     }
 
     #[test]
@@ -303,6 +312,6 @@ mod tests {
             "b.deviceclass.resource.k8s.io/devices=32",
             "count/resourceclaims.resource.k8s.io=1",
         ];
-        check(&ResourceClaim, claim, &expected);
+        check(("resource.k8s.io", "resourceclaims"), &claim, &expected);
     }
 }

@@ -1,8 +1,9 @@
 //! Which objects a quota with scopes is about.
 
-use coracle_registry::kinds::core::pod::qos_class;
-use coracle_registry::view;
+use coracle_meta::view;
 use serde_json::Value;
+
+use super::qos_class;
 
 /// What a scope demands of an object.
 #[derive(Clone, Copy)]
@@ -64,7 +65,7 @@ impl Demand<'_> {
 }
 
 /// Whether a pod will end by itself.
-pub(super) fn is_terminating(pod: &Value) -> bool {
+pub fn is_terminating(pod: &Value) -> bool {
     view::integer(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
 
@@ -82,7 +83,7 @@ fn looks_into_other_namespaces(pod: &Value) -> bool {
 }
 
 /// The class a claim wants, the one it has and the one it is changing to.
-pub(super) fn attributes_classes(claim: &Value) -> Vec<&str> {
+pub fn attributes_classes(claim: &Value) -> Vec<&str> {
     let wanted = view::text(claim, &["spec", "volumeAttributesClassName"]);
     let current = view::text(claim, &["status", "currentVolumeAttributesClassName"]);
     let path = ["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"];

@@ -4,19 +4,17 @@
 //! largest; those that go on running, called sidecars, count with the others and with the init
 //! containers after them.
 
-use std::collections::BTreeMap;
-
-use coracle_meta::quantity::Quantity;
-use coracle_registry::view;
+use coracle_meta::view;
 use serde_json::Value;
 
-/// Amounts by the name of the resource.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
+use super::{Amounts, add, amounts};
 
 /// Requests or limits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What is set aside.
     Requests,
+    /// What may be used at most.
     Limits,
 }
 
@@ -30,8 +28,8 @@ impl Side {
 }
 
 /// From where amounts are taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Basis {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
     /// What is wanted.
     Spec,
     /// What is wanted or what there still is, whichever is more: while a pod is resized, both
@@ -39,22 +37,15 @@ pub(super) enum Basis {
     SpecAndStatus,
 }
 
-/// The amounts at a path.
-pub(super) fn amounts(object: &Value, path: &[&str]) -> Amounts {
-    view::fields(object, path)
-        .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_json(amount).ok()?)))
-        .collect()
-}
-
 /// What all containers of a pod come to; for processor and memory, what the pod itself says.
-pub(super) fn of_containers_or_pod(pod: &Value, side: Side) -> Amounts {
+pub fn of_containers_or_pod(pod: &Value, side: Side) -> Amounts {
     let mut total = of_containers(pod, side, Basis::Spec);
     override_by_pod(&mut total, pod, side, |name| matches!(name, "cpu" | "memory"));
     total
 }
 
 /// What a pod costs altogether, with what its runtime needs.
-pub(super) fn of_pod(pod: &Value, side: Side, basis: Basis) -> Amounts {
+pub fn of_pod(pod: &Value, side: Side, basis: Basis) -> Amounts {
     let mut total = of_containers(pod, side, basis);
     override_by_pod(&mut total, pod, side, is_pod_level);
     let mut overhead = amounts(pod, &["spec", "overhead"]);
@@ -67,19 +58,8 @@ pub(super) fn of_pod(pod: &Value, side: Side, basis: Basis) -> Amounts {
 }
 
 /// Resources that a pod may state for all its containers together.
-pub(super) fn is_pod_level(name: &str) -> bool {
+pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
-}
-
-/// Adds amounts. What has more digits than can be held stays as it was.
-pub(super) fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let sum = match total.get(name) {
-            Some(so_far) => so_far.checked_add(amount).unwrap_or_else(|| so_far.clone()),
-            None => amount.clone(),
-        };
-        total.insert(name.clone(), sum);
-    }
 }
 
 fn raise(total: &mut Amounts, to: Amounts) {
@@ -152,6 +132,7 @@ fn is_infeasible(pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use coracle_meta::quantity::Quantity;
     use serde_json::json;
 
     use super::*;
