@@ -4,7 +4,8 @@ use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
 use coracle_registry::lifecycle::{DeleteOptions, Page, Preconditions, Propagation, Write, tree};
-use coracle_registry::{Error, view};
+use coracle_registry::{Entry, Error, view};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -16,6 +17,9 @@ use crate::status::Refusal;
 
 /// Objects deleted by one request that are looked for at a time.
 const PAGE: usize = 500;
+
+/// How many of them are deleted at a time.
+const AT_A_TIME: usize = 64;
 
 impl ResourceRequest {
     pub(super) async fn delete(self) -> Result<Response<ResponseBody>, Refusal> {
@@ -83,21 +87,40 @@ impl ResourceRequest {
         negotiate::page(&self.encoding()?, deleted)
     }
 
+    /// Many at a time, so that the store can make many durable at once.
     async fn delete_all(
         &self,
         write: &Write<'_>,
         options: &DeleteOptions,
         page: &Page,
     ) -> Result<(), Refusal> {
-        for entry in &page.entries {
-            let object = tree(entry)?;
-            match self.cluster.delete(write, view::name(&object), options).await {
-                // Or somebody else was faster.
-                Ok(_) | Err(Error::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
+        let (mut entries, mut deletions) = (page.entries.iter(), FuturesUnordered::new());
+        loop {
+            deletions.extend(
+                entries
+                    .by_ref()
+                    .take(AT_A_TIME - deletions.len())
+                    .map(|entry| self.delete_entry(write, options, entry)),
+            );
+            match deletions.next().await {
+                Some(deleted) => deleted?,
+                None => return Ok(()),
             }
         }
-        Ok(())
+    }
+
+    async fn delete_entry(
+        &self,
+        write: &Write<'_>,
+        options: &DeleteOptions,
+        entry: &Entry,
+    ) -> Result<(), Refusal> {
+        let object = tree(entry)?;
+        match self.cluster.delete(write, view::name(&object), options).await {
+            // Or somebody else was faster.
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Options come in the body or, if there is none, in the query.
