@@ -70,8 +70,12 @@ impl Idle {
         loop {
             let reconciles = self.reconciles();
             let revision = self.revision().await?;
-            for informer in self.informers.iter().chain(&self.dynamic.current()) {
+            let informers: Vec<_> = self.informers.iter().cloned().chain(self.dynamic.current()).collect();
+            // All at once, or each would list only after the one before.
+            for informer in &informers {
                 informer.want(revision);
+            }
+            for informer in &informers {
                 // It fails only with the informer, which this holds.
                 drop(informer.progress().wait_for(|progress| progress.revision >= revision).await);
             }

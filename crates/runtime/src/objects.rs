@@ -57,6 +57,7 @@ impl ResourcePath {
 pub struct Objects {
     client: Client,
     path: ResourcePath,
+    manager: Option<&'static str>,
 }
 
 /// Which version of an object was written.
@@ -82,7 +83,15 @@ pub struct WrittenMetadata {
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 struct Items<T> {
+    #[serde(default)]
+    metadata: ListMetadata,
     items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    r#continue: String,
 }
 
 impl Objects {
@@ -93,7 +102,14 @@ impl Objects {
 
     /// Those at a path.
     pub fn at(client: &Client, path: ResourcePath) -> Self {
-        Self { client: client.clone(), path }
+        Self { client: client.clone(), path, manager: None }
+    }
+
+    /// Writes them under another name than the program's: what is written belongs to this manager. Patches
+    /// say theirs themselves.
+    #[must_use]
+    pub fn managed_by(self, manager: &'static str) -> Self {
+        Self { manager: Some(manager), ..self }
     }
 
     /// Where they are.
@@ -140,6 +156,27 @@ impl Objects {
         Ok(list.items)
     }
 
+    /// As [`Objects::list`], some at a time: as many as `params` say, or as the server thinks fit.
+    ///
+    /// # Errors
+    /// As for [`Objects::get`].
+    pub async fn list_pages<T: DeserializeOwned>(
+        &self,
+        beside: &ObjectKey,
+        params: &ListParams,
+        mut each: impl FnMut(Vec<T>),
+    ) -> kube::Result<()> {
+        let mut params = params.clone();
+        loop {
+            let list: Items<T> = self.send(self.requests(beside).list(&params)).await?;
+            each(list.items);
+            if list.metadata.r#continue.is_empty() {
+                return Ok(());
+            }
+            params.continue_token = Some(list.metadata.r#continue);
+        }
+    }
+
     /// Makes an object in the cluster and the namespace of `beside`. Its name is what `object` says.
     ///
     /// # Errors
@@ -149,7 +186,7 @@ impl Objects {
         beside: &ObjectKey,
         object: &impl Serialize,
     ) -> kube::Result<T> {
-        self.send(self.requests(beside).create(&PostParams::default(), encode(object)?)).await
+        self.send(self.requests(beside).create(&self.params(), encode(object)?)).await
     }
 
     /// Posts to a part of an object, such as `binding` or `eviction`.
@@ -162,7 +199,7 @@ impl Objects {
         subresource: &str,
         body: &impl Serialize,
     ) -> kube::Result<T> {
-        let params = PostParams::default();
+        let params = self.params();
         self.send(self.requests(key).create_subresource(subresource, key.name(), &params, encode(body)?))
             .await
     }
@@ -176,7 +213,7 @@ impl Objects {
         key: &ObjectKey,
         object: &impl Serialize,
     ) -> kube::Result<T> {
-        self.send(self.requests(key).replace(key.name(), &PostParams::default(), encode(object)?)).await
+        self.send(self.requests(key).replace(key.name(), &self.params(), encode(object)?)).await
     }
 
     /// Replaces a part of an object, such as `status`.
@@ -189,7 +226,7 @@ impl Objects {
         subresource: &str,
         object: &impl Serialize,
     ) -> kube::Result<T> {
-        let (params, object) = (PostParams::default(), encode(object)?);
+        let (params, object) = (self.params(), encode(object)?);
         self.send(self.requests(key).replace_subresource(subresource, key.name(), &params, object)).await
     }
 
@@ -242,6 +279,10 @@ impl Objects {
         which: &ListParams,
     ) -> kube::Result<()> {
         self.send::<IgnoredAny>(self.requests(beside).delete_collection(params, which)).await.map(drop)
+    }
+
+    fn params(&self) -> PostParams {
+        PostParams { field_manager: self.manager.map(str::to_owned), ..PostParams::default() }
     }
 
     fn requests(&self, key: &ObjectKey) -> Requests {
