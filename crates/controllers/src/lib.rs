@@ -31,6 +31,7 @@ mod pod_control;
 mod podgc;
 mod refusal;
 mod replicaset;
+mod resourcequota;
 mod root_ca;
 mod service_cidr;
 mod service_pods;
@@ -136,6 +137,7 @@ pub const CONTROLLERS: &[Registration] = &[
     persistentvolume::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
+    resourcequota::REGISTRATION,
     root_ca::REGISTRATION,
     service_cidr::REGISTRATION,
     service_cidr::repair::REGISTRATION,

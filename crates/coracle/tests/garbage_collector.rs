@@ -11,7 +11,8 @@ use coracle::kube::api::{
 use coracle::kube::core::GroupVersionKind;
 use coracle::kube::{Client, Resource, ResourceExt};
 use coracle::{Config, Coracle, Handle, StoreConfig};
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Serialize;
@@ -298,5 +299,52 @@ async fn what_custom_objects_own_goes_with_their_definition() {
     boats(&client).delete("owner", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
     assert!(left(&client).await.is_empty());
+    cluster.shutdown().await;
+}
+
+async fn create_namespace(client: &Client, name: &str) {
+    create(&Api::<Namespace>::all(client.clone()), json!({"metadata": {"name": name}})).await;
+}
+
+#[tokio::test]
+async fn a_namespace_with_thousands_of_objects_goes() {
+    const OBJECTS: usize = 5000;
+    let cluster = start().await;
+    let client = cluster.client();
+    create_namespace(&client, "full").await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "full");
+    let creations = (0..OBJECTS).map(|index| {
+        let maps = maps.clone();
+        async move { drop(create(&maps, json!({"metadata": {"name": format!("m-{index}")}})).await) }
+    });
+    futures_util::stream::iter(creations).buffer_unordered(32).collect::<()>().await;
+    idle(&cluster).await;
+    let began = std::time::Instant::now();
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.delete("full", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    println!("a namespace with {OBJECTS} objects went in {:?}", began.elapsed());
+    assert!(namespaces.get_opt("full").await.unwrap().is_none());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_as_soon_as_the_last_object_is_let_go() {
+    let cluster = start().await;
+    let client = cluster.client();
+    create_namespace(&client, "held").await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "held");
+    create(&maps, json!({"metadata": {"name": "m", "finalizers": ["example.org/hold"]}})).await;
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.delete("held", &DeleteParams::default()).await.unwrap();
+    idle(&cluster).await;
+    let status = namespaces.get("held").await.unwrap().status.unwrap();
+    let remaining = status.conditions.unwrap_or_default().into_iter();
+    let remaining = remaining.filter(|condition| condition.status == "True").map(|condition| condition.type_);
+    assert_eq!(remaining.collect::<Vec<_>>(), ["NamespaceContentRemaining", "NamespaceFinalizersRemaining"]);
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("m", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    idle(&cluster).await;
+    assert!(namespaces.get_opt("held").await.unwrap().is_none(), "nobody waits for a timer");
     cluster.shutdown().await;
 }

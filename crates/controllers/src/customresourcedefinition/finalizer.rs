@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use coracle_base::Clock;
-use coracle_runtime::{Action, Change, Controller, Manager, ObjectKey, Reconcile};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
-use kube::core::request::Request;
-use kube::{Api, Client};
+use coracle_runtime::informer::MetadataOnly;
+use coracle_runtime::{
+    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, ResourcePath,
+};
+use kube::Client;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use super::definition::{Definition, Said};
-use super::{PATH, informer, patch_status};
+use super::{informer, objects, patch_status};
+use crate::inventory::{self, Change as InventoryChange};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -21,8 +23,8 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// How many definitions are emptied at a time, as in upstream.
 const WORKERS: usize = 5;
 
-/// When to look again at objects that others hold, as upstream: the definition does not change when
-/// they do.
+/// When to look again at objects that others hold, as upstream: of kinds that cannot be followed any more
+/// nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Objects asked for at a time.
@@ -32,14 +34,26 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "crd-finalize
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let definitions = informer(manager);
-    let reconcile = Finalizer { client: manager.client().clone(), clock: settings.clock.clone() };
+    let (client, clock) = (manager.client().clone(), settings.clock.clone());
+    let reconcile = Finalizer { client, objects: objects(manager), clock };
     let controller = Controller::new(REGISTRATION.name, reconcile).watches(&definitions, going);
+    let inventory = inventory::shared(manager);
+    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
     manager.add(controller.workers(WORKERS));
 }
 
 fn going(change: &Change<Definition>) -> Option<ObjectKey> {
     let is_going = change.new.as_ref().is_some_and(|one| one.is_terminating());
     is_going.then(|| change.key.clone())
+}
+
+/// The definition that is being deleted and has lost the last object in a namespace.
+fn emptied(definitions: &Informer<Definition>, change: &InventoryChange) -> Vec<ObjectKey> {
+    let InventoryChange::Removed { namespace, resource, left: 0 } = change else { return Vec::new() };
+    let name = format!("{}.{}", resource.plural, resource.group);
+    let key = ObjectKey::cluster_wide(namespace.cluster().clone(), name);
+    let is_going = definitions.store().get(&key).is_some_and(|definition| definition.is_terminating());
+    if is_going { vec![key] } else { Vec::new() }
 }
 
 /// What is to happen to a definition.
@@ -101,6 +115,7 @@ fn plan(definition: &Definition) -> Plan {
 
 struct Finalizer {
     client: Client,
+    objects: Objects,
     clock: Clock,
 }
 
@@ -109,23 +124,23 @@ impl Reconcile for Finalizer {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         // Not from the cache: deleting is the one thing that must not be done on old news.
-        let Some(mut definition) = self.get(key.name()).await? else { return Ok(Action::AwaitChange) };
+        let Some(mut definition) = self.objects.get(key).await? else { return Ok(Action::AwaitChange) };
         if plan(&definition) == Plan::Announce {
-            match self.tell(definition, ANNOUNCEMENT, false).await? {
+            match self.tell(key, definition, ANNOUNCEMENT, false).await? {
                 Some(told) => definition = told,
                 None => return Ok(Action::AwaitChange),
             }
         }
         match plan(&definition) {
             Plan::Nothing | Plan::Announce => {}
-            Plan::LetGo(reason) => drop(self.tell(definition, reason.said(), true).await?),
-            Plan::Empty(version) => match self.empty(&definition, &version).await {
-                Ok(true) => drop(self.tell(definition, Reason::Emptied.said(), true).await?),
+            Plan::LetGo(reason) => drop(self.tell(key, definition, reason.said(), true).await?),
+            Plan::Empty(version) => match self.empty(key.cluster(), &definition, &version).await {
+                Ok(true) => drop(self.tell(key, definition, Reason::Emptied.said(), true).await?),
                 Ok(false) => return Ok(Action::RequeueAfter(LOOK_AGAIN)),
                 Err(error) => {
                     let message = format!("could not issue all deletes: {error}");
                     let failed = Said { reason: "InstanceDeletionFailed", message: &message, ..ANNOUNCEMENT };
-                    self.tell(definition, failed, false).await?;
+                    self.tell(key, definition, failed, false).await?;
                     return Err(error);
                 }
             },
@@ -135,17 +150,10 @@ impl Reconcile for Finalizer {
 }
 
 impl Finalizer {
-    async fn get(&self, name: &str) -> Result<Option<Definition>, kube::Error> {
-        let request = Request::new(PATH).get(name, &kube::api::GetParams::default());
-        match self.client.request(request.map_err(kube::Error::BuildRequest)?).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            answer => answer.map(Some),
-        }
-    }
-
     /// Says how far it has come, and lets it go if that is the end.
     async fn tell(
         &self,
+        key: &ObjectKey,
         definition: Definition,
         said: Said<'_>,
         lets_go: bool,
@@ -160,40 +168,35 @@ impl Finalizer {
             let others: Vec<_> = metadata.finalizers.iter().filter(|name| *name != FINALIZER).collect();
             patch["metadata"]["finalizers"] = json!(others);
         }
-        patch_status(&self.client, definition.name(), &patch).await
+        patch_status(&self.objects, key, &patch).await
     }
 
     /// Deletes all objects; whether none is left.
-    async fn empty(&self, definition: &Definition, version: &str) -> Result<bool, kube::Error> {
-        let names = &definition.status.accepted_names;
-        let kind = GroupVersionKind::gvk(&definition.spec.group, version, &names.kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, &names.plural);
-        for namespace in self.namespaces(&resource).await? {
-            let api = match namespace {
-                Some(namespace) => {
-                    Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &resource)
-                }
-                None => Api::all_with(self.client.clone(), &resource),
-            };
-            api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    async fn empty(
+        &self,
+        cluster: &ClusterId,
+        definition: &Definition,
+        version: &str,
+    ) -> Result<bool, kube::Error> {
+        let plural = &definition.status.accepted_names.plural;
+        let path = ResourcePath::new(&definition.spec.group, version, plural);
+        let objects = Objects::at(&self.client, path);
+        for namespace in namespaces(&objects, cluster).await? {
+            let beside = ObjectKey::namespaced(cluster.clone(), namespace, "");
+            objects.delete_collection(&beside, &DeleteParams::default(), &ListParams::default()).await?;
         }
-        Ok(self.namespaces(&resource).await?.is_empty())
+        Ok(namespaces(&objects, cluster).await?.is_empty())
     }
+}
 
-    /// Where there are objects.
-    async fn namespaces(&self, resource: &ApiResource) -> Result<BTreeSet<Option<String>>, kube::Error> {
-        let everywhere = Api::<DynamicObject>::all_with(self.client.clone(), resource);
-        let mut found = BTreeSet::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = everywhere.list_metadata(&params).await?;
-            found.extend(page.items.into_iter().map(|object| object.metadata.namespace));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(found),
-            }
-        }
-    }
+/// Where there are objects; of no name for those in no namespace.
+async fn namespaces(objects: &Objects, cluster: &ClusterId) -> Result<BTreeSet<String>, kube::Error> {
+    let (mut found, anywhere) = (BTreeSet::new(), ObjectKey::cluster_wide(cluster.clone(), ""));
+    let note = |page: Vec<MetadataOnly>| {
+        found.extend(page.into_iter().map(|object| object.metadata.namespace.into_string()));
+    };
+    objects.list_pages(&anywhere, &ListParams::default().limit(PAGE), note).await?;
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -9,17 +9,12 @@ pub(crate) mod finalizer;
 pub(crate) mod naming;
 pub(crate) mod registration;
 
-use coracle_runtime::{Informer, Manager, Selection};
+use coracle_runtime::{Informer, Manager, ObjectKey, Objects, Selection};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
 use kube::api::{Patch, PatchParams};
-use kube::core::request::Request;
 use serde_json::Value;
 
 pub(crate) use definition::Definition;
-
-/// Where definitions are.
-const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Who owns what these controllers write, as in upstream, where they are part of the server.
 const MANAGER: &str = "kube-apiserver";
@@ -32,14 +27,20 @@ pub(crate) fn informer(manager: &mut Manager) -> Informer<Definition> {
     manager.informer(Selection::of::<CustomResourceDefinition>().in_pages_of(PAGE))
 }
 
+/// All definitions, to write them.
+fn objects(manager: &Manager) -> Objects {
+    Objects::of::<CustomResourceDefinition>(manager.client())
+}
+
 /// Changes the status of a definition, and its finalizers. None if it is gone or has changed: then its
 /// change brings the key back.
-async fn patch_status(client: &Client, name: &str, patch: &Value) -> Result<Option<Definition>, kube::Error> {
+async fn patch_status(
+    definitions: &Objects,
+    key: &ObjectKey,
+    patch: &Value,
+) -> Result<Option<Definition>, kube::Error> {
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let request = Request::new(PATH)
-        .patch_subresource("status", name, &params, &Patch::Merge(patch))
-        .map_err(kube::Error::BuildRequest)?;
-    match client.request(request).await {
+    match definitions.patch_subresource(key, "status", &params, &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(None),
         answer => answer.map(Some),
     }

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use coracle_base::{Clock, Timestamp};
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile};
-use kube::Client;
+use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use serde_json::json;
 
 use super::definition::{Definition, Names, Said, Status, approval_annotation};
-use super::{informer, patch_status};
+use super::{informer, objects, patch_status};
 use crate::{Registration, Settings};
 
 /// What a message about approvals ends with.
@@ -20,8 +19,8 @@ pub(crate) const REGISTRATION: Registration =
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let definitions = informer(manager);
-    let (client, clock) = (manager.client().clone(), settings.clock.clone());
-    let reconcile = Naming { client, clock, definitions: definitions.clone(), written: Mutex::default() };
+    let (objects, clock) = (objects(manager), settings.clock.clone());
+    let reconcile = Naming { objects, clock, definitions: definitions.clone(), written: Mutex::default() };
     let others = definitions.clone();
     // One worker: who asks first gets a name.
     let controller = Controller::new(REGISTRATION.name, reconcile)
@@ -164,12 +163,12 @@ fn note_approval(definition: &Definition, status: &mut Status, now: Timestamp) {
 }
 
 struct Naming {
-    client: Client,
+    objects: Objects,
     clock: Clock,
     definitions: Informer<Definition>,
     /// Names that were accepted and that the informer has not told yet, by definition. As many as can
     /// be written before an event comes back.
-    written: Mutex<BTreeMap<String, Written>>,
+    written: Mutex<BTreeMap<ObjectKey, Written>>,
 }
 
 struct Written {
@@ -184,38 +183,39 @@ fn revision(definition: &Definition) -> u64 {
 
 impl Naming {
     /// Names of the group that others have, as of their last write.
-    fn used(&self, definition: &Definition) -> Used {
+    fn used(&self, key: &ObjectKey, definition: &Definition) -> Used {
         let mut used = Used::default();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        for other in self.definitions.store().list() {
-            if written.get(other.name()).is_some_and(|known| known.revision <= revision(&other)) {
-                written.remove(other.name());
+        for other in self.definitions.store().in_cluster(key.cluster()) {
+            let other_key = ObjectKey::cluster_wide(key.cluster().clone(), other.name());
+            if written.get(&other_key).is_some_and(|known| known.revision <= revision(&other)) {
+                written.remove(&other_key);
             }
             let is_other = other.name() != definition.name() && other.spec.group == definition.spec.group;
-            if is_other && !written.contains_key(other.name()) {
+            if is_other && !written.contains_key(&other_key) {
                 used.add(&other.status.accepted_names);
             }
         }
-        for (name, known) in written.iter() {
-            if name != definition.name() && known.group == definition.spec.group {
+        for (other_key, known) in written.iter().filter(|(other, _)| other.cluster() == key.cluster()) {
+            if other_key != key && known.group == definition.spec.group {
                 used.add(&known.names);
             }
         }
         used
     }
 
-    fn note(&self, definition: &Definition) {
+    fn note(&self, key: &ObjectKey, definition: &Definition) {
         let written = Written {
             revision: revision(definition),
             group: definition.spec.group.clone(),
             names: definition.status.accepted_names.clone(),
         };
         let mut all = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(definition.name().to_owned(), written);
+        all.insert(key.clone(), written);
     }
 
-    fn forget(&self, name: &str) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    fn forget(&self, key: &ObjectKey) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
@@ -224,17 +224,17 @@ impl Reconcile for Naming {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let Some(definition) = self.definitions.store().get(key) else {
-            self.forget(key.name());
+            self.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let used = self.used(&definition);
+        let used = self.used(key, &definition);
         if let Some(status) = plan(&definition, &used, self.clock.now()) {
             let patch = json!({
                 "metadata": {"resourceVersion": definition.metadata.plain.resource_version},
                 "status": {"acceptedNames": status.accepted_names, "conditions": status.conditions},
             });
-            if let Some(written) = patch_status(&self.client, key.name(), &patch).await? {
-                self.note(&written);
+            if let Some(written) = patch_status(&self.objects, key, &patch).await? {
+                self.note(key, &written);
             }
         }
         Ok(Action::AwaitChange)

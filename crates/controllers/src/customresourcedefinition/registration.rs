@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use coracle_runtime::informer::{Metadata, View};
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
-use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, Preconditions};
 use serde::Deserialize;
 
 use super::definition::Definition;
@@ -31,7 +32,7 @@ pub(crate) const REGISTRATION: Registration =
 fn register(manager: &mut Manager, _settings: &Settings) {
     let definitions = informer(manager);
     let registered = registered(manager);
-    let services = Api::all(manager.client().clone());
+    let services = Objects::of::<APIService>(manager.client()).managed_by(MANAGER);
     let reconcile =
         AutoRegistration { services, definitions: definitions.clone(), registered: registered.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
@@ -134,41 +135,37 @@ fn plan(wanted: bool, registered: Option<&Registered>) -> Plan {
 }
 
 struct AutoRegistration {
-    services: Api<APIService>,
+    services: Objects,
     definitions: Informer<Definition>,
     registered: Informer<Registered>,
 }
 
 impl AutoRegistration {
-    async fn create(&self, name: &str) -> Result<(), kube::Error> {
+    async fn create(&self, key: &ObjectKey) -> Result<(), kube::Error> {
+        let name = key.name();
         let labels = BTreeMap::from([(MANAGED_LABEL.to_owned(), CONTINUOUSLY.to_owned())]);
         let metadata =
             ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
         let service = APIService { metadata, spec: Some(spec(name)), status: None };
-        match self.services.create(&params(), &service).await {
+        match self.services.create::<Written>(key, &service).await {
             // Its arrival brings the key back.
             Err(error) if !refusal::exists_already(&error) => Err(error),
             _ => Ok(()),
         }
     }
 
-    async fn repair(&self, name: &str) -> Result<(), kube::Error> {
-        let Some(mut current) = self.services.get_opt(name).await? else { return Ok(()) };
-        current.spec = Some(spec(name));
-        unless_changed(self.services.replace(name, &params(), &current).await)
+    async fn repair(&self, key: &ObjectKey) -> Result<(), kube::Error> {
+        let Some(mut current) = self.services.get::<APIService>(key).await? else { return Ok(()) };
+        current.spec = Some(spec(key.name()));
+        unless_changed(self.services.replace::<Written>(key, &current).await)
     }
 
-    async fn delete(&self, registered: &Registered) -> Result<(), kube::Error> {
-        let metadata = &registered.metadata;
-        let resource_version = Some(metadata.resource_version.to_string());
+    async fn delete(&self, key: &ObjectKey, registered: &Registered) -> Result<(), kube::Error> {
+        let resource_version = Some(registered.metadata.resource_version.to_string());
         let unchanged = Preconditions { resource_version, uid: None };
         let params = DeleteParams::default().preconditions(unchanged);
-        unless_changed(self.services.delete(&metadata.name, &params).await)
+        unless_changed(self.services.delete(key, &params).await)
     }
-}
-
-fn params() -> PostParams {
-    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
 /// If it is gone or has changed meanwhile, that brings the key back.
@@ -183,12 +180,13 @@ impl Reconcile for AutoRegistration {
     type Error = kube::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
-        let wanted = self.definitions.store().list().iter().any(|one| serves(one, key.name()));
+        let definitions = self.definitions.store().in_cluster(key.cluster());
+        let wanted = definitions.iter().any(|one| serves(one, key.name()));
         let registered = self.registered.store().get(key);
         match (plan(wanted, registered.as_deref()), registered) {
-            (Plan::Create, _) => self.create(key.name()).await?,
-            (Plan::Repair, _) => self.repair(key.name()).await?,
-            (Plan::Delete, Some(registered)) => self.delete(&registered).await?,
+            (Plan::Create, _) => self.create(key).await?,
+            (Plan::Repair, _) => self.repair(key).await?,
+            (Plan::Delete, Some(registered)) => self.delete(key, &registered).await?,
             (Plan::Delete, None) | (Plan::Nothing, _) => {}
         }
         Ok(Action::AwaitChange)

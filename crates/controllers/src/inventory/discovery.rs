@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use super::follow::OneKind;
 use super::graph::Source;
-use super::{Inventory, Kinds, Resource, ServedKind};
+use super::{Change, Inventory, Kinds, Resource, ServedKind};
 use crate::customresourcedefinition::{self, Definition};
 
 /// The name under which its doings are logged.
@@ -123,6 +123,7 @@ impl Reconcile for Discovery {
         self.follow(cluster, &kinds, self.which(cluster));
         self.inventory.with(cluster, |known| known.graph.mark_unseen());
         self.inventory.hand_over(cluster).await;
+        self.inventory.announce(&Change::Kinds(cluster.clone())).await;
         if !*self.inventory.ready.borrow() {
             self.first_lists(cluster).await;
             self.inventory.ready.send_replace(true);
@@ -181,7 +182,8 @@ impl Discovery {
 }
 
 impl Resource {
-    fn of(kind: &ServedKind) -> Self {
+    /// The one that a kind is a version of.
+    pub(crate) fn of(kind: &ServedKind) -> Self {
         Self { group: kind.group.clone(), plural: kind.plural.clone() }
     }
 

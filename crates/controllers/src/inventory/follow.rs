@@ -1,15 +1,16 @@
 //! What a watch tells of one kind, noted in the graph.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use coracle_runtime::informer::Listed;
-use coracle_runtime::{ClusterId, Consumer, ObjectKey};
+use coracle_runtime::{ClusterId, Consumer, ObjectKey, Queue};
 
-use super::graph::Source;
+use super::graph::{Changed, Source};
 use super::identity::{Type, Uid};
 use super::object::Object;
-use super::{Inventory, Known, ServedKind};
+use super::{Change, Inventory, Known, Listener, ServedKind};
 
 /// How many keys are taken from the graph at a time.
 const BATCH: usize = 256;
@@ -41,13 +42,15 @@ impl OneKind {
 
     /// Changes the graph, and hands on what has to be looked at for that.
     async fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut Known)) {
-        self.inventory.with(cluster, |known| {
+        let changes = self.inventory.with(cluster, |known| {
             // Looked at under the lock: what is forgotten after it has ended must not come back.
             if !self.ended.load(Ordering::Relaxed) {
                 change(known);
             }
+            known.graph.take_changes()
         });
         self.inventory.hand_over(cluster).await;
+        self.inventory.tell_all(cluster, changes).await;
     }
 }
 
@@ -106,5 +109,39 @@ impl Inventory {
                 queue.add(Self::key(cluster, &uid)).await;
             }
         }
+    }
+
+    /// Tells whoever wants to know what has changed.
+    async fn tell_all(&self, cluster: &ClusterId, changes: Vec<Changed>) {
+        for Changed { source, namespace, left } in changes {
+            let Some(resource) = self.sources().get(source.0 as usize).cloned() else { continue };
+            let namespace = ObjectKey::cluster_wide(cluster.clone(), namespace);
+            let change = match left {
+                Some(left) => Change::Removed { namespace, resource, left },
+                None => Change::Put { namespace, resource },
+            };
+            self.announce(&change).await;
+        }
+    }
+
+    pub(super) async fn announce(&self, change: &Change) {
+        for (queue, delay, keys) in self.keys_for_queues(change) {
+            for key in keys {
+                match delay {
+                    Duration::ZERO => queue.add(key).await,
+                    delay => queue.add_after(key, delay).await,
+                }
+            }
+        }
+    }
+
+    /// Collected first: no lock is held while a full queue is waited for.
+    fn keys_for_queues(&self, change: &Change) -> Vec<(Queue<ObjectKey>, Duration, Vec<ObjectKey>)> {
+        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = listeners.iter().map(|listener| {
+            let Listener { queue, delay, keys_of } = listener;
+            (queue.clone(), *delay, keys_of(change))
+        });
+        keys.filter(|(.., keys)| !keys.is_empty()).collect()
     }
 }

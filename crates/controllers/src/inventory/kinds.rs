@@ -9,7 +9,8 @@ use kube::Client;
 use serde::Deserialize;
 
 /// The form that tells all versions of all groups at once.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const AGGREGATED_DISCOVERY: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// What says that the server does not know at present what another one serves.
 const STALE: &str = "Stale";
@@ -57,7 +58,8 @@ impl Kinds {
     pub(crate) async fn read(client: &Client, cluster: &ClusterId) -> kube::Result<Self> {
         let mut kinds = Self::default();
         for root in ["/api", "/apis"] {
-            let request = Request::get(format!("{}{root}", cluster.path())).header(ACCEPT, AGGREGATED);
+            let request =
+                Request::get(format!("{}{root}", cluster.path())).header(ACCEPT, AGGREGATED_DISCOVERY);
             let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
             kinds.add(client.request(request).await?);
         }
@@ -103,6 +105,11 @@ impl Kinds {
         self.all
             .iter()
             .find(|known| *known.kind == *kind && *known.group == *group && *known.version == *version)
+    }
+
+    /// Groups and versions that are served by others who do not answer.
+    pub(crate) fn stale(&self) -> &[String] {
+        &self.stale
     }
 
     /// Whether nothing is known of a group at present.

@@ -1,6 +1,7 @@
-//! What there is in a cluster, of every kind: which kinds are served, and who owns whom.
+//! What there is in a cluster, of every kind: which kinds are served, who owns whom, how many there are.
 //!
-//! One watch of the metadata of each kind feeds it. Kinds come and go with definitions and APIServices; a change of those is what
+//! One watch of the metadata of each kind feeds it, for all controllers that have to know: the garbage
+//! collector and quotas. Kinds come and go with definitions and APIServices; a change of those is what
 //! makes it ask again which there are.
 
 mod discovery;
@@ -12,7 +13,8 @@ mod object;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use coracle_runtime::{ClusterId, Manager, ObjectKey, Queue};
 use kube::Client;
@@ -20,16 +22,43 @@ use tokio::sync::watch;
 
 pub(crate) use graph::{Class, Existence, Item};
 pub(crate) use identity::{Identity, Uid};
-pub(crate) use kinds::{Kinds, ServedKind};
+pub(crate) use kinds::{AGGREGATED_DISCOVERY, Kinds, ServedKind};
 pub(crate) use object::{FOREGROUND, ORPHAN, Object};
 
-use graph::Graph;
+use graph::{Graph, Source};
+
+/// Which keys have to be looked at when something has changed.
+type KeysOf = Box<dyn Fn(&Change) -> Vec<ObjectKey> + Send + Sync>;
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Objects of a kind have come or changed in a namespace, which has no name for what is in none.
+    Put { namespace: ObjectKey, resource: Resource },
+    /// Objects of a kind are gone.
+    Removed {
+        namespace: ObjectKey,
+        resource: Resource,
+        /// How many there still are.
+        left: u32,
+    },
+    /// There may be other kinds in a cluster.
+    Kinds(ClusterId),
+}
 
 /// A kind, whatever its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Resource {
     pub(crate) group: Box<str>,
     pub(crate) plural: Box<str>,
+}
+
+/// How many objects of a kind there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    Exactly(u32),
+    /// Every cluster begins with some; how many this one still has, it has to be asked.
+    Shared,
 }
 
 /// What is known, for all clusters.
@@ -45,6 +74,14 @@ pub(crate) struct Inventory {
     ready: watch::Sender<bool>,
     /// Who looks at what may have to go.
     collector: OnceLock<Queue<ObjectKey>>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+/// Somebody who wants to know.
+struct Listener {
+    queue: Queue<ObjectKey>,
+    delay: Duration,
+    keys_of: KeysOf,
 }
 
 #[derive(Default)]
@@ -64,6 +101,7 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
             epochs: AtomicU32::default(),
             ready: watch::Sender::default(),
             collector: OnceLock::new(),
+            listeners: RwLock::default(),
         });
         discovery::register(manager, &inventory);
         inventory
@@ -81,6 +119,17 @@ impl Inventory {
         drop(self.collector.set(queue.clone()));
     }
 
+    /// Has `keys_of` each change looked at after some time.
+    pub(crate) fn tell(
+        &self,
+        queue: &Queue<ObjectKey>,
+        delay: Duration,
+        keys_of: impl Fn(&Change) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) {
+        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Listener { queue: queue.clone(), delay, keys_of: Box::new(keys_of) });
+    }
+
     /// The kinds of a cluster, as far as is known; asked for if nothing is.
     pub(crate) async fn kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
         if let Some(known) = self.with(cluster, |known| known.kinds.clone()) {
@@ -93,7 +142,10 @@ impl Inventory {
     pub(crate) async fn refresh_kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
         let plain = ClusterId::default();
         let asked = if cluster.is_everywhere() { &plain } else { cluster };
-        let kinds = Arc::new(Kinds::read(&self.client, asked).await?);
+        let kinds = Kinds::read(&self.client, asked).await?;
+        // Most clusters have the same, which need not be held for each.
+        let common = self.with(&plain, |known| known.kinds.clone()).filter(|common| **common == kinds);
+        let kinds = common.unwrap_or_else(|| Arc::new(kinds));
         self.with(cluster, |known| known.kinds = Some(Arc::clone(&kinds)));
         Ok(kinds)
     }
@@ -150,6 +202,17 @@ impl Inventory {
     pub(crate) fn note_absent(&self, cluster: &ClusterId, absent: Identity) {
         self.with(cluster, |known| known.graph.note_absent(Arc::new(absent)));
         self.flush(cluster);
+    }
+
+    /// How many objects of a kind there are in a namespace; none if the kind is not followed.
+    pub(crate) fn count(&self, namespace: &ObjectKey, resource: &Resource) -> Option<Count> {
+        let source = self.sources().iter().position(|known| known == resource)?;
+        let source = Source(u32::try_from(source).ok()?);
+        let count = |cluster| self.with(cluster, |known| known.graph.count(source, namespace.name()));
+        if self.everywhere.as_ref().is_some_and(|everywhere| count(everywhere) > 0) {
+            return Some(Count::Shared);
+        }
+        Some(Count::Exactly(count(namespace.cluster())))
     }
 
     /// Hands what has to be looked at to the collector, as far as there is room. For its own workers, who

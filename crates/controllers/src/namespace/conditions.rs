@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 
 use coracle_base::Timestamp;
-use k8s_openapi::api::core::v1::NamespaceCondition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff;
 
 use super::content::Report;
+use crate::view;
 
 /// One condition, without the time.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,15 +78,15 @@ fn listed(counts: &BTreeMap<String, usize>, verb: &str) -> Option<String> {
 
 /// Brings the conditions up to date; whether anything changed. A time says when a status last changed, not
 /// when it was last looked at.
-pub(super) fn update(known: &mut Vec<NamespaceCondition>, new: &[Condition], now: Timestamp) -> bool {
+pub(super) fn update(known: &mut Vec<view::Condition>, new: &[Condition], now: Timestamp) -> bool {
     let mut changed = false;
     for new in new {
-        match known.iter_mut().find(|known| known.type_ == new.kind) {
-            None => known.push(stamped(new, time(now))),
+        match known.iter_mut().find(|known| *known.r#type == *new.kind) {
+            None => known.push(stamped(new, Some(now))),
             Some(known) if is_same(known, new) => continue,
             Some(known) => {
-                let since = if known.status == new.status { known.last_transition_time.take() } else { None };
-                *known = stamped(new, since.or_else(|| time(now)));
+                let since = if *known.status == *new.status { known.last_transition_time } else { None };
+                *known = stamped(new, since.or(Some(now)));
             }
         }
         changed = true;
@@ -96,26 +94,19 @@ pub(super) fn update(known: &mut Vec<NamespaceCondition>, new: &[Condition], now
     changed
 }
 
-fn is_same(known: &NamespaceCondition, new: &Condition) -> bool {
-    known.status == new.status
-        && known.reason.as_deref() == Some(new.reason)
-        && known.message.as_deref() == Some(&new.message)
+fn is_same(known: &view::Condition, new: &Condition) -> bool {
+    *known.status == *new.status && *known.reason == *new.reason && *known.message == *new.message
 }
 
-fn stamped(condition: &Condition, since: Option<Time>) -> NamespaceCondition {
-    NamespaceCondition {
-        type_: condition.kind.to_owned(),
-        status: condition.status.to_owned(),
-        reason: Some(condition.reason.to_owned()),
-        message: Some(condition.message.clone()),
+fn stamped(condition: &Condition, since: Option<Timestamp>) -> view::Condition {
+    view::Condition {
+        r#type: condition.kind.into(),
+        status: condition.status.into(),
+        reason: condition.reason.into(),
+        message: condition.message.as_str().into(),
         last_transition_time: since,
+        ..view::Condition::default()
     }
-}
-
-/// None only for times no clock shows.
-fn time(now: Timestamp) -> Option<Time> {
-    let millis = i64::try_from(now.as_millis()).ok()?;
-    jiff::Timestamp::from_millisecond(millis).ok().map(Time)
 }
 
 #[cfg(test)]
@@ -157,10 +148,10 @@ mod tests {
         fewer.note("pods.", 1, [].into_iter());
         assert!(update(&mut known, &of(&fewer), late));
         let since = |kind: &str| {
-            let found = known.iter().find(|condition| condition.type_ == kind).unwrap();
-            found.last_transition_time.clone().unwrap()
+            let found = known.iter().find(|condition| *condition.r#type == *kind).unwrap();
+            found.last_transition_time.unwrap()
         };
-        assert_eq!(since("NamespaceContentRemaining"), time(early).unwrap(), "still some");
-        assert_eq!(since("NamespaceFinalizersRemaining"), time(late).unwrap(), "no more");
+        assert_eq!(since("NamespaceContentRemaining"), early, "still some");
+        assert_eq!(since("NamespaceFinalizersRemaining"), late, "no more");
     }
 }

@@ -1,15 +1,25 @@
 //! Deleting what is in a namespace, of every kind the server knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
-use kube::discovery::{ApiCapabilities, Discovery, Scope, verbs};
-use kube::{Client, ResourceExt};
+use coracle_runtime::{ObjectKey, Objects};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
+use kube::Client;
+use kube::api::{DeleteParams, ListParams};
+
+use crate::inventory::{Kinds, Object, ServedKind};
+
+/// How many kinds are emptied at a time.
+const KINDS: usize = 16;
+
+/// How many objects are deleted at a time where they cannot be deleted together.
+const OBJECTS: usize = 16;
 
 /// How far the deletion has come.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Why the kinds are not known, if they are not.
+    /// Why not all kinds are known, if they are not.
     pub(super) discovery_failure: Option<String>,
     /// What could not be done.
     pub(super) failures: Vec<String>,
@@ -35,77 +45,95 @@ impl Report {
     }
 }
 
-/// Deletes everything in a namespace, as far as it goes: pods, and once there are none, the rest.
-pub(super) async fn delete(client: &Client, namespace: &str) -> Report {
+/// Deletes everything in the namespace of `inside`, as far as it goes: pods, and once there are none, the
+/// rest, many kinds at a time.
+pub(super) async fn delete(client: &Client, kinds: &Kinds, inside: &ObjectKey) -> Report {
     let mut report = Report::default();
-    let discovery = match Discovery::new(client.clone()).run_aggregated().await {
-        Ok(discovery) => discovery,
-        Err(error) => {
-            report.failures.push(error.to_string());
-            report.discovery_failure = Some(error.to_string());
-            return report;
-        }
-    };
-    let all = discovery.groups().flat_map(|group| group.recommended_resources());
     let (pods, others): (Vec<_>, Vec<_>) =
-        all.filter(|(_, can)| is_deletable(can)).partition(|(resource, _)| is_pods(resource));
+        kinds.preferred().filter(|kind| is_deletable(kind)).cloned().partition(|kind| is_pods(kind));
     for kinds in [pods, others] {
-        for (resource, can) in kinds {
-            if let Err(error) = empty(client, namespace, &resource, &can, &mut report).await {
-                report.failures.push(format!("{}: {error}", named(&resource)));
-            }
+        let mut emptied = stream::iter(kinds)
+            .map(|kind| async move { (empty(client, inside, &kind).await, kind) })
+            .buffer_unordered(KINDS);
+        while let Some((left, kind)) = emptied.next().await {
+            note(&mut report, &kind, left);
         }
         if !report.is_empty() || !report.failures.is_empty() {
             break;
         }
     }
+    if let Some(message) = undiscovered(kinds.stale()) {
+        // What is known is deleted, but nobody can say that this was all.
+        report.failures.push(message.clone());
+        report.discovery_failure = Some(message);
+    }
+    // In the order in which they came to an end they would be news each time.
+    report.failures.sort();
     report
 }
 
-fn is_deletable(can: &ApiCapabilities) -> bool {
-    can.scope == Scope::Namespaced
-        && can.supports_operation(verbs::DELETE)
-        && can.supports_operation(verbs::LIST)
+fn note(report: &mut Report, kind: &Arc<ServedKind>, left: kube::Result<Vec<Object>>) {
+    match left {
+        Ok(left) => {
+            let held_by = left.iter().flat_map(|object| &object.finalizers).map(|name| &**name);
+            report.note(&named(kind), left.len(), held_by);
+        }
+        Err(error) => report.failures.push(format!("{}: {error}", named(kind))),
+    }
 }
 
-fn is_pods(resource: &ApiResource) -> bool {
-    resource.group.is_empty() && resource.plural == "pods"
+/// What upstream says of versions whose servers do not answer.
+fn undiscovered(stale: &[String]) -> Option<String> {
+    let each: Vec<_> =
+        stale.iter().map(|version| format!("{version}: stale GroupVersion discovery: {version}")).collect();
+    let list = each.join(", ");
+    (!stale.is_empty()).then(|| {
+        let count = stale.len();
+        format!("Discovery failed for some groups, {count} failing: unable to retrieve the complete list of server APIs: {list}")
+    })
+}
+
+fn is_deletable(kind: &ServedKind) -> bool {
+    kind.namespaced && kind.can(&["delete", "list"])
+}
+
+fn is_pods(kind: &ServedKind) -> bool {
+    kind.group.is_empty() && &*kind.plural == "pods"
 }
 
 /// As upstream names them in conditions, with a dot at the end for the first group.
-fn named(resource: &ApiResource) -> String {
-    format!("{}.{}", resource.plural, resource.group)
+fn named(kind: &ServedKind) -> String {
+    format!("{}.{}", kind.plural, kind.group)
 }
 
-/// Deletes all objects of one kind, and notes what is left.
-async fn empty(
-    client: &Client,
-    namespace: &str,
-    resource: &ApiResource,
-    can: &ApiCapabilities,
-    report: &mut Report,
-) -> kube::Result<()> {
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, resource);
-    let found = api.list_metadata(&ListParams::default()).await?.items;
-    if found.is_empty() {
-        return Ok(());
+/// Deletes all objects of one kind, and says which are left.
+async fn empty(client: &Client, inside: &ObjectKey, kind: &ServedKind) -> kube::Result<Vec<Object>> {
+    let objects = Objects::at(client, kind.path());
+    // Most kinds have nothing there; one object is enough to know better.
+    if objects.list::<Object>(inside, &ListParams::default().limit(1)).await?.is_empty() {
+        return Ok(Vec::new());
     }
     // What depends on them is in this namespace or has owners of its own; nobody is to be made an orphan.
-    let background = DeleteParams::background();
-    if can.supports_operation(verbs::DELETE_COLLECTION) {
-        api.delete_collection(&background, &ListParams::default()).await?;
+    if kind.can(&["deletecollection"]) {
+        objects.delete_collection(inside, &DeleteParams::background(), &ListParams::default()).await?;
     } else {
-        for object in found {
-            match api.delete(&object.name_any(), &background).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                done => drop(done?),
+        let found = objects.list::<Object>(inside, &ListParams::default()).await?;
+        let (mut found, mut deletions) = (found.iter(), FuturesUnordered::new());
+        loop {
+            let room = OBJECTS - deletions.len();
+            deletions.extend(found.by_ref().take(room).map(|object| delete_one(&objects, inside, object)));
+            match deletions.next().await {
+                Some(deleted) => deleted?,
+                None => break,
             }
         }
     }
-    let left = api.list_metadata(&ListParams::default()).await?.items;
-    let held_by = left.iter().flat_map(|object| object.finalizers()).map(String::as_str);
-    report.note(&named(resource), left.len(), held_by);
-    Ok(())
+    objects.list(inside, &ListParams::default()).await
+}
+
+async fn delete_one(objects: &Objects, inside: &ObjectKey, object: &Object) -> kube::Result<()> {
+    let key = ObjectKey::namespaced(inside.cluster().clone(), inside.namespace(), &*object.metadata.name);
+    objects.delete(&key, &DeleteParams::background()).await
 }
 
 #[cfg(test)]
@@ -121,5 +149,13 @@ mod tests {
         report.note("jobs.batch", 1, ["a/x"].into_iter());
         assert_eq!(report.remaining, BTreeMap::from([("pods.".into(), 2), ("jobs.batch".into(), 1)]));
         assert_eq!(report.finalizers, BTreeMap::from([("a/x".into(), 2), ("a/y".into(), 1)]));
+    }
+
+    #[test]
+    fn groups_that_do_not_answer_are_named() {
+        assert_eq!(undiscovered(&[]), None);
+        let message = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of \
+                       server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1";
+        assert_eq!(undiscovered(&["metrics.k8s.io/v1beta1".to_owned()]).as_deref(), Some(message));
     }
 }

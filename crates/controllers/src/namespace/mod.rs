@@ -1,20 +1,26 @@
 //! A namespace that is being deleted is emptied, kind by kind, and then let go.
 //!
 //! Pods go first and everything else waits for them, so that nothing a pod still uses (its secrets, its
-//! network policies) is gone before it.
+//! network policies) is gone before it. What others hold is waited for: when the last object of a kind has
+//! gone, the inventory tells.
 
 mod conditions;
 mod content;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_base::Clock;
+use coracle_meta::object::Meta;
 use coracle_runtime::informer::MetadataOnly;
-use coracle_runtime::{Action, Change, Controller, Manager, ObjectKey, Reconcile};
-use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Written,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use serde_json::{Value, json};
 
+use crate::inventory::{self, Change as InventoryChange, Inventory};
 use crate::{Registration, Settings, active_namespaces};
 use content::Report;
 
@@ -24,22 +30,36 @@ const FINALIZER: &str = "kubernetes";
 /// How many namespaces are emptied at a time, as in upstream (`concurrent-namespace-syncs`).
 const WORKERS: usize = 10;
 
-/// When to look again at what only others can let go of, as upstream (`finalizerEstimateSeconds`, halved,
-/// and one): the namespace does not change when its content does.
+/// When to look again at what is left, as upstream (`finalizerEstimateSeconds`, halved, and one): of kinds
+/// that cannot be followed nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(8);
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "namespace-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let namespaces = active_namespaces::informer(manager);
-    let reconcile = Deletion { client: manager.client().clone(), clock: settings.clock.clone() };
+    let inventory = inventory::shared(manager);
+    let reconcile = Deletion {
+        client: manager.client().clone(),
+        namespaces: Objects::of::<Namespace>(manager.client()),
+        inventory: Arc::clone(&inventory),
+        clock: settings.clock.clone(),
+    };
     let controller = Controller::new(REGISTRATION.name, reconcile).watches(&namespaces, terminating);
+    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
     manager.add(controller.workers(WORKERS));
 }
 
 fn terminating(change: &Change<MetadataOnly>) -> Option<ObjectKey> {
     let terminating = change.new.as_ref().is_some_and(|namespace| namespace.is_terminating());
     terminating.then(|| change.key.clone())
+}
+
+/// The namespace that is being deleted and has lost the last object of a kind.
+fn emptied(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
+    let InventoryChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
+    let is_going = namespaces.store().get(namespace).is_some_and(|namespace| namespace.is_terminating());
+    if is_going { vec![namespace.clone()] } else { Vec::new() }
 }
 
 /// Why a namespace is still there.
@@ -59,10 +79,15 @@ enum Plan {
     Empty,
 }
 
-fn plan(namespace: &Namespace) -> Plan {
-    let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref());
-    let ours = finalizers.is_some_and(|finalizers| finalizers.iter().any(|name| name == FINALIZER));
-    if namespace.metadata.deletion_timestamp.is_some() && ours { Plan::Empty } else { Plan::Nothing }
+fn plan(namespace: &Value) -> Plan {
+    let ours = finalizers(namespace).any(|name| name == FINALIZER);
+    if Meta::of(namespace).is_deleting() && ours { Plan::Empty } else { Plan::Nothing }
+}
+
+/// Who holds a namespace.
+fn finalizers(namespace: &Value) -> impl Iterator<Item = &str> {
+    let list = namespace.pointer("/spec/finalizers").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// What is to happen once its content has been deleted as far as possible.
@@ -81,26 +106,16 @@ fn next(report: &Report) -> Next {
 }
 
 /// Without our finalizer.
-fn finalized(mut namespace: Namespace) -> Namespace {
-    if let Some(finalizers) = namespace.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
-        finalizers.retain(|name| name != FINALIZER);
-    }
+fn finalized(mut namespace: Value) -> Value {
+    let left: Vec<_> = finalizers(&namespace).filter(|name| *name != FINALIZER).map(str::to_owned).collect();
+    namespace["spec"]["finalizers"] = json!(left);
     namespace
-}
-
-/// Lets a namespace go; if nobody else holds it, it is gone then.
-async fn finalize(namespaces: &Api<Namespace>, namespace: Namespace) -> Result<Action, Error> {
-    let name = namespace.metadata.name.clone().unwrap_or_default();
-    let (params, finalized) = (PostParams::default(), finalized(namespace));
-    match namespaces.replace_subresource("finalize", &name, &params, &finalized).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        done => drop(done?),
-    }
-    Ok(Action::AwaitChange)
 }
 
 struct Deletion {
     client: Client,
+    namespaces: Objects,
+    inventory: Arc<Inventory>,
     clock: Clock,
 }
 
@@ -108,16 +123,26 @@ impl Reconcile for Deletion {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        let namespaces = Api::<Namespace>::all(self.client.clone());
         // Not from the cache: deleting is the one thing that must not be done on old news.
-        let Some(namespace) = namespaces.get_opt(key.name()).await? else { return Ok(Action::AwaitChange) };
+        let Some(namespace) = self.namespaces.get::<Value>(key).await? else {
+            return Ok(Action::AwaitChange);
+        };
         if plan(&namespace) == Plan::Nothing {
             return Ok(Action::AwaitChange);
         }
-        let report = content::delete(&self.client, key.name()).await;
-        let namespace = self.tell(&namespaces, namespace, &report).await?;
-        match next(&report) {
-            Next::Finalize => finalize(&namespaces, namespace).await,
+        let kinds = self.inventory.kinds(key.cluster()).await?;
+        let inside = ObjectKey::namespaced(key.cluster().clone(), key.name(), "");
+        let report = content::delete(&self.client, &kinds, &inside).await;
+        let next = next(&report);
+        let Some(namespace) = self.tell(key, namespace, &report).await? else {
+            return Ok(Action::AwaitChange);
+        };
+        match next {
+            // A kind may have come meanwhile, and objects of it.
+            Next::Finalize if self.inventory.refresh_kinds(key.cluster()).await? != kinds => {
+                Ok(Action::RequeueAfter(Duration::ZERO))
+            }
+            Next::Finalize => self.finalize(key, namespace).await,
             Next::LookAgain => Ok(Action::RequeueAfter(LOOK_AGAIN)),
             Next::Retry(failures) => Err(Error::Content(failures)),
         }
@@ -125,31 +150,42 @@ impl Reconcile for Deletion {
 }
 
 impl Deletion {
-    /// Says in the conditions how far it has come, if that is news.
+    /// Says in the conditions how far it has come, if that is news. None if the namespace is gone.
     async fn tell(
         &self,
-        namespaces: &Api<Namespace>,
-        mut namespace: Namespace,
+        key: &ObjectKey,
+        mut namespace: Value,
         report: &Report,
-    ) -> Result<Namespace, kube::Error> {
-        let status = namespace.status.get_or_insert_with(NamespaceStatus::default);
-        let known = status.conditions.get_or_insert_default();
-        if !conditions::update(known, &conditions::of(report), self.clock.now()) {
-            return Ok(namespace);
+    ) -> kube::Result<Option<Value>> {
+        let known = namespace.pointer("/status/conditions").cloned();
+        let mut known = known.and_then(|known| serde_json::from_value(known).ok()).unwrap_or_default();
+        if !conditions::update(&mut known, &conditions::of(report), self.clock.now()) {
+            return Ok(Some(namespace));
         }
-        let name = namespace.metadata.name.clone().unwrap_or_default();
-        namespaces.replace_status(&name, &PostParams::default(), &namespace).await
+        namespace["status"]["conditions"] = json!(known);
+        match self.namespaces.replace_subresource(key, "status", &namespace).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Lets a namespace go; if nobody else holds it, it is gone then.
+    async fn finalize(&self, key: &ObjectKey, namespace: Value) -> Result<Action, Error> {
+        let finalized = finalized(namespace);
+        match self.namespaces.replace_subresource::<Written>(key, "finalize", &finalized).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            done => drop(done?),
+        }
+        Ok(Action::AwaitChange)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
-    fn namespace(metadata: &Value, finalizers: &Value) -> Namespace {
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"finalizers": finalizers}})).unwrap()
+    fn namespace(metadata: &Value, finalizers: &Value) -> Value {
+        json!({"metadata": metadata, "spec": {"finalizers": finalizers}})
     }
 
     #[test]
@@ -159,13 +195,13 @@ mod tests {
         assert_eq!(plan(&namespace(&going, &json!(["kubernetes"]))), Plan::Empty);
         assert_eq!(plan(&namespace(&going, &json!(["example.org/other"]))), Plan::Nothing);
         assert_eq!(plan(&namespace(&going, &json!([]))), Plan::Nothing);
+        assert_eq!(plan(&json!({"metadata": going})), Plan::Nothing);
     }
 
     #[test]
     fn finalizers_of_others_stay() {
         let namespace = namespace(&json!({}), &json!(["a.example/x", "kubernetes"]));
-        let finalizers = finalized(namespace).spec.unwrap().finalizers.unwrap();
-        assert_eq!(finalizers, ["a.example/x"]);
+        assert_eq!(finalized(namespace)["spec"]["finalizers"], json!(["a.example/x"]));
     }
 
     #[test]

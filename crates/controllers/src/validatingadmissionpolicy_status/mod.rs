@@ -10,15 +10,20 @@ mod kinds;
 mod tests;
 
 use coracle_runtime::informer::{Metadata, View};
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use http::Request;
+use http::header::ACCEPT;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec};
-use kube::api::{Api, Patch, PatchParams};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::client::APIGroupDiscoveryList;
 use kube::core::GroupVersionKind;
-use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::inventory::AGGREGATED_DISCOVERY;
 use crate::{Registration, Settings};
 use check::KnownKind;
 
@@ -85,11 +90,12 @@ struct TypeChecking {
 }
 
 impl TypeChecking {
-    async fn check(&self, name: &str) -> Result<(), kube::Error> {
-        let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
-        let Some(policy) = policies.get_opt(name).await? else { return Ok(()) };
+    async fn check(&self, key: &ObjectKey) -> Result<(), kube::Error> {
+        let policies = Objects::of::<ValidatingAdmissionPolicy>(&self.client);
+        let policy = policies.get::<ValidatingAdmissionPolicy>(key).await?;
+        let Some(policy) = policy else { return Ok(()) };
         let spec = policy.spec.clone().unwrap_or_default();
-        let warnings = self.warnings(&spec).await?;
+        let warnings = self.warnings(key.cluster(), &spec).await?;
         let mut type_checking = json!({});
         if !warnings.is_empty() {
             type_checking["expressionWarnings"] = json!(warnings);
@@ -97,35 +103,39 @@ impl TypeChecking {
         let status = json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": policy.name_any()},
+            "metadata": {"name": key.name()},
             "status": {"observedGeneration": policy.metadata.generation, "typeChecking": type_checking},
         });
         let params = PatchParams::apply(MANAGER).force();
-        match policies.patch_status(name, &params, &Patch::Apply(status)).await {
+        match policies.patch_subresource::<Written>(key, "status", &params, &Patch::Apply(status)).await {
             // It went meanwhile.
             Err(kube::Error::Api(refusal)) if refusal.code == 404 => Ok(()),
             answer => answer.map(|_| ()),
         }
     }
 
-    async fn warnings(&self, spec: &ValidatingAdmissionPolicySpec) -> Result<Vec<Value>, kube::Error> {
+    async fn warnings(
+        &self,
+        cluster: &ClusterId,
+        spec: &ValidatingAdmissionPolicySpec,
+    ) -> Result<Vec<Value>, kube::Error> {
         let wanted = kinds::wanted(spec);
         let kinds = match wanted.is_empty() {
             true => Vec::new(),
             false => {
-                let core = self.client.list_core_api_versions_aggregated().await?;
-                let groups = self.client.list_api_groups_aggregated().await?;
+                let core = self.served(cluster, "/api").await?;
+                let groups = self.served(cluster, "/apis").await?;
                 kinds::resolve(&wanted, &kinds::Served::new([core, groups]))
             }
         };
         let mut known = Vec::new();
         for kind in kinds {
-            known.extend(self.known(kind).await?);
+            known.extend(self.known(cluster, kind).await?);
         }
         let params = match kinds::params(spec) {
             // Parameters of a kind that is not there are still parameters.
             Some(kind) => {
-                let found = self.known(kind.clone()).await?;
+                let found = self.known(cluster, kind.clone()).await?;
                 Some(found.unwrap_or(KnownKind { kind, decl: None }))
             }
             None => None,
@@ -133,12 +143,23 @@ impl TypeChecking {
         Ok(check::warnings(spec, &known, params.as_ref()))
     }
 
+    /// What a cluster says that it serves at a path.
+    async fn served(&self, cluster: &ClusterId, path: &str) -> Result<APIGroupDiscoveryList, kube::Error> {
+        let request = Request::get(format!("{}{path}", cluster.path())).header(ACCEPT, AGGREGATED_DISCOVERY);
+        self.client.request(request.body(Vec::new()).map_err(kube::Error::HttpError)?).await
+    }
+
     /// What the server's description says of a kind, if it has one.
-    async fn known(&self, kind: GroupVersionKind) -> Result<Option<KnownKind>, kube::Error> {
+    async fn known(
+        &self,
+        cluster: &ClusterId,
+        kind: GroupVersionKind,
+    ) -> Result<Option<KnownKind>, kube::Error> {
         let path = match &*kind.group {
             "" => format!("/openapi/v3/api/{}", kind.version),
             group => format!("/openapi/v3/apis/{group}/{}", kind.version),
         };
+        let path = format!("{}{path}", cluster.path());
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let document: Value = match self.client.request(request).await {
             Err(kube::Error::Api(refusal)) if refusal.code == 404 => return Ok(None),
@@ -155,7 +176,7 @@ impl Reconcile for TypeChecking {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if self.policies.store().get(key).is_some_and(|policy| !policy.is_checked) {
-            self.check(key.name()).await?;
+            self.check(key).await?;
         }
         Ok(Action::AwaitChange)
     }

@@ -7,7 +7,7 @@ use coracle_runtime::informer::OwnerReference;
 
 use super::super::identity::{Identity, Type, Uid};
 use super::super::object::Object;
-use super::{Existence, Fate, Graph, NO_SOURCE, Node, NodeId, Owner, Source};
+use super::{Changed, Existence, Fate, Graph, NO_SOURCE, Node, NodeId, Owner, Source};
 
 impl Graph {
     /// Notes what is known of an object now.
@@ -19,6 +19,8 @@ impl Graph {
             let identity = self.identify(r#type, uid, object);
             self.observe(source, identity)
         });
+        let namespace = Arc::clone(&self[id].identity.namespace);
+        self.say(Changed { source, namespace, left: None });
         let node = &mut self[id];
         node.epoch = epoch;
         let (old, new) = (node.fate, Fate::of(object));
@@ -118,6 +120,11 @@ impl Graph {
         }
     }
 
+    /// What has changed since the last time this was asked.
+    pub(crate) fn take_changes(&mut self) -> Vec<Changed> {
+        std::mem::take(&mut self.changes)
+    }
+
     /// What an object is called. If it has been named so before, that is shared.
     fn identify(&mut self, r#type: &Arc<Type>, uid: Uid, object: &Object) -> Arc<Identity> {
         let (namespace, name) = (&*object.metadata.namespace, object.metadata.name.clone());
@@ -153,6 +160,7 @@ impl Graph {
     fn observe(&mut self, source: Source, identity: Arc<Identity>) -> NodeId {
         let known = self.by_uid.get(&identity.uid).copied();
         let id = known.unwrap_or_else(|| self.insert_unseen(Arc::clone(&identity)));
+        *self.counts.entry((source, Arc::clone(&identity.namespace))).or_default() += 1;
         let node = &mut self[id];
         node.existence = Existence::Observed;
         node.source = source;
@@ -245,10 +253,15 @@ impl Graph {
     /// Takes an object away, or leaves what others need to know of it.
     fn remove_node(&mut self, id: NodeId, left: Existence) {
         let node = &mut self[id];
-        let owners = std::mem::take(&mut node.owners);
+        let (owners, was_observed) =
+            (std::mem::take(&mut node.owners), node.existence == Existence::Observed);
         node.existence = left;
         node.fate = Fate::default();
+        let (source, namespace) = (node.source, Arc::clone(&node.identity.namespace));
         node.source = NO_SOURCE;
+        if was_observed {
+            self.lessen(source, namespace);
+        }
         for owner in &owners {
             self.unlink(id, owner);
             self.mark_if_waiting(&owner.identity.uid);
@@ -259,6 +272,27 @@ impl Graph {
             self.drop_node(id);
         } else if node.existence == Existence::Gone {
             self.mark_dependents(id);
+        }
+    }
+
+    fn lessen(&mut self, source: Source, namespace: Arc<str>) {
+        let key = (source, Arc::clone(&namespace));
+        let left = self.counts.get(&key).map_or(0, |count| count.saturating_sub(1));
+        if left == 0 {
+            self.counts.remove(&key);
+        } else {
+            self.counts.insert(key, left);
+        }
+        self.say(Changed { source, namespace, left: Some(left) });
+    }
+
+    /// Many come and go together; one word is enough.
+    fn say(&mut self, changed: Changed) {
+        match self.changes.last_mut() {
+            Some(last) if last.source == changed.source && last.namespace == changed.namespace => {
+                last.left = changed.left.or(last.left);
+            }
+            _ => self.changes.push(changed),
         }
     }
 

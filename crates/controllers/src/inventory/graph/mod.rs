@@ -104,6 +104,15 @@ pub(crate) enum Class {
     Elsewhere,
 }
 
+/// What has happened to the objects of a kind in a namespace. The same again is said once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) source: Source,
+    pub(crate) namespace: Arc<str>,
+    /// How many are left, if some have gone; none if some have come or changed.
+    pub(crate) left: Option<u32>,
+}
+
 /// A node as others see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
@@ -122,7 +131,11 @@ pub(crate) struct Graph {
     by_uid: HashMap<Uid, NodeId>,
     types: Interner<Type>,
     namespaces: Interner<str>,
+    /// How many of a kind there are in a namespace.
+    counts: HashMap<(Source, Arc<str>), u32>,
     dirty: VecDeque<NodeId>,
+    /// What has changed since somebody asked.
+    changes: Vec<Changed>,
 }
 
 impl Graph {
@@ -185,6 +198,11 @@ impl Graph {
             Existence::Observed if node.fate.deletes_dependents() => Class::Waiting,
             Existence::Observed => Class::Solid,
         }
+    }
+
+    /// How many objects of a kind there are in a namespace.
+    pub(crate) fn count(&self, source: Source, namespace: &str) -> u32 {
+        self.counts.get(&(source, Arc::from(namespace))).copied().unwrap_or_default()
     }
 
     fn node(&self, uid: &Uid) -> Option<&Node> {

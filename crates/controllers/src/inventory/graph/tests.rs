@@ -225,6 +225,24 @@ fn a_list_takes_away_what_it_lacks_and_a_kind_that_is_not_served_says_nothing() 
 }
 
 #[test]
+fn objects_are_counted_by_kind_and_namespace() {
+    let mut world = World::new();
+    world.put(PODS, "a", json!({}));
+    world.put(PODS, "b", json!({}));
+    world.put(PODS, "b", json!({}));
+    world.put_in("m", PODS, "c", json!({}));
+    assert_eq!((world.0.count(PODS, "n"), world.0.count(PODS, "m"), world.0.count(SETS, "n")), (2, 1, 0));
+    let changed = |namespace: &str, left| Changed { source: PODS, namespace: namespace.into(), left };
+    assert_eq!(world.0.take_changes(), [changed("n", None), changed("m", None)]);
+    world.0.remove(&uid("a"));
+    assert_eq!(world.0.take_changes(), [changed("n", Some(1))]);
+    world.0.remove(&uid("b"));
+    world.put_in("m", PODS, "c", json!({}));
+    assert_eq!(world.0.take_changes(), [changed("n", Some(0)), changed("m", None)]);
+    assert_eq!(world.0.count(PODS, "n"), 0);
+}
+
+#[test]
 fn a_node_is_small() {
     assert!(size_of::<Option<Node>>() <= 120, "{}", size_of::<Option<Node>>());
     assert!(size_of::<Identity>() <= 72, "{}", size_of::<Identity>());

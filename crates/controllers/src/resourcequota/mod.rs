@@ -1,0 +1,155 @@
+//! What a quota limits is counted anew whenever there may be less of it.
+//!
+//! The server charges quotas when objects are made; what is set free, and what was charged for writes that
+//! failed, is for this controller. It counts what is on the server, and writes only onto the version of the
+//! quota that it looked at before: whatever is charged meanwhile makes it count again.
+
+mod plan;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_api::usage::Meter;
+use coracle_base::Clock;
+use coracle_meta::time::Time;
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, ResourcePath, Selection,
+    Written,
+};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Client;
+use kube::api::ListParams;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::inventory::{self, Change as InventoryChange, Count, Inventory, Resource};
+use crate::{Registration, Settings};
+use plan::{Usage, plan};
+use view::Quota;
+
+/// How many quotas are counted at a time, as in upstream (`concurrent-resource-quota-syncs`).
+const WORKERS: usize = 5;
+
+/// How long after something was made or changed it is counted. What is made is charged by the server; this
+/// finds what was charged while it was counted, and what a change has set free.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// When to count again what was charged at the same moment.
+const CONFLICT: Duration = Duration::from_millis(20);
+
+/// Objects asked for at a time: they are whole, and only their sum is kept.
+const PAGE: u32 = 500;
+
+pub(crate) const REGISTRATION: Registration = Registration { name: "resourcequota-controller", register };
+
+fn register(manager: &mut Manager, settings: &Settings) {
+    let quotas: Informer<Quota> = manager.informer(Selection::of::<ResourceQuota>());
+    let inventory = inventory::shared(manager);
+    let reconcile = Counting {
+        client: manager.client().clone(),
+        quotas: Objects::of::<ResourceQuota>(manager.client()),
+        inventory: Arc::clone(&inventory),
+        clock: settings.clock.clone(),
+    };
+    let controller =
+        Controller::new(REGISTRATION.name, reconcile).watches(&quotas, unsettled).awaits(inventory.ready());
+    let (removed, put) = (quotas.clone(), quotas);
+    inventory.tell(controller.queue(), Duration::ZERO, move |change| match change {
+        InventoryChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),
+        InventoryChange::Kinds(cluster) => {
+            let quotas = removed.store().in_cluster(cluster);
+            quotas.iter().filter(|quota| quota.counts_objects()).map(|quota| quota.key(cluster)).collect()
+        }
+        InventoryChange::Put { .. } => Vec::new(),
+    });
+    inventory.tell(controller.queue(), SETTLE, move |change| match change {
+        InventoryChange::Put { namespace, resource } => limiting(&put, namespace, resource),
+        _ => Vec::new(),
+    });
+    manager.add(controller.workers(WORKERS));
+}
+
+/// A quota that is new, says something else, or does not say yet what is used.
+fn unsettled(change: &Change<Quota>) -> Option<ObjectKey> {
+    let new = change.new.as_ref()?;
+    let is_same = change.old.as_ref().is_some_and(|old| old.hard == new.hard);
+    (!is_same || !new.is_settled).then(|| change.key.clone())
+}
+
+/// The quotas of a namespace that limit a kind.
+fn limiting(quotas: &Informer<Quota>, namespace: &ObjectKey, resource: &Resource) -> Vec<ObjectKey> {
+    let quotas = quotas.store().in_namespace(namespace.cluster(), namespace.name());
+    if quotas.is_empty() {
+        return Vec::new();
+    }
+    // The time does not matter for what is counted.
+    let meter = Meter::of(&resource.group, &resource.plural, Time(0));
+    let limits = |quota: &&Arc<Quota>| quota.limits().any(|name| meter.counts(name));
+    quotas.iter().filter(limits).map(|quota| quota.key(namespace.cluster())).collect()
+}
+
+struct Counting {
+    client: Client,
+    quotas: Objects,
+    inventory: Arc<Inventory>,
+    clock: Clock,
+}
+
+impl Reconcile for Counting {
+    type Error = kube::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
+        // Before anything is counted: see above.
+        let Some(quota) = self.quotas.get::<Value>(key).await? else { return Ok(Action::AwaitChange) };
+        let usage = self.count(key, &quota).await?;
+        let Some(counted) = plan(quota, usage) else { return Ok(Action::AwaitChange) };
+        match self.quotas.replace_subresource::<Written>(key, "status", &counted).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::AwaitChange),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::RequeueAfter(CONFLICT)),
+            answer => answer.map(|_| Action::AwaitChange),
+        }
+    }
+}
+
+impl Counting {
+    /// What is used of what a quota limits.
+    async fn count(&self, key: &ObjectKey, quota: &Value) -> kube::Result<Usage> {
+        let mut usage = Usage::of(quota, self.now());
+        for (resource, meter) in usage.metered() {
+            let path = ResourcePath::new(&resource.group, "v1", &resource.plural);
+            let params = ListParams::default().limit(PAGE);
+            let sum = |page: Vec<Value>| page.iter().for_each(|object| usage.add(&meter, quota, object));
+            Objects::at(&self.client, path).list_pages(key, &params, sum).await?;
+        }
+        for (name, resource) in usage.counted() {
+            if let Some(number) = self.number(key, &resource).await? {
+                usage.set_count(quota, name, number);
+            }
+        }
+        Ok(usage)
+    }
+
+    /// How many objects of a kind there are beside a quota; none if nobody knows the kind.
+    async fn number(&self, key: &ObjectKey, resource: &Resource) -> kube::Result<Option<u32>> {
+        let Some(namespace) = key.namespace_key() else { return Ok(None) };
+        match self.inventory.count(&namespace, resource) {
+            None => Ok(None),
+            Some(Count::Exactly(number)) => Ok(Some(number)),
+            Some(Count::Shared) => {
+                let kinds = self.inventory.kinds(key.cluster()).await?;
+                let Some(kind) = kinds.preferred().find(|kind| Resource::of(kind) == *resource) else {
+                    return Ok(None);
+                };
+                let (mut number, params) = (0_usize, ListParams::default().limit(PAGE));
+                let add = |page: Vec<IgnoredAny>| number += page.len();
+                Objects::at(&self.client, kind.path()).list_pages(key, &params, add).await?;
+                Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)))
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX))
+    }
+}
