@@ -2,16 +2,16 @@
 //! cluster, so each adds what it knows and takes away only what it trusted itself, or what has expired;
 //! upstream's `pkg/controlplane/controller/clusterauthenticationtrust`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::informer::{Metadata, View};
 use coracle_runtime::{
-    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Reconcile, Selection,
+    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
+    Written,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::api::ObjectMeta;
 use serde::Deserialize;
 use tokio::sync::watch;
 use x509_parser::pem::Pem;
@@ -40,11 +40,15 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let Some(trust) = &settings.trust else { return };
     let published =
         manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
-    let (client, clock) = (manager.client().clone(), settings.clock.clone());
-    let reconcile = Publisher { client, clock, trust: trust.clone(), published: published.clone() };
-    let controller = Controller::new(REGISTRATION.name, reconcile)
-        .watches(&published, itself)
-        .follows(trust, || [key(ClusterId::default())]);
+    let (objects, clock) = (Objects::of::<ConfigMap>(manager.client()), settings.clock.clone());
+    let known = published.store().clone();
+    let reconcile = Publisher { objects, clock, trust: trust.clone(), published: published.clone() };
+    let controller =
+        Controller::new(REGISTRATION.name, reconcile).watches(&published, itself).follows(trust, move || {
+            // Also where it is missing in the cluster that everybody has.
+            let published = known.keys().into_iter().filter(|key| key.namespace() == NAMESPACE);
+            published.chain([key(ClusterId::default())]).collect::<BTreeSet<_>>()
+        });
     manager.add(controller);
 }
 
@@ -138,7 +142,7 @@ fn combined_names(present: &str, wanted: &str) -> String {
 }
 
 struct Publisher {
-    client: Client,
+    objects: Objects,
     clock: Clock,
     trust: watch::Receiver<Trust>,
     published: Informer<Published>,
@@ -150,11 +154,10 @@ impl Reconcile for Publisher {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let trust = self.trust.borrow().clients.clone();
         let known = self.published.store().get(key);
-        let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), key.namespace());
         let Some(known) = known else {
             let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
             let config_map = ConfigMap { metadata, data: Some(trust.data), ..ConfigMap::default() };
-            return match config_maps.create(&PostParams::default(), &config_map).await {
+            return match self.objects.create::<Written>(key, &config_map).await {
                 // If somebody else made it, its arrival brings the key back.
                 Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
                     Err(error)
@@ -165,9 +168,11 @@ impl Reconcile for Publisher {
         let now = self.clock.now();
         if plan(&known.data, &trust, now) != known.data {
             // If it is gone meanwhile, that brings the key back.
-            let Some(mut current) = config_maps.get_opt(NAME).await? else { return Ok(Action::AwaitChange) };
+            let Some(mut current) = self.objects.get::<ConfigMap>(key).await? else {
+                return Ok(Action::AwaitChange);
+            };
             current.data = Some(plan(&current.data.unwrap_or_default(), &trust, now));
-            config_maps.replace(NAME, &PostParams::default(), &current).await?;
+            self.objects.replace::<Written>(key, &current).await?;
         }
         Ok(Action::AwaitChange)
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coracle_runtime::informer::{Metadata, View};
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole, PolicyRule};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::{Selector, SelectorExt};
 use serde::Deserialize;
@@ -24,10 +25,10 @@ pub(crate) const REGISTRATION: Registration = Registration { name: MANAGER, regi
 
 fn register(manager: &mut Manager, _settings: &Settings) {
     let roles = manager.informer::<Role>(Selection::of::<ClusterRole>().in_pages_of(PAGE));
-    let client = Api::all(manager.client().clone());
+    let objects = Objects::of::<ClusterRole>(manager.client());
     let known = roles.store().clone();
-    let controller = Controller::new(REGISTRATION.name, Aggregation { client, roles: roles.clone() })
-        .watches(&roles, move |change| concerned(change, &known.list()));
+    let controller = Controller::new(REGISTRATION.name, Aggregation { objects, roles: roles.clone() })
+        .watches(&roles, move |change| concerned(change, &known.in_cluster(change.key.cluster())));
     manager.add(controller);
 }
 
@@ -148,7 +149,7 @@ fn configuration(role: &Role, rules: &[Box<str>]) -> Value {
 }
 
 struct Aggregation {
-    client: Api<ClusterRole>,
+    objects: Objects,
     roles: Informer<Role>,
 }
 
@@ -157,10 +158,11 @@ impl Reconcile for Aggregation {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let Some(role) = self.roles.store().get(key) else { return Ok(Action::AwaitChange) };
-        let Some(rules) = plan(&role, &self.roles.store().list()) else { return Ok(Action::AwaitChange) };
+        let all = self.roles.store().in_cluster(key.cluster());
+        let Some(rules) = plan(&role, &all) else { return Ok(Action::AwaitChange) };
         let configuration = Patch::Apply(configuration(&role, &rules));
         let params = PatchParams::apply(MANAGER).force();
-        match self.client.patch(key.name(), &params, &configuration).await {
+        match self.objects.patch::<Written>(key, &params, &configuration).await {
             // It is gone or another one now, which brings the key back.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::AwaitChange),
             answer => answer.map(|_| Action::AwaitChange),

@@ -6,10 +6,11 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use coracle_runtime::informer::{Metadata, MetadataOnly, View};
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::api::ObjectMeta;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -34,9 +35,9 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let namespaces = active_namespaces::informer(manager);
     let published =
         manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
-    let (client, trust) = (manager.client().clone(), trust.clone());
+    let (objects, trust) = (Objects::of::<ConfigMap>(manager.client()), trust.clone());
     let (of_namespaces, followed) = (namespaces.clone(), trust.clone());
-    let reconcile = RootCa { client, trust, namespaces: namespaces.clone(), published: published.clone() };
+    let reconcile = RootCa { objects, trust, namespaces: namespaces.clone(), published: published.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&namespaces, active_namespaces::itself)
         .watches(&published, active_namespaces::around)
@@ -121,7 +122,7 @@ fn corrected(mut current: ConfigMap, data: &BTreeMap<String, String>) -> ConfigM
 }
 
 struct RootCa {
-    client: Client,
+    objects: Objects,
     trust: watch::Receiver<Trust>,
     namespaces: Informer<MetadataOnly>,
     published: Informer<Published>,
@@ -131,10 +132,10 @@ struct RootCa {
 type Data = BTreeMap<String, String>;
 
 impl RootCa {
-    async fn create(&self, config_maps: &Api<ConfigMap>, data: &Data) -> Result<(), kube::Error> {
+    async fn create(&self, key: &ObjectKey, data: &Data) -> Result<(), kube::Error> {
         let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
         let config_map = corrected(ConfigMap { metadata, ..ConfigMap::default() }, data);
-        match config_maps.create(&PostParams::default(), &config_map).await {
+        match self.objects.create::<Written>(key, &config_map).await {
             // If somebody else made it, its arrival brings the key back.
             Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
                 Err(error)
@@ -144,10 +145,10 @@ impl RootCa {
     }
 
     /// Reads the whole object first, which is not kept; its version guards against anyone in between.
-    async fn repair(&self, config_maps: &Api<ConfigMap>, data: &Data) -> Result<(), kube::Error> {
+    async fn repair(&self, key: &ObjectKey, data: &Data) -> Result<(), kube::Error> {
         // If it is gone meanwhile, that brings the key back.
-        let Some(current) = config_maps.get_opt(NAME).await? else { return Ok(()) };
-        config_maps.replace(NAME, &PostParams::default(), &corrected(current, data)).await?;
+        let Some(current) = self.objects.get(key).await? else { return Ok(()) };
+        self.objects.replace::<Written>(key, &corrected(current, data)).await?;
         Ok(())
     }
 }
@@ -159,12 +160,11 @@ impl Reconcile for RootCa {
         let key = ObjectKey::namespaced(namespace.cluster().clone(), namespace.name(), NAME);
         let published = self.published.store().get(&key);
         let active = active_namespaces::is_active(&self.namespaces, namespace);
-        let config_maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace.name());
         let data = Data::from([(KEY.to_owned(), self.trust.borrow().root_ca.clone())]);
         match plan(active, published.as_deref(), &data) {
             Plan::Nothing => {}
-            Plan::Create => self.create(&config_maps, &data).await?,
-            Plan::Repair => self.repair(&config_maps, &data).await?,
+            Plan::Create => self.create(&key, &data).await?,
+            Plan::Repair => self.repair(&key, &data).await?,
         }
         Ok(Action::AwaitChange)
     }

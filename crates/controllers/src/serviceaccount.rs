@@ -1,10 +1,11 @@
 //! Every namespace has a service account `default`, for pods that name none.
 
 use coracle_runtime::informer::MetadataOnly;
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::api::ObjectMeta;
 
 use crate::{Registration, Settings, active_namespaces, refusal};
 
@@ -17,8 +18,8 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let namespaces = active_namespaces::informer(manager);
     let accounts = manager
         .informer(Selection::of::<ServiceAccount>().metadata_only().with_fields("metadata.name=default"));
-    let client = manager.client().clone();
-    let reconcile = ServiceAccounts { client, namespaces: namespaces.clone(), accounts: accounts.clone() };
+    let objects = Objects::of::<ServiceAccount>(manager.client());
+    let reconcile = ServiceAccounts { objects, namespaces: namespaces.clone(), accounts: accounts.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&namespaces, active_namespaces::itself)
         .watches(&accounts, active_namespaces::around);
@@ -41,7 +42,7 @@ fn plan(active: bool, exists: bool) -> Plan {
 }
 
 struct ServiceAccounts {
-    client: Client,
+    objects: Objects,
     namespaces: Informer<MetadataOnly>,
     accounts: Informer<MetadataOnly>,
 }
@@ -54,8 +55,7 @@ impl Reconcile for ServiceAccounts {
         let exists = self.accounts.store().get(&key).is_some();
         if let Plan::Create(account) = plan(active_namespaces::is_active(&self.namespaces, namespace), exists)
         {
-            let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace.name());
-            match accounts.create(&PostParams::default(), &account).await {
+            match self.objects.create::<Written>(&key, &account).await {
                 Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
                     return Err(error);
                 }

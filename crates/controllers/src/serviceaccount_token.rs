@@ -7,11 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use coracle_runtime::informer::{Metadata, View};
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Preconditions};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -72,7 +74,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     secrets.store().add_index(BY_ACCOUNT, |secret| vec![secret.account_key()]);
     let (owned, of_accounts) = (secrets.clone(), accounts.clone());
     let reconcile = AccountTokens {
-        client: manager.client().clone(),
+        secret_objects: Objects::of::<Secret>(manager.client()),
+        account_objects: Objects::of::<ServiceAccount>(manager.client()),
         writer,
         trust: settings.trust.clone(),
         secrets: secrets.clone(),
@@ -199,7 +202,8 @@ fn plan(secret: &TokenSecret, account_uid: Option<&str>, root_ca: Option<&str>) 
 }
 
 struct AccountTokens {
-    client: Client,
+    secret_objects: Objects,
+    account_objects: Objects,
     writer: TokenWriter,
     trust: Option<watch::Receiver<Trust>>,
     secrets: Informer<TokenSecret>,
@@ -213,15 +217,15 @@ impl AccountTokens {
     }
 
     /// Fills in what is missing of the version that was looked at; another brings the key back.
-    async fn fill(&self, api: &Api<Secret>, view: &TokenSecret, uid: &str) -> Result<(), kube::Error> {
-        let Some(mut secret) = api.get_opt(&view.metadata.base.name).await? else { return Ok(()) };
+    async fn fill(&self, key: &ObjectKey, view: &TokenSecret, uid: &str) -> Result<(), kube::Error> {
+        let Some(mut secret) = self.secret_objects.get::<Secret>(key).await? else { return Ok(()) };
         if secret.resource_version().as_deref() != Some(&*view.metadata.base.resource_version) {
             return Ok(());
         }
         if !self.complete(&mut secret, view, uid) {
             return Ok(());
         }
-        match api.replace(&view.metadata.base.name, &PostParams::default(), &secret).await {
+        match self.secret_objects.replace::<Written>(key, &secret).await {
             // Somebody else was first, which brings the key back.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(()),
             outcome => outcome.map(drop),
@@ -251,19 +255,19 @@ impl AccountTokens {
 
     /// Deletes a secret whose account has gone, which the server is asked before: what was seen last may be
     /// old.
-    async fn delete(&self, api: &Api<Secret>, view: &TokenSecret) -> Result<(), kube::Error> {
-        let namespace = &view.metadata.base.namespace;
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        let account = accounts.get_opt(view.annotation(ACCOUNT_NAME)).await?;
-        if account.and_then(|account| account.uid()).is_some_and(|uid| view.is_of(&uid)) {
+    async fn delete(&self, key: &ObjectKey, view: &TokenSecret) -> Result<(), kube::Error> {
+        let name = view.annotation(ACCOUNT_NAME);
+        let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
+        let account = self.account_objects.get::<Written>(&account).await?;
+        if account.is_some_and(|account| view.is_of(&account.metadata.uid)) {
             return Ok(());
         }
         let resource_version = Some(view.metadata.base.resource_version.to_string());
         let preconditions = Some(Preconditions { resource_version, uid: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        match api.delete(&view.metadata.base.name, &params).await {
-            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(()),
-            outcome => outcome.map(drop),
+        match self.secret_objects.delete(key, &params).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            outcome => outcome,
         }
     }
 }
@@ -277,11 +281,10 @@ impl Reconcile for AccountTokens {
         let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
         let account = self.accounts.store().get(&account);
         let uid = account.as_ref().map(|account| account.metadata.uid.as_str());
-        let api = Api::<Secret>::namespaced(self.client.clone(), key.namespace());
         let done = match plan(&secret, uid, self.root_ca().as_deref()) {
             Plan::Nothing => Ok(()),
-            Plan::Fill => self.fill(&api, &secret, uid.unwrap_or_default()).await,
-            Plan::Delete => self.delete(&api, &secret).await,
+            Plan::Fill => self.fill(key, &secret, uid.unwrap_or_default()).await,
+            Plan::Delete => self.delete(key, &secret).await,
         };
         match done {
             Err(error) if !refusal::namespace_is_going(&error) => Err(error),

@@ -2,11 +2,10 @@
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::informer::{Metadata, View};
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
 use serde::Deserialize;
 
 use super::{NAMESPACE, SECRET_TYPE};
@@ -16,8 +15,8 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "token-cleane
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let tokens = manager.informer(Selection::of::<Secret>().with_fields(&format!("type={SECRET_TYPE}")));
-    let (client, clock) = (manager.client().clone(), settings.clock.clone());
-    let reconcile = Cleaner { client, clock, tokens: tokens.clone() };
+    let (objects, clock) = (Objects::of::<Secret>(manager.client()), settings.clock.clone());
+    let reconcile = Cleaner { objects, clock, tokens: tokens.clone() };
     let controller =
         Controller::new(REGISTRATION.name, reconcile).watches(&tokens, |change| [change.key.clone()]);
     manager.add(controller);
@@ -74,7 +73,7 @@ fn plan(token: &Token) -> Option<Timestamp> {
 }
 
 struct Cleaner {
-    client: Client,
+    objects: Objects,
     clock: Clock,
     tokens: Informer<Token>,
 }
@@ -94,12 +93,10 @@ impl Reconcile for Cleaner {
         tracing::info!(secret = key.name(), "deleting a token that has ended");
         let exactly = Preconditions { uid: Some(token.uid.to_string()), resource_version: None };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), NAMESPACE);
-        match secrets.delete(key.name(), &params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {
-                Ok(Action::AwaitChange)
-            }
-            deleted => deleted.map(|_| Action::AwaitChange),
+        match self.objects.delete(key, &params).await {
+            // It is another one now.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::AwaitChange),
+            deleted => deleted.map(|()| Action::AwaitChange),
         }
     }
 }

@@ -13,10 +13,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
+use coracle_runtime::{ClusterId, ObjectKey, Objects, Written};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
-use kube::{Api, Client};
 
 /// Where tokens are kept, and what their secrets are called and are of, as in upstream
 /// (`k8s.io/cluster-bootstrap/token/api`).
@@ -69,23 +68,23 @@ enum Plan {
 /// If the server does not answer, or somebody else changed the secret meanwhile: then it is to be asked
 /// again.
 pub(crate) async fn admit(
-    client: &Client,
+    secrets: &Objects,
+    cluster: &ClusterId,
     user: &str,
     request: &str,
     now: Timestamp,
 ) -> Result<Admission, kube::Error> {
     let Some(id) = user.strip_prefix(USER_PREFIX) else { return Ok(Admission::Granted) };
-    let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
-    let name = format!("{NAME_PREFIX}{id}");
+    let key = ObjectKey::namespaced(cluster.clone(), NAMESPACE, format!("{NAME_PREFIX}{id}"));
     // A token that is gone was good when the request came.
-    let Some(mut secret) = secrets.get_opt(&name).await? else { return Ok(Admission::Granted) };
+    let Some(mut secret) = secrets.get::<Secret>(&key).await? else { return Ok(Admission::Granted) };
     match plan(secret.data.as_ref().unwrap_or(&Data::new()), request, now) {
         Plan::Grant => Ok(Admission::Granted),
         Plan::Refuse => Ok(Admission::Refused),
         Plan::Note(data) => {
             secret.data = Some(data);
             // With its version, so that nobody else counts at the same time.
-            secrets.replace(&name, &PostParams::default(), &secret).await?;
+            secrets.replace::<Written>(&key, &secret).await?;
             Ok(Admission::Granted)
         }
     }

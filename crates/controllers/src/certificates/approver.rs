@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use coracle_base::Clock;
 use coracle_runtime::informer::View;
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+use coracle_runtime::{Action, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Secret;
 
 use super::object::SigningRequest;
 use super::request::Asked;
@@ -25,8 +25,14 @@ pub(crate) const REGISTRATION: Registration =
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let requests = super::informer(manager);
-    let (client, clock) = (manager.client().clone(), settings.clock.clone());
-    let reconcile = Approver { client, clock, requests: requests.clone() };
+    let client = manager.client();
+    let reconcile = Approver {
+        objects: Objects::of::<CertificateSigningRequest>(client),
+        reviews: Objects::of::<SubjectAccessReview>(client),
+        secrets: Objects::of::<Secret>(client),
+        clock: settings.clock.clone(),
+        requests: requests.clone(),
+    };
     let controller =
         Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
     manager.add(controller);
@@ -65,13 +71,20 @@ fn plan(request: &SigningRequest) -> Vec<Permission> {
 }
 
 struct Approver {
-    client: Client,
+    objects: Objects,
+    reviews: Objects,
+    secrets: Objects,
     clock: Clock,
     requests: Informer<SigningRequest>,
 }
 
 impl Approver {
-    async fn may(&self, request: &SigningRequest, permission: Permission) -> Result<bool, kube::Error> {
+    async fn may(
+        &self,
+        cluster: &ClusterId,
+        request: &SigningRequest,
+        permission: Permission,
+    ) -> Result<bool, kube::Error> {
         let resource = ResourceAttributes {
             group: Some("certificates.k8s.io".to_owned()),
             version: Some("*".to_owned()),
@@ -89,17 +102,23 @@ impl Approver {
             ..SubjectAccessReviewSpec::default()
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
-        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let beside = ObjectKey::cluster_wide(cluster.clone(), "");
+        let answer = self.reviews.create::<SubjectAccessReview>(&beside, &review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    async fn approve(&self, request: &SigningRequest, permission: Permission) -> Result<Action, kube::Error> {
+    async fn approve(
+        &self,
+        key: &ObjectKey,
+        request: &SigningRequest,
+        permission: Permission,
+    ) -> Result<Action, kube::Error> {
         let user = request.spec.username.as_deref().unwrap_or_default();
         // Counted before it is approved, so that a limit is never passed; the same request counts once.
-        if bootstrap_token::admit(&self.client, user, &request.uid, self.clock.now()).await?
-            == Admission::Refused
-        {
+        let admitted =
+            bootstrap_token::admit(&self.secrets, key.cluster(), user, &request.uid, self.clock.now())
+                .await?;
+        if admitted == Admission::Refused {
             tracing::info!(
                 user,
                 request = &*request.metadata().name,
@@ -108,7 +127,7 @@ impl Approver {
             return Ok(Action::AwaitChange);
         }
         let patch = request.with_condition("Approved", "AutoApproved", permission.message);
-        patch_part(&self.client, &request.metadata().name, "approval", &patch).await?;
+        patch_part(&self.objects, key, "approval", &patch).await?;
         Ok(Action::AwaitChange)
     }
 }
@@ -120,8 +139,8 @@ impl Reconcile for Approver {
         let Some(request) = self.requests.store().get(key) else { return Ok(Action::AwaitChange) };
         let wanted = plan(&request);
         for permission in &wanted {
-            if self.may(&request, *permission).await? {
-                return self.approve(&request, *permission).await;
+            if self.may(key.cluster(), &request, *permission).await? {
+                return self.approve(key, &request, *permission).await;
             }
         }
         Ok(if wanted.is_empty() { Action::AwaitChange } else { Action::RequeueAfter(ASK_AGAIN) })

@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DeleteParams;
-use kube::{Api, Client};
 use x509_parser::pem::parse_x509_pem;
 
 use super::object::SigningRequest;
@@ -23,8 +22,9 @@ pub(crate) const REGISTRATION: Registration =
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let requests = super::informer(manager);
-    let (client, clock) = (manager.client().clone(), settings.clock.clone());
-    let reconcile = Cleaner { client, clock, requests: requests.clone() };
+    let objects = Objects::of::<CertificateSigningRequest>(manager.client());
+    let clock = settings.clock.clone();
+    let reconcile = Cleaner { objects, clock, requests: requests.clone() };
     let controller =
         Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
     manager.add(controller);
@@ -58,7 +58,7 @@ fn timestamp(time: &Time) -> Timestamp {
 }
 
 struct Cleaner {
-    client: Client,
+    objects: Objects,
     clock: Clock,
     requests: Informer<SigningRequest>,
 }
@@ -73,11 +73,8 @@ impl Reconcile for Cleaner {
         if !wait.is_zero() {
             return Ok(Action::RequeueAfter(wait));
         }
-        let requests = Api::<CertificateSigningRequest>::all(self.client.clone());
-        match requests.delete(key.name(), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::AwaitChange),
-            deleted => deleted.map(|_| Action::AwaitChange),
-        }
+        self.objects.delete(key, &DeleteParams::default()).await?;
+        Ok(Action::AwaitChange)
     }
 }
 

@@ -9,17 +9,12 @@ pub(crate) mod signer;
 
 use std::time::Duration;
 
-use coracle_runtime::{Informer, Manager, Selection};
+use coracle_runtime::{Informer, Manager, ObjectKey, Objects, Selection, Written};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use kube::Client;
 use kube::api::{Patch, PatchParams};
-use kube::core::request::Request;
 use serde_json::Value;
 
 use object::SigningRequest;
-
-/// Where requests are.
-const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// Who owns what these controllers write.
 const MANAGER: &str = "kube-controller-manager";
@@ -53,12 +48,14 @@ fn informer(manager: &mut Manager) -> Informer<SigningRequest> {
 }
 
 /// Changes a part of a request; if it is gone or has changed, that brings its key back.
-async fn patch_part(client: &Client, name: &str, part: &str, patch: &Value) -> Result<(), kube::Error> {
+async fn patch_part(
+    requests: &Objects,
+    key: &ObjectKey,
+    part: &str,
+    patch: &Value,
+) -> Result<(), kube::Error> {
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let request = Request::new(PATH)
-        .patch_subresource(part, name, &params, &Patch::Merge(patch))
-        .map_err(kube::Error::BuildRequest)?;
-    match client.request::<Value>(request).await {
+    match requests.patch_subresource::<Written>(key, part, &params, &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         answer => answer.map(drop),
     }

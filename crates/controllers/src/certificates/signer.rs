@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_runtime::informer::View;
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use k8s_openapi::ByteString;
-use kube::Client;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
 
 use super::object::SigningRequest;
@@ -25,8 +24,8 @@ pub(crate) const REGISTRATION: Registration =
 fn register(manager: &mut Manager, settings: &Settings) {
     let Some(signer) = &settings.signer else { return };
     let requests = super::informer(manager);
-    let (client, signer) = (manager.client().clone(), Arc::clone(signer));
-    let reconcile = Signer { client, signer, requests: requests.clone() };
+    let objects = Objects::of::<CertificateSigningRequest>(manager.client());
+    let reconcile = Signer { objects, signer: Arc::clone(signer), requests: requests.clone() };
     let controller =
         Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
     manager.add(controller);
@@ -69,7 +68,7 @@ fn life(seconds: Option<i32>) -> Duration {
 }
 
 struct Signer {
-    client: Client,
+    objects: Objects,
     signer: Arc<dyn CertificateSigner>,
     requests: Informer<SigningRequest>,
 }
@@ -96,7 +95,7 @@ impl Reconcile for Signer {
                 request.patch(json!({"certificate": ByteString(pem.into_bytes())}))
             }
         };
-        patch_part(&self.client, &request.metadata().name, "status", &patch).await?;
+        patch_part(&self.objects, key, "status", &patch).await?;
         Ok(Action::AwaitChange)
     }
 }

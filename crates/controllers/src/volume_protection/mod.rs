@@ -8,12 +8,8 @@ pub(crate) mod pv;
 pub(crate) mod pvc;
 pub(crate) mod vac;
 
-use std::fmt;
-
-use coracle_runtime::{Change, ObjectKey};
-use kube::Api;
+use coracle_runtime::{Change, ObjectKey, Objects, Written};
 use kube::api::{Patch, PatchParams};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use objects::{Protected, ProtectedMetadata};
@@ -42,15 +38,13 @@ fn unsettled<P: Protected>(change: &Change<P>, finalizer: &str) -> Option<Object
 }
 
 /// Does to the finalizer what is planned. If the object is gone or has changed, that brings its key back.
-async fn carry_out<K>(
+async fn carry_out(
     plan: Plan,
-    api: &Api<K>,
+    objects: &Objects,
+    key: &ObjectKey,
     metadata: &ProtectedMetadata,
     finalizer: &str,
-) -> Result<(), kube::Error>
-where
-    K: Clone + DeserializeOwned + fmt::Debug,
-{
+) -> Result<(), kube::Error> {
     let mut finalizers: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).collect();
     match plan {
         Plan::Nothing => return Ok(()),
@@ -60,7 +54,7 @@ where
     let version = &metadata.plain.resource_version;
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
     let patch = Patch::Merge(patch);
-    match api.patch_metadata(&metadata.plain.name, &PatchParams::default(), &patch).await {
+    match objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         done => done.map(drop),
     }

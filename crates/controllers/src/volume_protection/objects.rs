@@ -54,21 +54,6 @@ pub(super) struct Class {
     metadata: ProtectedMetadata,
 }
 
-/// A pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(from = "WholePod")]
-pub(super) struct Pod {
-    metadata: Metadata,
-    pub(super) uid: Box<str>,
-    pub(super) is_scheduled: bool,
-    /// Whether the kubelet is done with it, or was not waited for: only finalizers of others keep it.
-    pub(super) is_shut_down: bool,
-    /// The claims it names.
-    pub(super) claims: Vec<Box<str>>,
-    /// The claims that are made for it.
-    pub(super) ephemeral_claims: Vec<Box<str>>,
-}
-
 macro_rules! protected {
     ($($view:ty),*) => {$(
         impl View for $view {
@@ -86,19 +71,6 @@ macro_rules! protected {
 }
 
 protected!(Claim, Volume, Class);
-
-impl View for Pod {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-
-impl Pod {
-    /// Every claim it may use, whoever made it.
-    pub(super) fn all_claims(&self) -> impl Iterator<Item = &str> {
-        self.claims.iter().chain(&self.ephemeral_claims).map(|name| &**name)
-    }
-}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -183,70 +155,6 @@ impl From<WholeVolume> for Volume {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WholePod {
-    metadata: PodMetadata,
-    spec: PodSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodMetadata {
-    #[serde(flatten)]
-    plain: Metadata,
-    uid: Box<str>,
-    deletion_grace_period_seconds: Option<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodSpec {
-    node_name: String,
-    volumes: Vec<PodVolume>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodVolume {
-    name: String,
-    persistent_volume_claim: Option<ClaimSource>,
-    ephemeral: Option<EphemeralSource>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClaimSource {
-    claim_name: Box<str>,
-}
-
-/// What it is made of does not matter here.
-#[derive(Deserialize)]
-struct EphemeralSource {}
-
-impl From<WholePod> for Pod {
-    fn from(whole: WholePod) -> Self {
-        let PodMetadata { plain, uid, deletion_grace_period_seconds } = whole.metadata;
-        let (mut claims, mut ephemeral_claims) = (Vec::new(), Vec::new());
-        for volume in whole.spec.volumes {
-            if let Some(claim) = volume.persistent_volume_claim {
-                claims.push(claim.claim_name);
-            } else if volume.ephemeral.is_some() {
-                // As upstream names them (`VolumeClaimName` in component-helpers/storage/ephemeral).
-                ephemeral_claims.push(format!("{}-{}", plain.name, volume.name).into());
-            }
-        }
-        Self {
-            uid,
-            is_scheduled: !whole.spec.node_name.is_empty(),
-            is_shut_down: plain.deletion_timestamp.is_some() && deletion_grace_period_seconds == Some(0),
-            claims,
-            ephemeral_claims,
-            metadata: plain,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -281,23 +189,5 @@ mod tests {
         };
         assert!(volume("Bound").is_bound && !volume("Released").is_bound);
         assert_eq!(volume("Bound").classes, ["gold"]);
-    }
-
-    #[test]
-    fn pods_tell_which_claims_they_use() {
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "deletionGracePeriodSeconds": 0},
-            "spec": {"nodeName": "n1", "volumes": [
-                {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
-                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
-                {"name": "none", "emptyDir": {}},
-            ]},
-        }))
-        .unwrap();
-        assert_eq!(pod.all_claims().collect::<Vec<_>>(), ["c", "p-scratch"]);
-        assert!(pod.is_scheduled && pod.is_shut_down);
-        let young: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
-        assert!(!young.is_scheduled && !young.is_shut_down);
     }
 }

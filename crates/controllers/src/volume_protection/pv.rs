@@ -1,8 +1,7 @@
 //! A volume that is deleted stays for as long as it is bound to a claim.
 
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection};
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{Api, Client};
 
 use super::objects::{Protected, Volume};
 use super::{carry_out, plan, unsettled};
@@ -16,7 +15,8 @@ pub(crate) const REGISTRATION: Registration =
 
 fn register(manager: &mut Manager, _settings: &Settings) {
     let volumes = informer(manager);
-    let reconcile = Protection { client: manager.client().clone(), volumes: volumes.clone() };
+    let reconcile =
+        Protection { objects: Objects::of::<PersistentVolume>(manager.client()), volumes: volumes.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&volumes, |change| unsettled(change, FINALIZER));
     manager.add(controller);
@@ -28,7 +28,7 @@ pub(super) fn informer(manager: &mut Manager) -> Informer<Volume> {
 }
 
 struct Protection {
-    client: Client,
+    objects: Objects,
     volumes: Informer<Volume>,
 }
 
@@ -38,8 +38,7 @@ impl Reconcile for Protection {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(volume) = self.volumes.store().get(key) {
             let planned = plan(volume.protected(), FINALIZER, || volume.is_bound);
-            let api = Api::<PersistentVolume>::all(self.client.clone());
-            carry_out(planned, &api, volume.protected(), FINALIZER).await?;
+            carry_out(planned, &self.objects, key, volume.protected(), FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }

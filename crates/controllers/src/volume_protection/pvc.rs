@@ -5,15 +5,15 @@
 //! deleted.
 
 use coracle_runtime::informer::View;
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as WholePod};
 use kube::api::ListParams;
-use kube::core::request::Request;
-use kube::{Api, Client, Resource};
-use serde::Deserialize;
 
-use super::objects::{Claim, Pod, Protected};
+use super::objects::{Claim, Protected};
 use super::{Plan, carry_out, plan, unsettled};
+use crate::view::{self, Pod};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -29,10 +29,14 @@ pub(crate) const REGISTRATION: Registration =
     Registration { name: "persistentvolumeclaim-protection-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let (claims, pods) = (informer(manager), manager.informer(Selection::of::<WholePod>()));
+    let (claims, pods) = (informer(manager), view::pods(manager));
     pods.store().add_index(BY_CLAIM, held_claims);
-    let reconcile =
-        Protection { client: manager.client().clone(), claims: claims.clone(), pods: pods.clone() };
+    let reconcile = Protection {
+        objects: Objects::of::<PersistentVolumeClaim>(manager.client()),
+        pod_objects: Objects::of::<WholePod>(manager.client()),
+        claims: claims.clone(),
+        pods: pods.clone(),
+    };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&claims, |change| unsettled(change, FINALIZER))
         .watches(&pods, released_claims);
@@ -44,33 +48,65 @@ pub(super) fn informer(manager: &mut Manager) -> Informer<Claim> {
     manager.informer(Selection::of::<PersistentVolumeClaim>())
 }
 
+fn is_scheduled(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty()
+}
+
+/// Whether the kubelet is done with a pod, or was not waited for: only finalizers of others keep it.
+fn is_shut_down(pod: &Pod) -> bool {
+    pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
+}
+
+/// The claims that a pod names.
+fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    claims.map(|claim| &*claim.claim_name)
+}
+
+/// The claims that are made for a pod, as upstream names them (`VolumeClaimName` in
+/// component-helpers/storage/ephemeral).
+fn own_claims(pod: &Pod) -> impl Iterator<Item = String> {
+    let is_own =
+        |volume: &&view::Volume| volume.persistent_volume_claim.is_none() && volume.ephemeral.is_some();
+    let own = pod.spec.volumes.iter().filter(is_own);
+    own.map(|volume| format!("{}-{}", pod.metadata.name(), volume.name))
+}
+
+/// Every claim a pod may use, whoever made it.
+fn all_claims(pod: &Pod) -> Vec<String> {
+    named_claims(pod).map(str::to_owned).chain(own_claims(pod)).collect()
+}
+
 fn held_claims(pod: &Pod) -> Vec<String> {
-    let claims = pod.all_claims().filter(|_| pod.is_scheduled);
-    claims.map(|claim| format!("{}/{claim}", pod.metadata().namespace)).collect()
+    if !is_scheduled(pod) {
+        return Vec::new();
+    }
+    all_claims(pod).iter().map(|claim| format!("{}/{claim}", pod.metadata.namespace())).collect()
 }
 
 /// The claims that a pod may have held until now. One that has the name of another before it does not
 /// hold what that one held.
 fn released_claims(change: &Change<Pod>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_ref(), change.new.as_ref());
-    let gone = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
-    let shut_down = new.filter(|new| new.is_shut_down);
-    let claims = gone.into_iter().chain(shut_down).flat_map(|pod| pod.all_claims());
+    let gone = old.filter(|old| new.is_none_or(|new| new.metadata.uid() != old.metadata.uid()));
+    let shut_down = new.filter(|new| is_shut_down(new));
+    let claims = gone.into_iter().chain(shut_down).flat_map(|pod| all_claims(pod));
     let key = |claim| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), claim);
     claims.map(key).collect()
 }
 
 /// Whether a pod of the same namespace keeps a claim from going.
 fn uses(pod: &Pod, claim: &Claim) -> bool {
-    let has = |names: &[Box<str>]| names.contains(&claim.metadata().name);
-    let is_its_own = || claim.controller.as_ref() == Some(&pod.uid);
+    let name = &*claim.metadata().name;
+    let is_its_own = || claim.controller.as_deref() == Some(pod.metadata.uid());
     // A pod that is shut down and stays because of the claim made for it would stay for ever.
-    let has_own = || !pod.is_shut_down && has(&pod.ephemeral_claims) && is_its_own();
-    pod.is_scheduled && (has(&pod.claims) || has_own())
+    let has_own = || !is_shut_down(pod) && own_claims(pod).any(|own| own == name) && is_its_own();
+    is_scheduled(pod) && (named_claims(pod).any(|named| named == name) || has_own())
 }
 
 struct Protection {
-    client: Client,
+    objects: Objects,
+    pod_objects: Objects,
     claims: Informer<Claim>,
     pods: Informer<Pod>,
 }
@@ -86,44 +122,21 @@ impl Reconcile for Protection {
         };
         let mut planned = plan(claim.protected(), FINALIZER, || known().iter().any(|pod| uses(pod, &claim)));
         // The cache may not know yet of a pod that was there when the claim was deleted.
-        if planned == Plan::LetGo && self.is_used(key.namespace(), &claim).await? {
+        if planned == Plan::LetGo && self.is_used(key, &claim).await? {
             planned = Plan::Nothing;
         }
-        let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), key.namespace());
-        carry_out(planned, &api, claim.protected(), FINALIZER).await?;
+        carry_out(planned, &self.objects, key, claim.protected(), FINALIZER).await?;
         Ok(Action::AwaitChange)
     }
 }
 
-#[derive(Deserialize)]
-struct Pods {
-    #[serde(default)]
-    metadata: PageMetadata,
-    items: Vec<Pod>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PageMetadata {
-    r#continue: String,
-}
-
 impl Protection {
     /// Whether a pod uses a claim, by the server's word.
-    async fn is_used(&self, namespace: &str, claim: &Claim) -> Result<bool, kube::Error> {
-        let pods = Request::new(WholePod::url_path(&(), Some(namespace)));
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let request = pods.list(&params).map_err(kube::Error::BuildRequest)?;
-            let page: Pods = self.client.request(request).await?;
-            if page.items.iter().any(|pod| uses(pod, claim)) {
-                return Ok(true);
-            }
-            if page.metadata.r#continue.is_empty() {
-                return Ok(false);
-            }
-            params.continue_token = Some(page.metadata.r#continue);
-        }
+    async fn is_used(&self, key: &ObjectKey, claim: &Claim) -> Result<bool, kube::Error> {
+        let (mut is_used, params) = (false, ListParams::default().limit(PAGE));
+        let look = |page: Vec<Pod>| is_used |= page.iter().any(|pod| uses(pod, claim));
+        self.pod_objects.list_pages(key, &params, look).await?;
+        Ok(is_used)
     }
 }
 

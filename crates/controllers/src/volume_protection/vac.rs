@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use coracle_runtime::informer::View;
-use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Reconcile, Selection};
+use coracle_runtime::{
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
+};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
-use kube::{Api, Client};
 
 use super::objects::{Claim, Class, Protected, Volume};
 use super::{carry_out, plan, pv, pvc, unsettled};
@@ -29,7 +30,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     claims.store().add_index(BY_CLASS, |claim| claim.classes.clone());
     volumes.store().add_index(BY_CLASS, |volume| volume.classes.clone());
     let reconcile = Protection {
-        client: manager.client().clone(),
+        objects: Objects::of::<VolumeAttributesClass>(manager.client()),
         classes: classes.clone(),
         claims: claims.clone(),
         volumes: volumes.clone(),
@@ -52,7 +53,7 @@ fn released<V: View>(change: &Change<V>, classes: fn(&V) -> &[String]) -> Vec<Ob
 }
 
 struct Protection {
-    client: Client,
+    objects: Objects,
     classes: Informer<Class>,
     claims: Informer<Claim>,
     volumes: Informer<Volume>,
@@ -72,8 +73,7 @@ impl Reconcile for Protection {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(class) = self.classes.store().get(key) {
             let planned = plan(class.protected(), FINALIZER, || self.is_used(key));
-            let api = Api::<VolumeAttributesClass>::all(self.client.clone());
-            carry_out(planned, &api, class.protected(), FINALIZER).await?;
+            carry_out(planned, &self.objects, key, class.protected(), FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }
