@@ -115,8 +115,10 @@ impl Reconcile for CronJobs {
         let gone = self.gone(&owner, &cron_job, &jobs).await?;
         let known = Known { cron_job: &cron_job, jobs: &jobs, gone: &gone, now: self.clock.now() };
         match self.carry_out(&owner, &cron_job, plan(known)).await {
-            // What was decided on is old; the change that made it so brings the key back.
-            Err(error) if refusal::is_conflict(&error) => Ok(Action::AwaitChange),
+            // What was decided on is old, or gone; the change that made it so brings the key back.
+            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
+                Ok(Action::AwaitChange)
+            }
             done => Ok(done?),
         }
     }

@@ -150,8 +150,10 @@ impl Reconcile for Jobs {
             return Ok(Action::AwaitChange);
         };
         match self.sync(key, &job).await {
-            // What was decided on is old; the change that made it so brings the key back.
-            Err(Error::Refused(error)) if refusal::is_conflict(&error) => Ok(Action::AwaitChange),
+            // What was decided on is old, or gone; the change that made it so brings the key back.
+            Err(Error::Refused(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
+                Ok(Action::AwaitChange)
+            }
             done => done,
         }
     }
