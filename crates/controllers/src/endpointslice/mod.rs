@@ -8,8 +8,10 @@ mod hints;
 mod pack;
 mod plan;
 mod slices;
+mod topology;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_runtime::{
     Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
@@ -50,6 +52,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         slices: slices.clone(),
         writer,
         trigger_times: TriggerTimes::default(),
+        spread: Mutex::default(),
         recorder: manager.recorder(COMPONENT),
     };
     let (of_pods, of_nodes, on_nodes) = (services.clone(), services.clone(), pods.clone());
@@ -77,24 +80,28 @@ pub(crate) fn told_of(change: &Change<EndpointSlice>, manager: &str) -> Vec<Obje
     keys
 }
 
-/// The services of the pods on a node that has come, or is somewhere else now. Its pods are left out until
-/// it is known where they are.
+/// The services of the pods on a node that has come, or is somewhere else now: its pods are left out until it
+/// is known where they are. And those whose endpoints are spread over zones by what nodes these have.
 fn services_on(change: &Change<Node>, pods: &Informer<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
-    let zone = |node: &Arc<Node>| behind::zone(node).map(str::to_owned);
-    let (before, now) = (change.old.as_ref().map(zone), change.new.as_ref().map(zone));
+    let place = |node: &Arc<Node>| (behind::zone(node).map(str::to_owned), node.is_ready());
+    let (before, now) = (change.old.as_ref().map(place), change.new.as_ref().map(place));
     if before == now {
         return Vec::new();
     }
-    let on_node = pods.store().by_index(PODS_BY_NODE, change.key.cluster(), change.key.name());
+    let cluster = change.key.cluster();
+    let spread = services.store().in_cluster(cluster).into_iter();
+    let spread = spread.filter(|service| topology::is_wanted(service)).map(|service| {
+        ObjectKey::namespaced(cluster.clone(), service.metadata.namespace(), service.metadata.name())
+    });
+    if before.map(|(zone, _)| zone) == now.map(|(zone, _)| zone) {
+        return spread.collect();
+    }
+    let on_node = pods.store().by_index(PODS_BY_NODE, cluster, change.key.name());
     let touched = |pod: Arc<Pod>| {
-        let key = ObjectKey::namespaced(
-            change.key.cluster().clone(),
-            pod.metadata.namespace(),
-            pod.metadata.name(),
-        );
+        let key = ObjectKey::namespaced(cluster.clone(), pod.metadata.namespace(), pod.metadata.name());
         services_of(&Change { key, old: None, new: Some(pod) }, services.store())
     };
-    on_node.into_iter().flat_map(touched).collect()
+    on_node.into_iter().flat_map(touched).chain(spread).collect()
 }
 
 struct EndpointSlices {
@@ -104,6 +111,8 @@ struct EndpointSlices {
     slices: Informer<EndpointSlice>,
     writer: SliceWriter,
     trigger_times: TriggerTimes,
+    /// Services whose endpoints are spread over zones, so that people are told of it once.
+    spread: Mutex<HashSet<ObjectKey>>,
     recorder: Recorder,
 }
 
@@ -125,20 +134,27 @@ impl Reconcile for EndpointSlices {
         let Some(service) = self.services.store().get(key) else {
             // Its slices are the garbage collector's.
             self.trigger_times.forget(key);
+            self.spread().remove(key);
             return Ok(Action::AwaitChange);
         };
         if !service.selects_pods() {
             return Ok(Action::AwaitChange);
         }
         self.writer.own_writes.seen(key, &self.slices).await?;
-        let Plan { changes, without_node } = self.plan(key, &service);
+        let Plan { changes, without_node, is_spread, told } = self.plan(key, &service);
         for (pod, node) in without_node {
-            let name = key.name();
-            self.warn(
-                key,
-                &service,
-                format!("skipping Pod {pod} for Service {}/{name}: Node {node} Not Found", key.namespace()),
-            );
+            let whose = format!("{}/{}", key.namespace(), key.name());
+            let what = format!("skipping Pod {pod} for Service {whose}: Node {node} Not Found");
+            self.warn(key, &service, what);
+        }
+        for (kind, reason, message) in told {
+            let about = Reference::to("v1", "Service", &service.metadata);
+            self.recorder.event(key.cluster(), about, kind, reason, message);
+        }
+        if is_spread {
+            self.spread().insert(key.clone());
+        } else {
+            self.spread().remove(key);
         }
         let owner = owner("v1", "Service", &service.metadata);
         if let Err(error) = self.writer.carry_out(key, &owner, changes).await {
@@ -158,7 +174,17 @@ impl EndpointSlices {
         let mut slices = self.slices.store().by_index(SLICES_BY_SERVICE, key.cluster(), &told);
         slices.retain(|slice| slice.is_managed_by(CONTROLLER));
         let trigger_time = self.trigger_times.observe(key, service, &pods);
-        plan(Input { service, pods: &pods, node_of: &node_of, slices, trigger_time })
+        let was_spread = self.spread().contains(key);
+        let zone_shares = || {
+            let nodes = self.nodes.store().in_cluster(key.cluster());
+            topology::shares(nodes.iter().map(|node| &**node))
+        };
+        let (node_of, zone_shares) = (&node_of, &zone_shares);
+        plan(Input { service, pods: &pods, node_of, slices, trigger_time, zone_shares, was_spread })
+    }
+
+    fn spread(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.spread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warn(&self, key: &ObjectKey, service: &Service, what: String) {

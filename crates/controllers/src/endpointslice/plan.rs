@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coracle_base::Timestamp;
+use coracle_runtime::EventType;
 use coracle_runtime::informer::Labels;
 
 use super::CONTROLLER;
@@ -11,6 +12,7 @@ use super::behind::{PortKey, address_types, behind, port_key};
 use super::hints::{Preference, hint};
 use super::pack::{Form, Packed, pack};
 use super::slices::{SliceChanges, labels_with};
+use super::topology;
 use crate::service_pods::TRIGGER_TIME_ANNOTATION;
 use crate::view::{
     AddressType, EndpointSlice, HEADLESS, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, rfc3339,
@@ -26,6 +28,10 @@ pub(super) struct Input<'a> {
     pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Since when they may be out of date.
     pub(super) trigger_time: Option<Timestamp>,
+    /// Which part of the processors of the cluster each zone has.
+    pub(super) zone_shares: &'a dyn Fn() -> Option<BTreeMap<Box<str>, f64>>,
+    /// Whether the service had hints by these when it was last looked at.
+    pub(super) was_spread: bool,
 }
 
 /// What is to be done.
@@ -34,6 +40,10 @@ pub(super) struct Plan {
     pub(super) changes: SliceChanges,
     /// Pods that are left out because nothing is known of their node, as name of pod and node.
     pub(super) without_node: Vec<(Box<str>, Box<str>)>,
+    /// Whether the service has hints by what zones have of the processors.
+    pub(super) is_spread: bool,
+    /// What people are told about these hints: how, under which reason, and what.
+    pub(super) told: Vec<(EventType, &'static str, String)>,
 }
 
 pub(super) fn plan(input: Input<'_>) -> Plan {
@@ -84,7 +94,7 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
     if packed.kept.is_empty() && packed.changed.is_empty() && packed.created.is_empty() {
         hold_the_place(form, service, &mut delete, &mut packed);
     }
-    hint(Preference::of(service), &mut packed);
+    spread(input, form.address_type, &mut packed, plan);
     let mut changes = SliceChanges { create: packed.created, update: packed.changed, delete };
     changes.recycle(|slice| is_owned(slice, service));
     plan.changes.create.extend(changes.create);
@@ -93,6 +103,32 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
     for pod in behind.without_node {
         if !plan.without_node.contains(&pod) {
             plan.without_node.push(pod);
+        }
+    }
+}
+
+/// Gives endpoints the hints that the service wants.
+fn spread(input: &Input<'_>, address_type: AddressType, packed: &mut Packed, plan: &mut Plan) {
+    let about = |text: &str| format!("{text}, addressType: {}", address_type.as_str());
+    let disabled = "TopologyAwareHintsDisabled";
+    if !topology::is_wanted(input.service) {
+        if input.was_spread {
+            let message = about("Topology Aware Hints has been disabled");
+            plan.told.push((EventType::Warning, disabled, message));
+        }
+        return hint(Preference::of(input.service), packed);
+    }
+    match topology::hint((input.zone_shares)().as_ref(), packed) {
+        Ok(()) => {
+            if !input.was_spread && !plan.is_spread {
+                let message = about("Topology Aware Hints has been enabled");
+                plan.told.push((EventType::Normal, "TopologyAwareHintsEnabled", message));
+            }
+            plan.is_spread = true;
+        }
+        Err(why) => {
+            plan.told.push((EventType::Warning, disabled, about(&why)));
+            hint(Preference::Anywhere, packed);
         }
     }
 }
@@ -152,18 +188,25 @@ mod tests {
     }
 
     fn planned(service: &Value, pods: &[Value], slices: &[Value]) -> SliceChanges {
+        whole_plan(service, pods, slices).changes
+    }
+
+    fn whole_plan(service: &Value, pods: &[Value], slices: &[Value]) -> Plan {
         fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Arc<T> {
             Arc::new(serde_json::from_value(value.clone()).unwrap())
         }
-        let (service, node) = (read::<Service>(service), read::<Node>(&json!({"metadata": {"name": "n1"}})));
+        let labels = json!({"topology.kubernetes.io/zone": "a"});
+        let node = read::<Node>(&json!({"metadata": {"name": "n1", "labels": labels}}));
+        let service = read::<Service>(service);
         plan(Input {
             service: &service,
             pods: &pods.iter().map(read).collect::<Vec<_>>(),
             node_of: &|_| Some(Arc::clone(&node)),
             slices: slices.iter().map(read).collect(),
             trigger_time: Some(Timestamp::from_millis(1000)),
+            zone_shares: &|| Some([("a".into(), 0.5), ("b".into(), 0.5)].into()),
+            was_spread: false,
         })
-        .changes
     }
 
     /// A draft as the object that the server would have of it.
@@ -264,5 +307,24 @@ mod tests {
         let changes = planned(&service, &[pod("p", "10.0.0.1")], &[]);
         assert_eq!(changes.create[0].labels.get(HEADLESS), Some(""));
         assert_eq!((changes.create[0].ports.len(), changes.create[0].endpoints.len()), (0, 1));
+    }
+
+    #[test]
+    fn endpoints_are_spread_over_zones_if_the_service_wants_it() {
+        let mut service = service();
+        service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
+        let pods = [pod("a", "10.0.0.1"), pod("b", "10.0.0.2")];
+        let plan = whole_plan(&service, &pods, &[]);
+        let zones: Vec<_> = plan.changes.create[0]
+            .endpoints
+            .iter()
+            .map(|endpoint| &*endpoint.hints.as_ref().unwrap().for_zones[0].name)
+            .collect();
+        assert_eq!(zones, ["b", "a"], "all are in one zone");
+        let message = "Topology Aware Hints has been enabled, addressType: IPv4".to_owned();
+        assert_eq!(plan.told, [(EventType::Normal, "TopologyAwareHintsEnabled", message)]);
+        let plan = whole_plan(&service, &pods[..1], &[]);
+        assert_eq!(plan.changes.create[0].endpoints[0].hints, None);
+        assert_eq!(plan.told[0].1, "TopologyAwareHintsDisabled");
     }
 }

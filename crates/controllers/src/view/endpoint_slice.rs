@@ -49,6 +49,17 @@ pub(crate) enum AddressType {
     Fqdn,
 }
 
+impl AddressType {
+    /// As the API writes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::IPv4 => "IPv4",
+            Self::IPv6 => "IPv6",
+            Self::Fqdn => "FQDN",
+        }
+    }
+}
+
 /// One endpoint, such as a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
