@@ -205,14 +205,68 @@ async fn volumes_that_wait_are_chosen_with_the_node() {
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}, "local": {"path": "/disk"},
         "nodeAffinity": on_n2}});
     create(&volumes, volume).await;
-    let available = Patch::Merge(json!({"status": {"phase": "Available"}}));
-    volumes.patch_status("disk", &PatchParams::default(), &available).await.unwrap();
     let owner = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.name.clone();
     wait_for(LIMIT, &volumes, "disk", |disk| owner(disk).as_deref() == Some("data")).await;
-    // The binder of volumes does the rest; where there is none yet, this stands for it.
-    let bound = Patch::Merge(json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-                                    "spec": {"volumeName": "disk"}}));
-    claims.patch("data", &PatchParams::default(), &bound).await.unwrap();
     wait_for(LIMIT, &pods(&cluster), "db", |db| node_of(db) == Some("n2")).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_volume_is_made_where_the_pod_goes() {
+    let cluster = start().await;
+    create_node(&cluster, "small", "1").await;
+    create_node(&cluster, "large", "4").await;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(cluster.client(), "default");
+    let claim = json!({"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    create(&claims, claim).await;
+    let volume = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    create(&pods(&cluster), pod("db", "2", json!({"volumes": volume}))).await;
+    wait_for(LIMIT, &pods(&cluster), "db", |db| node_of(db) == Some("large")).await;
+    let claim = claims.get("data").await.unwrap();
+    assert_eq!(claim.annotations()["volume.kubernetes.io/selected-node"], "large");
+    assert!(claim.spec.unwrap().volume_name.is_some());
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn many_pods_are_spread_over_nodes_and_apart_from_those_they_cannot_bear() {
+    let cluster = start().await;
+    for name in ["n1", "n2", "n3"] {
+        create_node(&cluster, name, "4").await;
+    }
+    let labelled = |name: &str, app: &str, more: Value| {
+        let mut pod = pod(name, "100m", more);
+        pod["metadata"]["labels"] = json!({"app": app});
+        pod
+    };
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let even = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]});
+    for number in 0..9 {
+        create(&pods(&cluster), labelled(&format!("web-{number}"), "web", even.clone())).await;
+    }
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}]}}});
+    for number in 0..4 {
+        create(&pods(&cluster), labelled(&format!("db-{number}"), "db", apart.clone())).await;
+    }
+    cluster.run_until_idle().await.unwrap();
+    let all = pods(&cluster).list(&ListParams::default()).await.unwrap().items;
+    for node in ["n1", "n2", "n3"] {
+        let on_node = |app: &str| {
+            all.iter().filter(|pod| node_of(pod) == Some(node) && pod.labels()["app"] == app).count()
+        };
+        assert_eq!((on_node("web"), on_node("db")), (3, 1), "{node}");
+    }
+    let refused: Vec<_> = all.iter().filter(|pod| node_of(pod).is_none()).collect();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(
+        scheduled(refused[0]).unwrap().message.as_deref(),
+        Some(
+            "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are \
+             available: 3 No preemption victims found for incoming pod."
+        )
+    );
     cluster.shutdown().await;
 }

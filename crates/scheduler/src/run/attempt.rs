@@ -25,6 +25,11 @@ pub(super) fn schedule(
     now: Timestamp,
 ) -> Begun {
     let Popped { pod, profile } = popped;
+    if cluster.world.cache.pod(&pod.metadata.uid).is_some() {
+        // Somebody else has decided meanwhile.
+        cluster.queue.remove(&pod.metadata.uid);
+        return Vec::new();
+    }
     if pod.is_terminating() {
         effects.skipped(&cluster.world.cluster, &pod);
         cluster.queue.remove(&pod.metadata.uid);
@@ -136,6 +141,17 @@ pub(super) fn bound(
     }
     effects.bound(&cluster.world.cluster, pod);
     Vec::new()
+}
+
+/// Victims have been sent away for a pod, which is tried again.
+pub(super) fn made_room(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, now: Timestamp) {
+    let uid = &pod.metadata.uid;
+    if cluster.world.cache.pod(uid).is_some() {
+        // Somebody else has decided meanwhile.
+        cluster.queue.remove(uid);
+    } else {
+        cluster.queue.retry(uid, plugins, now);
+    }
 }
 
 /// A pod could not be bound. It is scheduled anew, if it is still there.

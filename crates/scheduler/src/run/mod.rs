@@ -6,6 +6,8 @@ mod cluster;
 mod clusters;
 mod effects;
 mod message;
+#[cfg(test)]
+mod tests;
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -254,7 +256,7 @@ impl Scheduler {
                 self.in_flight.extend(told);
             }
             Ok(Finished::Preempted { cluster, pod, plugins }) => {
-                self.clusters.with(&cluster, |cluster| cluster.queue.retry(&pod.metadata.uid, plugins, now));
+                self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
             }
             Ok(Finished::Told) => {}
             // The panic hook has said where. A pod it was about stays in flight, and is found again when the

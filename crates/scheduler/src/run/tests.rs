@@ -1,0 +1,154 @@
+//! What becomes of pods as the server tells of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::{Rng, Timestamp};
+use coracle_runtime::{Change, ClusterId, ObjectKey};
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::message::Message;
+use crate::cycle::{Outcome, schedule};
+use crate::fixture::{merged, node, placed, pod, profile, wanting};
+use crate::framework::Profile;
+use crate::queue::Backoff;
+use crate::view::{Node, Pod};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const LATER: Timestamp = Timestamp::from_millis(1_100_000);
+
+struct Told {
+    cluster: Cluster,
+    profiles: Vec<Profile>,
+}
+
+impl Told {
+    fn new() -> Self {
+        let second = Duration::from_secs(1);
+        let backoff = Backoff { initial: second, max: 10 * second, parked_at_most: 300 * second };
+        Self {
+            cluster: Cluster::new(ClusterId::default(), backoff, Rng::seeded(1)),
+            profiles: vec![profile()],
+        }
+    }
+
+    fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
+        let known = old.or(new).unwrap();
+        let key = ObjectKey::namespaced(ClusterId::default(), "ns", &*known.metadata.name);
+        let change = Change { key, old: old.cloned(), new: new.cloned() };
+        self.cluster.take_in(Message::Pod(change), &self.profiles, LATER);
+    }
+
+    fn node(&mut self, old: Option<&Arc<Node>>, new: Option<&Arc<Node>>) {
+        let key = ObjectKey::cluster_wide(ClusterId::default(), &*old.or(new).unwrap().metadata.name);
+        let change = Change { key, old: old.cloned(), new: new.cloned() };
+        self.cluster.take_in(Message::Node(change), &self.profiles, LATER);
+    }
+
+    /// Tries the next pod, and parks it if it is refused. Its name, and the node it found.
+    fn attempt(&mut self) -> Option<(String, Option<String>)> {
+        let popped = self.cluster.queue.pop(NOW)?;
+        let (name, uid) = (popped.pod.metadata.name.to_string(), &popped.pod.metadata.uid);
+        let Cluster { world, turns, queue } = &mut self.cluster;
+        match schedule(&self.profiles[popped.profile], world, &popped.pod, turns) {
+            Outcome::Fits(node) => {
+                world.cache.assume(Arc::new(popped.pod.on_node(&node)));
+                Some((name, Some(node.into())))
+            }
+            Outcome::Refused(diagnosis, _) => {
+                queue.refused(uid, diagnosis.plugins, NOW);
+                Some((name, None))
+            }
+            Outcome::NoNodes => {
+                queue.refused(uid, Default::default(), NOW);
+                Some((name, None))
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pod_waits_until_a_node_comes_that_helps() {
+    let mut told = Told::new();
+    let large = pod("large", json!({"spec": wanting("3")}));
+    told.pod(None, Some(&large));
+    assert_eq!(told.attempt(), Some(("large".to_owned(), None)), "there is no node");
+    let small = node("small", json!({"status": {"allocatable": {"cpu": "2"}}}));
+    told.node(None, Some(&small));
+    assert_eq!(told.attempt(), Some(("large".to_owned(), None)), "any node helps who found none");
+    told.node(None, Some(&node("other", json!({"status": {"allocatable": {"cpu": "1"}}}))));
+    assert_eq!(told.attempt(), None, "this one does not help");
+    told.node(Some(&small), Some(&node("small", json!({}))));
+    assert_eq!(told.attempt(), Some(("large".to_owned(), Some("small".to_owned()))));
+}
+
+#[test]
+fn who_goes_makes_room_for_who_waits() {
+    let mut told = Told::new();
+    told.node(None, Some(&node("n", json!({}))));
+    let first = placed("first", "n", json!({"spec": wanting("3")}));
+    told.pod(None, Some(&first));
+    told.pod(None, Some(&pod("second", json!({"spec": wanting("2")}))));
+    assert_eq!(told.attempt(), Some(("second".to_owned(), None)));
+    let heartbeat =
+        placed("first", "n", merged(json!({"spec": wanting("3")}), json!({"metadata": {"generation": 2}})));
+    told.pod(Some(&first), Some(&heartbeat));
+    assert_eq!(told.attempt(), None);
+    told.pod(Some(&heartbeat), None);
+    assert_eq!(told.attempt(), Some(("second".to_owned(), Some("n".to_owned()))));
+}
+
+#[test]
+fn a_decision_is_kept_when_the_server_tells_of_it_and_dropped_when_the_pod_is_gone() {
+    let mut told = Told::new();
+    told.node(None, Some(&node("n", json!({}))));
+    let (one, two) = (pod("one", json!({"spec": wanting("1")})), pod("two", json!({"spec": wanting("1")})));
+    told.pod(None, Some(&one));
+    told.pod(None, Some(&two));
+    told.attempt().unwrap();
+    told.attempt().unwrap();
+    told.pod(Some(&one), Some(&placed("one", "n", json!({"spec": wanting("1")}))));
+    assert!(!told.cluster.world.cache.is_assumed("one"));
+    told.pod(Some(&two), None);
+    assert_eq!(told.cluster.world.cache.find("n").unwrap().pods.len(), 1);
+    assert!(told.cluster.queue.get("two").is_none());
+}
+
+#[test]
+fn gates_and_other_schedulers_keep_pods_out() {
+    let mut told = Told::new();
+    told.node(None, Some(&node("n", json!({}))));
+    told.pod(None, Some(&pod("other", json!({"spec": {"schedulerName": "mine"}}))));
+    let gated = pod("gated", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
+    told.pod(None, Some(&gated));
+    assert_eq!(told.attempt(), None);
+    told.pod(Some(&gated), Some(&pod("gated", json!({}))));
+    assert_eq!(told.attempt(), Some(("gated".to_owned(), Some("n".to_owned()))));
+}
+
+#[test]
+fn another_pod_of_the_same_name_is_another_pod() {
+    let mut told = Told::new();
+    told.node(None, Some(&node("n", json!({}))));
+    let old = placed("p", "n", json!({"metadata": {"uid": "old"}}));
+    told.pod(None, Some(&old));
+    told.pod(Some(&old), Some(&pod("p", json!({"metadata": {"uid": "new"}}))));
+    assert!(told.cluster.world.cache.pod("old").is_none());
+    assert_eq!(told.attempt(), Some(("p".to_owned(), Some("n".to_owned()))));
+}
+
+#[test]
+fn a_promise_is_not_forgotten_before_the_server_knows_it() {
+    let mut told = Told::new();
+    let waiting = pod("p", json!({}));
+    told.pod(None, Some(&waiting));
+    told.cluster.world.nominated.set(&waiting, "n");
+    let labelled = pod("p", json!({"metadata": {"labels": {"a": "b"}}}));
+    told.pod(Some(&waiting), Some(&labelled));
+    assert_eq!(told.cluster.world.nominated.node_of("p"), Some("n"));
+    let promised = pod("p", json!({"status": {"nominatedNodeName": "n"}}));
+    told.pod(Some(&labelled), Some(&promised));
+    told.pod(Some(&promised), Some(&labelled));
+    assert_eq!(told.cluster.world.nominated.node_of("p"), None);
+}
