@@ -1,5 +1,8 @@
 //! Looking after nodes: they are made, their status is said and their leases are renewed.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use coracle_base::Clock;
 use coracle_meta::time::MicroTime;
 use coracle_runtime::{
@@ -19,6 +22,9 @@ use super::view::Node;
 /// Where the leases of nodes are.
 const LEASES: &str = "kube-node-lease";
 
+/// The code of what another has made or changed meanwhile.
+pub(super) const CONFLICT: u16 = 409;
+
 /// How many nodes are written at a time: enough for a store to gather several in one sync.
 const WORKERS: usize = 16;
 
@@ -32,7 +38,7 @@ pub async fn create_nodes(client: &Client, nodes: &FakeNodes, clock: &Clock) -> 
     let create = |number| async move {
         match objects.create::<Written>(beside, &node::body(nodes, number, clock.now())).await {
             // It was made when the cluster last ran.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),
             done => done.map(drop),
         }
     };
@@ -45,12 +51,13 @@ pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>)
         leases: Objects::of::<Lease>(client),
         clock: clock.clone(),
         nodes: nodes.clone(),
+        leased: Mutex::default(),
     };
     Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS)
 }
 
 fn of_ours(change: &Change<Node>) -> Option<ObjectKey> {
-    let ours = change.new.as_ref().is_some_and(|node| node.is_fake());
+    let ours = change.new.as_ref().or(change.old.as_ref()).is_some_and(|node| node.is_fake());
     ours.then(|| change.key.clone())
 }
 
@@ -60,6 +67,8 @@ struct Kubelets {
     leases: Objects,
     clock: Clock,
     nodes: Informer<Node>,
+    /// The leases that are known to be there.
+    leased: Mutex<HashSet<ObjectKey>>,
 }
 
 impl Reconcile for Kubelets {
@@ -67,6 +76,7 @@ impl Reconcile for Kubelets {
 
     async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
         let Some(node) = self.nodes.store().get(key).filter(|node| node.is_alive()) else {
+            self.leased().remove(&ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name()));
             return Ok(Action::AwaitChange);
         };
         let now = self.clock.now();
@@ -85,32 +95,51 @@ impl Reconcile for Kubelets {
 }
 
 impl Kubelets {
+    /// A lease that is there is renewed, others are made; so each takes one request, but for those that another
+    /// process made, or that somebody deleted.
     async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<()> {
         let lease = ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name());
         let micros = self.clock.now().as_millis().saturating_mul(1000);
         let renewed = MicroTime(i64::try_from(micros).unwrap_or(i64::MAX)).to_string();
+        if !self.leased().contains(&lease) && self.make(&lease, node, &renewed).await? {
+            self.leased().insert(lease);
+            return Ok(());
+        }
         let patch = Patch::Merge(json!({"spec": {"renewTime": renewed}}));
         match self.leases.patch::<Written>(&lease, &PatchParams::default(), &patch).await {
-            Err(error) if is_gone(&error) => {}
-            done => return done.map(drop),
+            Err(error) if is_gone(&error) => {
+                self.leased().remove(&lease);
+                self.make(&lease, node, &renewed).await.map(drop)
+            }
+            done => {
+                self.leased().insert(lease);
+                done.map(drop)
+            }
         }
+    }
+
+    /// Whether it was made; if not, it is there already.
+    async fn make(&self, lease: &ObjectKey, node: &Node, renewed: &str) -> kube::Result<bool> {
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Node", "name": lease.name(), "uid": node.metadata.uid()});
         let body = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {
-                "name": key.name(),
-                "namespace": LEASES,
-                "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "Node", "name": key.name(), "uid": node.metadata.uid()},
-                ],
-            },
+            "metadata": {"name": lease.name(), "namespace": LEASES, "ownerReferences": [owner]},
             "spec": {
-                "holderIdentity": key.name(),
+                "holderIdentity": lease.name(),
                 "leaseDurationSeconds": LEASE_DURATION_S,
                 "renewTime": renewed,
             },
         });
-        self.leases.create::<Written>(&lease, &body).await.map(drop)
+        match self.leases.create::<Written>(lease, &body).await {
+            Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(false),
+            done => done.map(|_| true),
+        }
+    }
+
+    fn leased(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

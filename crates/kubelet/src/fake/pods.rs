@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::hosted::Hosted;
-use super::nodes::is_gone;
+use super::nodes::{CONFLICT, is_gone};
 use super::plan::{Plan, plan};
 use super::status::Place;
 use super::view::{Node, Pod};
@@ -26,9 +26,6 @@ pub(super) const BY_NODE: &str = "node";
 
 /// Pods by their address.
 const BY_ADDRESS: &str = "address";
-
-/// The code of what another has changed meanwhile.
-const CONFLICT: u16 = 409;
 
 pub(super) fn controller(
     client: &Client,
