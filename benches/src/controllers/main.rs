@@ -54,7 +54,7 @@ async fn measure(cluster: &Handle) -> Result<()> {
     cluster.run_until_idle().await?;
 
     let baseline = pods_by_hand(&client).await?;
-    println!("{REPLICAS} pods made by a client, and nothing else: {}", millis(baseline));
+    report("1 000 pods made by a client, and nothing else", &millis(baseline), "the baseline", true);
     let told = |what: &str, took: Duration, aim: Duration| {
         let ratio = took.as_secs_f64() / baseline.as_secs_f64();
         let figure = format!("{}, {ratio:.1} times the baseline", millis(took));
@@ -93,7 +93,8 @@ async fn measure(cluster: &Handle) -> Result<()> {
     gone(&namespaces, "contents").await?;
     told("Deleting a namespace with 5 000 objects", began.elapsed(), DELETION_AIM);
 
-    println!("resident memory: {:.0} MiB", resident_bytes() as f64 / f64::from(1 << 20));
+    let memory = resident_bytes() >> 20;
+    report("Resident memory after all that", &format!("{memory} MiB"), "< 600 MiB", memory < 600);
     Ok(())
 }
 
