@@ -80,7 +80,8 @@ async fn what_is_there_is_counted_and_what_goes_is_given_back() {
     limit(&client, json!({"hard": {"pods": "2", "requests.cpu": "1", "configmaps": "5", "services": "1"}}))
         .await;
     idle(&cluster).await;
-    let expected = |pods: &str, cpu: &str| json!({"pods": pods, "requests.cpu": cpu, "configmaps": "1", "services": "1"});
+    let maps = config_maps(&client).await;
+    let expected = |pods: &str, cpu: &str| json!({"pods": pods, "requests.cpu": cpu, "configmaps": maps, "services": "1"});
     assert_eq!(used(&client).await, expected("1", "100m"));
 
     create(&pods, pod("second")).await.unwrap();
