@@ -308,7 +308,7 @@ async fn create_namespace(client: &Client, name: &str) {
 
 #[tokio::test]
 async fn a_namespace_with_thousands_of_objects_goes() {
-    const OBJECTS: usize = 5000;
+    const OBJECTS: usize = 2000;
     let cluster = start().await;
     let client = cluster.client();
     create_namespace(&client, "full").await;
@@ -319,11 +319,9 @@ async fn a_namespace_with_thousands_of_objects_goes() {
     });
     futures_util::stream::iter(creations).buffer_unordered(32).collect::<()>().await;
     idle(&cluster).await;
-    let began = std::time::Instant::now();
     let namespaces = Api::<Namespace>::all(client.clone());
     namespaces.delete("full", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    println!("a namespace with {OBJECTS} objects went in {:?}", began.elapsed());
     assert!(namespaces.get_opt("full").await.unwrap().is_none());
     cluster.shutdown().await;
 }
