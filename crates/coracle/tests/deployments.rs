@@ -290,14 +290,17 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
     let there = all_pods(&client).await;
     assert!(there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"), "scaled, and nothing else");
 
-    // A pod that ends slowly: it is gone when this lets it go.
+    // A pod on a node ends slowly: it is gone when its kubelet says so.
     let held = there[0].name_any();
-    merge(&pods(&client), &held, json!({"metadata": {"finalizers": ["example.org/hold"]}})).await;
+    let binding = json!({"metadata": {"name": held}, "target": {"kind": "Node", "name": "n"}});
+    let binding = serde_json::to_vec(&binding).unwrap();
+    let bound = pods(&client).create_subresource::<Value>("binding", &held, &PostParams::default(), binding);
+    bound.await.unwrap();
     merge(&deployments, "d", json!({"spec": {"paused": false}})).await;
     idle(&cluster).await;
     let there = all_pods(&client).await;
     assert!(there.len() == 1 && there[0].name_any() == held, "{there:?}");
-    merge(&pods(&client), &held, json!({"metadata": {"finalizers": null}})).await;
+    pods(&client).delete(&held, &DeleteParams::default().grace_period(0)).await.unwrap();
     let counts = roll_out(&cluster, "d").await;
     assert!(counts.iter().all(|count| *count == 6), "{counts:?}");
     assert!(all_pods(&client).await.iter().all(|pod| image_of(pod) == "b"));
@@ -314,7 +317,6 @@ async fn another_set_of_the_same_name_is_got_out_of_the_way_of() {
     idle(&cluster).await;
     let first = sets.list(&ListParams::default()).await.unwrap().items.remove(0).name_any();
     deployments.delete("d", &DeleteParams::default()).await.unwrap();
-    sets.delete(&first, &DeleteParams::default()).await.unwrap();
     let labels = json!({"app": "y"});
     let other = json!({"metadata": {"name": first, "labels": labels},
         "spec": {"replicas": 0, "selector": {"matchLabels": labels},

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use coracle_meta::gvk::split_api_version;
 use coracle_registry::admission::{Admission, Attributes, Operation};
+use coracle_registry::kinds::core::service_account::ServiceAccount;
+use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
 use coracle_registry::{AuditAnnotations, Cluster, Identity, Kind, Registry, Scope, Site, view};
 use serde_json::Value;
@@ -38,7 +40,11 @@ impl Bench {
         let registry = Registry::in_memory();
         registry.bootstrap(&Site::default()).await.unwrap();
         let cluster = registry.cluster("test").unwrap();
-        Self { cluster, requester: Identity::server(), namespace: NAMESPACE }
+        let bench = Self { cluster, requester: Identity::server(), namespace: NAMESPACE };
+        // Tests say themselves which accounts and classes there are.
+        bench.delete(&ServiceAccount, "default").await;
+        bench.delete(&StorageClass, "standard").await;
+        bench
     }
 
     /// Stores an object without asking anybody.
