@@ -1,10 +1,14 @@
 //! Which claims and volumes to look at after a change. Nothing is looked at on a timer.
 
+use std::sync::Arc;
+
 use coracle_runtime::informer::Store;
-use coracle_runtime::{Change, Informer, ObjectKey};
+use coracle_runtime::{Change, ClusterId, Informer, ObjectKey};
 
 use super::terms::{class_of_claim, class_of_volume, is_bind_completed};
-use crate::view::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use crate::view::{
+    PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, index_by_claim, pods_of_claim,
+};
 
 /// Claims without a volume, by their class.
 const UNBOUND_BY_CLASS: &str = "unboundClass";
@@ -12,7 +16,7 @@ const UNBOUND_BY_CLASS: &str = "unboundClass";
 /// Claims by the volume they name.
 const BY_VOLUME: &str = "volumeName";
 
-/// Volumes and pods by the claims they name, as `namespace/name`.
+/// Volumes by the claims they name, as `namespace/name`.
 const BY_CLAIM: &str = "persistentVolumeClaim";
 
 pub(super) fn add_indexes(
@@ -32,25 +36,13 @@ pub(super) fn add_indexes(
         let bound = volume.spec.claim_ref.as_ref();
         bound.map(|bound| format!("{}/{}", bound.namespace, bound.name)).into_iter().collect()
     });
-    pods.store().add_index(BY_CLAIM, claims_of);
-}
-
-/// The claims of a pod, those it names and those that are made for it.
-fn claims_of(pod: &Pod) -> Vec<String> {
-    let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
-    let claim = |volume: &crate::view::Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(format!("{namespace}/{}", claim.claim_name)),
-        (None, Some(_)) => Some(format!("{namespace}/{name}-{}", volume.name)),
-        (None, None) => None,
-    };
-    pod.spec.volumes.iter().filter_map(claim).collect()
+    index_by_claim(pods);
 }
 
 /// The names of the pods that use a claim and have no node yet.
 pub(super) fn waiting_pods(pods: &Informer<Pod>, claim: &ObjectKey) -> Vec<String> {
-    let claim_name = format!("{}/{}", claim.namespace(), claim.name());
-    let pods = pods.store().by_index(BY_CLAIM, claim.cluster(), &claim_name);
-    let is_waiting = |pod: &&std::sync::Arc<Pod>| !pod.is_finished() && pod.spec.node_name.is_empty();
+    let pods = pods_of_claim(pods, claim);
+    let is_waiting = |pod: &&Arc<Pod>| !pod.is_finished() && pod.spec.node_name.is_empty();
     pods.iter().filter(is_waiting).map(|pod| pod.metadata.name().to_owned()).collect()
 }
 
@@ -108,19 +100,16 @@ pub(super) fn by_class(
 /// The claims without a volume of a pod that came, went, or got a node.
 pub(super) fn by_pod(change: &Change<Pod>, claims: &Store<PersistentVolumeClaim>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_ref(), change.new.as_ref());
-    let node = |pod: Option<&std::sync::Arc<Pod>>| pod.map(|pod| pod.spec.node_name.clone());
+    let node = |pod: Option<&Arc<Pod>>| pod.map(|pod| pod.spec.node_name.clone());
     if node(old) == node(new) {
         return Vec::new();
     }
-    let names = new.or(old).map(|pod| claims_of(pod)).unwrap_or_default();
-    let key = |name: &String| {
-        let (namespace, name) = name.split_once('/')?;
-        Some(ObjectKey::namespaced(change.key.cluster().clone(), namespace, name))
-    };
+    let claim = |name| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), name);
     let is_unbound = |key: &ObjectKey| claims.get(key).is_some_and(|claim| !is_bind_completed(&claim));
-    names.iter().filter_map(key).filter(is_unbound).collect()
+    let used = new.or(old).into_iter().flat_map(|pod| pod.claims());
+    used.map(claim).filter(is_unbound).collect()
 }
 
-fn key_of(cluster: &coracle_runtime::ClusterId, claim: &PersistentVolumeClaim) -> ObjectKey {
+fn key_of(cluster: &ClusterId, claim: &PersistentVolumeClaim) -> ObjectKey {
     ObjectKey::namespaced(cluster.clone(), claim.metadata.namespace(), claim.metadata.name())
 }

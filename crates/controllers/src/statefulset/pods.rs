@@ -179,8 +179,10 @@ impl StatefulSets {
                 self.pods.tell(&on.owner, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
             }
+            // Neither will the pod be.
+            Err(error) if refusal::is_terminating(&error) => Ok(()),
             Err(error) => {
-                if !refusal::exists_already(&error) && !refusal::is_terminating(&error) {
+                if !refusal::exists_already(&error) {
                     let message = format!(
                         "Create Claim {name} for Pod {pod} in StatefulSet {} failed error: {}",
                         on.owner.key.name(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::view::{Pod, Taint, Toleration};
+use crate::view::{Pod, Taint};
 
 /// How long a pod may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) fn stay(pod: &Pod, taints: &[Taint]) -> Stay {
     }
     let mut shortest: Option<u64> = None;
     for taint in no_execute(taints) {
-        let Some(toleration) = pod.spec.tolerations.iter().find(|toleration| tolerates(toleration, taint))
+        let Some(toleration) = pod.spec.tolerations.iter().find(|toleration| toleration.tolerates(taint))
         else {
             return Stay::NotAtAll;
         };
@@ -36,18 +36,6 @@ pub(super) fn stay(pod: &Pod, taints: &[Taint]) -> Stay {
         }
     }
     shortest.map_or(Stay::Forever, |seconds| Stay::For(Duration::from_secs(seconds)))
-}
-
-/// Whether a toleration is about a taint. Without a key it is about all, without an effect about each.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
-    let key = toleration.key.is_empty() || toleration.key == taint.key;
-    let value = match &*toleration.operator {
-        "" | "Equal" => toleration.value == taint.value,
-        "Exists" => true,
-        _ => false,
-    };
-    effect && key && value
 }
 
 #[cfg(test)]

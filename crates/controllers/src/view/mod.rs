@@ -34,7 +34,7 @@ pub(crate) use persistent_volume::{PersistentVolume, StorageClass, storage_class
 pub(crate) use persistent_volume_claim::{PersistentVolumeClaim, claims};
 pub(crate) use pod::{
     Container, ContainerPort, ContainerStatus, PODS_BY_NODE, Phase, Pod, PodStatus, Terminated, Toleration,
-    Volume, next_available, pods, pods_by_node,
+    Volume, index_by_claim, next_available, pods, pods_by_node, pods_of_claim,
 };
 pub(crate) use pod_template::PodTemplate;
 pub(crate) use reference::ObjectReference;
@@ -46,7 +46,7 @@ pub(crate) use service::{Service, ServicePort, TargetPort, services};
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
-use coracle_runtime::informer::{ObjectMetadata, View, timestamp};
+use coracle_runtime::informer::{ObjectMetadata, PartialObject, View, timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
 /// How many pods are wanted where nothing is said; the server fills it in.
@@ -55,6 +55,12 @@ pub(crate) const ONE_REPLICA: i32 = 1;
 /// A view with all the metadata that controllers need, such as owners and labels.
 pub(crate) trait Described: View {
     fn object_metadata(&self) -> &ObjectMetadata;
+}
+
+impl Described for PartialObject {
+    fn object_metadata(&self) -> &ObjectMetadata {
+        &self.metadata
+    }
 }
 
 /// A time as the API writes it.

@@ -53,6 +53,14 @@ pub(crate) struct ClaimStatus {
     /// Amounts by resource.
     pub(crate) capacity: Labels,
     pub(crate) current_volume_attributes_class_name: Option<Box<str>>,
+    pub(crate) modify_volume_status: Modification,
+}
+
+/// How the volume is about to change.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Modification {
+    pub(crate) target_volume_attributes_class_name: Option<Box<str>>,
 }
 
 /// One that cannot be read, which the server lets none pass, selects nothing.

@@ -1,15 +1,19 @@
 //! Pods.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
-use coracle_runtime::{Informer, Manager, Selection};
+use coracle_runtime::{Informer, Manager, ObjectKey, Selection};
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, condition};
 use super::node::Taint;
 use super::{Described, optional_time};
+
+/// Pods by the claims they use, as `namespace/name`.
+const BY_CLAIM: &str = "persistentVolumeClaim";
 
 /// All pods, for every controller.
 pub(crate) fn pods(manager: &mut Manager) -> Informer<Pod> {
@@ -27,6 +31,19 @@ pub(crate) fn pods_by_node(manager: &mut Manager) -> Informer<Pod> {
         (!node.is_empty()).then(|| node.to_string()).into_iter().collect()
     });
     informer
+}
+
+/// Makes pods findable by the claims they use.
+pub(crate) fn index_by_claim(pods: &Informer<Pod>) {
+    pods.store().add_index(BY_CLAIM, |pod| {
+        pod.claims().map(|claim| format!("{}/{claim}", pod.metadata.namespace())).collect()
+    });
+}
+
+/// The pods that use a claim.
+pub(crate) fn pods_of_claim(pods: &Informer<Pod>, claim: &ObjectKey) -> Vec<Arc<Pod>> {
+    let name = format!("{}/{}", claim.namespace(), claim.name());
+    pods.store().by_index(BY_CLAIM, claim.cluster(), &name)
 }
 
 /// What controllers know of a pod.
@@ -271,6 +288,24 @@ impl Pod {
     /// A condition of the pod.
     pub(crate) fn condition(&self, r#type: &str) -> Option<&Condition> {
         condition(&self.status.conditions, r#type)
+    }
+
+    /// The claims that it names.
+    pub(crate) fn named_claims(&self) -> impl Iterator<Item = &str> {
+        let volumes = self.spec.volumes.iter();
+        volumes.filter_map(|volume| Some(&*volume.persistent_volume_claim.as_ref()?.claim_name))
+    }
+
+    /// The claims that are made for it, named as upstream names them (`VolumeClaimName` in
+    /// component-helpers/storage/ephemeral).
+    pub(crate) fn own_claims(&self) -> impl Iterator<Item = Box<str>> {
+        let volumes = self.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
+        volumes.map(|volume| format!("{}-{}", self.metadata.name(), volume.name).into())
+    }
+
+    /// Every claim it may use, whoever made it.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = Box<str>> {
+        self.named_claims().map(Box::from).chain(self.own_claims())
     }
 
     /// Whether it says that it is ready.

@@ -3,16 +3,17 @@
 //! Each is held by a finalizer that admission gives it. Its controller takes the finalizer away when the
 //! object is being deleted and not used, and adds it to objects that came without.
 
-mod objects;
 pub(crate) mod pv;
 pub(crate) mod pvc;
 pub(crate) mod vac;
 
+use coracle_runtime::informer::ObjectMetadata;
 use coracle_runtime::{Change, ObjectKey, Objects, Written};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use objects::{Protected, ProtectedMetadata};
+use crate::refusal;
+use crate::view::Described;
 
 /// What is to happen to the finalizer of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ enum Plan {
 }
 
 /// Nobody needs to know whether an object is used that is not being deleted, so it is asked last.
-fn plan(metadata: &ProtectedMetadata, finalizer: &str, is_used: impl FnOnce() -> bool) -> Plan {
+fn plan(metadata: &ObjectMetadata, finalizer: &str, is_used: impl FnOnce() -> bool) -> Plan {
     match (metadata.is_terminating(), metadata.has_finalizer(finalizer)) {
         (true, true) if !is_used() => Plan::LetGo,
         (false, false) => Plan::Protect,
@@ -32,9 +33,9 @@ fn plan(metadata: &ProtectedMetadata, finalizer: &str, is_used: impl FnOnce() ->
 }
 
 /// The object itself, if its finalizer may have to change.
-fn unsettled<P: Protected>(change: &Change<P>, finalizer: &str) -> Option<ObjectKey> {
+fn unsettled<V: Described>(change: &Change<V>, finalizer: &str) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
-    (plan(new.protected(), finalizer, || false) != Plan::Nothing).then(|| change.key.clone())
+    (plan(new.object_metadata(), finalizer, || false) != Plan::Nothing).then(|| change.key.clone())
 }
 
 /// Does to the finalizer what is planned. If the object is gone or has changed, that brings its key back.
@@ -42,20 +43,19 @@ async fn carry_out(
     plan: Plan,
     objects: &Objects,
     key: &ObjectKey,
-    metadata: &ProtectedMetadata,
+    metadata: &ObjectMetadata,
     finalizer: &str,
-) -> Result<(), kube::Error> {
+) -> kube::Result<()> {
     let mut finalizers: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).collect();
     match plan {
         Plan::Nothing => return Ok(()),
         Plan::Protect => finalizers.push(finalizer),
         Plan::LetGo => finalizers.retain(|name| *name != finalizer),
     }
-    let version = &metadata.plain.resource_version;
-    let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
-    let patch = Patch::Merge(patch);
+    let version = metadata.resource_version();
+    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}}));
     match objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
         done => done.map(drop),
     }
 }

@@ -1,10 +1,9 @@
 //! A volume that is deleted stays for as long as it is bound to a claim.
 
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection};
-use k8s_openapi::api::core::v1::PersistentVolume;
+use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 
-use super::objects::{Protected, Volume};
 use super::{carry_out, plan, unsettled};
+use crate::view::{PersistentVolume, volumes};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -14,22 +13,17 @@ pub(crate) const REGISTRATION: Registration =
     Registration { name: "persistentvolume-protection-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let volumes = informer(manager);
-    let reconcile =
-        Protection { objects: Objects::of::<PersistentVolume>(manager.client()), volumes: volumes.clone() };
+    let volumes = volumes(manager);
+    let objects = Objects::of::<k8s_openapi::api::core::v1::PersistentVolume>(manager.client());
+    let reconcile = Protection { objects, volumes: volumes.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&volumes, |change| unsettled(change, FINALIZER));
     manager.add(controller);
 }
 
-/// All volumes.
-pub(super) fn informer(manager: &mut Manager) -> Informer<Volume> {
-    manager.informer(Selection::of::<PersistentVolume>())
-}
-
 struct Protection {
     objects: Objects,
-    volumes: Informer<Volume>,
+    volumes: Informer<PersistentVolume>,
 }
 
 impl Reconcile for Protection {
@@ -37,8 +31,8 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(volume) = self.volumes.store().get(key) {
-            let planned = plan(volume.protected(), FINALIZER, || volume.is_bound);
-            carry_out(planned, &self.objects, key, volume.protected(), FINALIZER).await?;
+            let planned = plan(&volume.metadata, FINALIZER, || &*volume.status.phase == "Bound");
+            carry_out(planned, &self.objects, key, &volume.metadata, FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }

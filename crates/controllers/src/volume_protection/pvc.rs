@@ -4,16 +4,11 @@
 //! volume. A pod that has no node yet does not count, because no kubelet starts a pod whose claim is being
 //! deleted.
 
-use coracle_runtime::informer::View;
-use coracle_runtime::{
-    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
-};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as WholePod};
+use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use kube::api::ListParams;
 
-use super::objects::{Claim, Protected};
 use super::{Plan, carry_out, plan, unsettled};
-use crate::view::{self, Pod};
+use crate::view::{PersistentVolumeClaim, Pod, claims, index_by_claim, pods, pods_of_claim};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -22,18 +17,15 @@ const FINALIZER: &str = "kubernetes.io/pvc-protection";
 /// Pods asked for at a time.
 const PAGE: u32 = 500;
 
-/// Pods on nodes by the claims they may use, as `namespace/name`.
-const BY_CLAIM: &str = "claim";
-
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "persistentvolumeclaim-protection-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let (claims, pods) = (informer(manager), view::pods(manager));
-    pods.store().add_index(BY_CLAIM, held_claims);
+    let (claims, pods) = (claims(manager), pods(manager));
+    index_by_claim(&pods);
     let reconcile = Protection {
-        objects: Objects::of::<PersistentVolumeClaim>(manager.client()),
-        pod_objects: Objects::of::<WholePod>(manager.client()),
+        objects: Objects::of::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(manager.client()),
+        pod_objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         claims: claims.clone(),
         pods: pods.clone(),
     };
@@ -43,45 +35,9 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     manager.add(controller);
 }
 
-/// All claims.
-pub(super) fn informer(manager: &mut Manager) -> Informer<Claim> {
-    manager.informer(Selection::of::<PersistentVolumeClaim>())
-}
-
-fn is_scheduled(pod: &Pod) -> bool {
-    !pod.spec.node_name.is_empty()
-}
-
 /// Whether the kubelet is done with a pod, or was not waited for: only finalizers of others keep it.
 fn is_shut_down(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
-}
-
-/// The claims that a pod names.
-fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
-    let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    claims.map(|claim| &*claim.claim_name)
-}
-
-/// The claims that are made for a pod, as upstream names them (`VolumeClaimName` in
-/// component-helpers/storage/ephemeral).
-fn own_claims(pod: &Pod) -> impl Iterator<Item = String> {
-    let is_own =
-        |volume: &&view::Volume| volume.persistent_volume_claim.is_none() && volume.ephemeral.is_some();
-    let own = pod.spec.volumes.iter().filter(is_own);
-    own.map(|volume| format!("{}-{}", pod.metadata.name(), volume.name))
-}
-
-/// Every claim a pod may use, whoever made it.
-fn all_claims(pod: &Pod) -> Vec<String> {
-    named_claims(pod).map(str::to_owned).chain(own_claims(pod)).collect()
-}
-
-fn held_claims(pod: &Pod) -> Vec<String> {
-    if !is_scheduled(pod) {
-        return Vec::new();
-    }
-    all_claims(pod).iter().map(|claim| format!("{}/{claim}", pod.metadata.namespace())).collect()
 }
 
 /// The claims that a pod may have held until now. One that has the name of another before it does not
@@ -90,24 +46,25 @@ fn released_claims(change: &Change<Pod>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_ref(), change.new.as_ref());
     let gone = old.filter(|old| new.is_none_or(|new| new.metadata.uid() != old.metadata.uid()));
     let shut_down = new.filter(|new| is_shut_down(new));
-    let claims = gone.into_iter().chain(shut_down).flat_map(|pod| all_claims(pod));
-    let key = |claim| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), claim);
+    let claims = gone.into_iter().chain(shut_down).flat_map(|pod| pod.claims());
+    let key =
+        |claim: Box<str>| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), claim);
     claims.map(key).collect()
 }
 
-/// Whether a pod of the same namespace keeps a claim from going.
-fn uses(pod: &Pod, claim: &Claim) -> bool {
-    let name = &*claim.metadata().name;
-    let is_its_own = || claim.controller.as_deref() == Some(pod.metadata.uid());
+/// Whether a pod keeps a claim from going.
+fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let is_it = |name: &str| *name == *claim.metadata.name();
+    let is_its_own = || claim.metadata.is_controlled_by(pod.metadata.uid());
     // A pod that is shut down and stays because of the claim made for it would stay for ever.
-    let has_own = || !is_shut_down(pod) && own_claims(pod).any(|own| own == name) && is_its_own();
-    is_scheduled(pod) && (named_claims(pod).any(|named| named == name) || has_own())
+    let has_own = || !is_shut_down(pod) && pod.own_claims().any(|name| is_it(&name)) && is_its_own();
+    !pod.spec.node_name.is_empty() && (pod.named_claims().any(is_it) || has_own())
 }
 
 struct Protection {
     objects: Objects,
     pod_objects: Objects,
-    claims: Informer<Claim>,
+    claims: Informer<PersistentVolumeClaim>,
     pods: Informer<Pod>,
 }
 
@@ -116,23 +73,20 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let Some(claim) = self.claims.store().get(key) else { return Ok(Action::AwaitChange) };
-        let known = || {
-            let claim = format!("{}/{}", key.namespace(), key.name());
-            self.pods.store().by_index(BY_CLAIM, key.cluster(), &claim)
-        };
-        let mut planned = plan(claim.protected(), FINALIZER, || known().iter().any(|pod| uses(pod, &claim)));
+        let is_used = || pods_of_claim(&self.pods, key).iter().any(|pod| uses(pod, &claim));
+        let mut planned = plan(&claim.metadata, FINALIZER, is_used);
         // The cache may not know yet of a pod that was there when the claim was deleted.
         if planned == Plan::LetGo && self.is_used(key, &claim).await? {
             planned = Plan::Nothing;
         }
-        carry_out(planned, &self.objects, key, claim.protected(), FINALIZER).await?;
+        carry_out(planned, &self.objects, key, &claim.metadata, FINALIZER).await?;
         Ok(Action::AwaitChange)
     }
 }
 
 impl Protection {
     /// Whether a pod uses a claim, by the server's word.
-    async fn is_used(&self, key: &ObjectKey, claim: &Claim) -> Result<bool, kube::Error> {
+    async fn is_used(&self, key: &ObjectKey, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
         let (mut is_used, params) = (false, ListParams::default().limit(PAGE));
         let look = |page: Vec<Pod>| is_used |= page.iter().any(|pod| uses(pod, claim));
         self.pod_objects.list_pages(key, &params, look).await?;
@@ -163,7 +117,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     }
 
-    fn claim(name: &str, owners: Value) -> Claim {
+    fn claim(name: &str, owners: Value) -> PersistentVolumeClaim {
         let metadata = json!({"name": name, "namespace": "n", "ownerReferences": owners});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
@@ -201,11 +155,5 @@ mod tests {
         assert_eq!(released(running(), Some(pod("u", "n1", Some(0)))), both);
         assert_eq!(released(running(), Some(pod("v", "n1", None))), both);
         assert_eq!(released(running(), None), both);
-    }
-
-    #[test]
-    fn pods_are_found_by_what_they_may_hold() {
-        assert_eq!(held_claims(&pod("u", "n1", None)), ["n/c", "n/p-own"]);
-        assert!(held_claims(&pod("u", "", None)).is_empty());
     }
 }

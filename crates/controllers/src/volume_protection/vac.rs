@@ -3,16 +3,14 @@
 //! Only what the informers know counts, as in upstream: a claim that is created in the same moment may
 //! find its class gone.
 
-use std::sync::Arc;
-
-use coracle_runtime::informer::View;
+use coracle_runtime::informer::{PartialObject, View};
 use coracle_runtime::{
     Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
 };
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
-use super::objects::{Claim, Class, Protected, Volume};
-use super::{carry_out, plan, pv, pvc, unsettled};
+use super::{carry_out, plan, unsettled};
+use crate::view::{PersistentVolume, PersistentVolumeClaim, claims, volumes};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -25,10 +23,11 @@ pub(crate) const REGISTRATION: Registration =
     Registration { name: "volumeattributesclass-protection-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let classes = manager.informer(Selection::of::<VolumeAttributesClass>().metadata_only());
-    let (claims, volumes) = (pvc::informer(manager), pv::informer(manager));
-    claims.store().add_index(BY_CLASS, |claim| claim.classes.clone());
-    volumes.store().add_index(BY_CLASS, |volume| volume.classes.clone());
+    let classes: Informer<PartialObject> =
+        manager.informer(Selection::of::<VolumeAttributesClass>().metadata_only());
+    let (claims, volumes) = (claims(manager), volumes(manager));
+    claims.store().add_index(BY_CLASS, classes_of_claim);
+    volumes.store().add_index(BY_CLASS, classes_of_volume);
     let reconcile = Protection {
         objects: Objects::of::<VolumeAttributesClass>(manager.client()),
         classes: classes.clone(),
@@ -37,26 +36,47 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&classes, |change| unsettled(change, FINALIZER))
-        .watches(&claims, |change| released(change, |claim| &claim.classes))
-        .watches(&volumes, |change| released(change, |volume| &volume.classes));
+        .watches(&claims, |change| released(change, classes_of_claim))
+        .watches(&volumes, |change| released(change, classes_of_volume));
     manager.add(controller);
 }
 
+/// The classes a claim has, should have, or is about to have.
+fn classes_of_claim(claim: &PersistentVolumeClaim) -> Vec<String> {
+    let status = &claim.status;
+    let mut classes = named([
+        &claim.spec.volume_attributes_class_name,
+        &status.current_volume_attributes_class_name,
+        &status.modify_volume_status.target_volume_attributes_class_name,
+    ]);
+    classes.sort_unstable();
+    classes.dedup();
+    classes
+}
+
+/// The class a volume has; one at most.
+fn classes_of_volume(volume: &PersistentVolume) -> Vec<String> {
+    named([&volume.spec.volume_attributes_class_name])
+}
+
+fn named<const COUNT: usize>(names: [&Option<Box<str>>; COUNT]) -> Vec<String> {
+    let names = names.into_iter().flatten().filter(|name| !name.is_empty());
+    names.map(|name| name.to_string()).collect()
+}
+
 /// The classes that were named until now.
-fn released<V: View>(change: &Change<V>, classes: fn(&V) -> &[String]) -> Vec<ObjectKey> {
-    fn of<V>(side: &Option<Arc<V>>, classes: fn(&V) -> &[String]) -> &[String] {
-        side.as_deref().map_or(&[], classes)
-    }
-    let (before, still) = (of(&change.old, classes), of(&change.new, classes));
+fn released<V: View>(change: &Change<V>, classes: fn(&V) -> Vec<String>) -> Vec<ObjectKey> {
+    let before = change.old.as_deref().map(classes).unwrap_or_default();
+    let still = change.new.as_deref().map(classes).unwrap_or_default();
     let key = |class: &String| ObjectKey::cluster_wide(change.key.cluster().clone(), class.as_str());
     before.iter().filter(|class| !still.contains(class)).map(key).collect()
 }
 
 struct Protection {
     objects: Objects,
-    classes: Informer<Class>,
-    claims: Informer<Claim>,
-    volumes: Informer<Volume>,
+    classes: Informer<PartialObject>,
+    claims: Informer<PersistentVolumeClaim>,
+    volumes: Informer<PersistentVolume>,
 }
 
 impl Protection {
@@ -72,8 +92,8 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(class) = self.classes.store().get(key) {
-            let planned = plan(class.protected(), FINALIZER, || self.is_used(key));
-            carry_out(planned, &self.objects, key, class.protected(), FINALIZER).await?;
+            let planned = plan(&class.metadata, FINALIZER, || self.is_used(key));
+            carry_out(planned, &self.objects, key, &class.metadata, FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }
@@ -81,6 +101,8 @@ impl Reconcile for Protection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use coracle_runtime::ClusterId;
     use serde_json::json;
 
@@ -88,19 +110,36 @@ mod tests {
 
     #[test]
     fn classes_are_looked_at_when_nobody_may_name_them_any_more() {
-        let claim = |wanted: &str, current: &str| -> Option<Arc<Claim>> {
+        let claim = |wanted: &str, current: &str| -> Option<Arc<PersistentVolumeClaim>> {
             let spec = json!({"volumeAttributesClassName": wanted});
             let status = json!({"currentVolumeAttributesClassName": current});
             Some(Arc::new(serde_json::from_value(json!({"spec": spec, "status": status})).unwrap()))
         };
         let names = |old, new| {
             let key = ObjectKey::namespaced(ClusterId::default(), "n", "c");
-            let keys = released(&Change { key, old, new }, |claim: &Claim| &claim.classes);
+            let keys = released(&Change { key, old, new }, classes_of_claim);
             keys.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(names(None, claim("gold", "")).is_empty());
         assert!(names(claim("silver", "silver"), claim("gold", "silver")).is_empty());
         assert_eq!(names(claim("gold", "silver"), claim("gold", "gold")), ["silver"]);
         assert_eq!(names(claim("gold", "silver"), None), ["gold", "silver"]);
+    }
+
+    #[test]
+    fn claims_and_volumes_tell_all_their_classes() {
+        let claim = serde_json::from_value(json!({
+            "spec": {"volumeAttributesClassName": "silver", "resources": {}},
+            "status": {
+                "currentVolumeAttributesClassName": "silver",
+                "modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "InProgress"},
+            },
+        }))
+        .unwrap();
+        assert_eq!(classes_of_claim(&claim), ["gold", "silver"]);
+        let plain = serde_json::from_value(json!({"spec": {"volumeAttributesClassName": ""}})).unwrap();
+        assert!(classes_of_claim(&plain).is_empty());
+        let volume = serde_json::from_value(json!({"spec": {"volumeAttributesClassName": "gold"}})).unwrap();
+        assert_eq!(classes_of_volume(&volume), ["gold"]);
     }
 }
