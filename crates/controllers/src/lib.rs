@@ -135,6 +135,7 @@ pub const CONTROLLERS: &[Registration] = &[
     node_ipam::REGISTRATION,
     node_lifecycle::REGISTRATION,
     persistentvolume::REGISTRATION,
+    persistentvolume::expand::REGISTRATION,
     replicaset::REPLICATION_CONTROLLER,
     replicaset::REPLICA_SET,
     resourcequota::REGISTRATION,

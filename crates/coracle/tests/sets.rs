@@ -462,6 +462,11 @@ async fn volumes_are_made_where_they_are_first_used() {
     assert_eq!(text(&made, "/metadata/annotations/pv.kubernetes.io~1provisioned-by"), "coracle.dev/local");
     assert!(world.event_reasons().await.contains(&"ProvisioningSucceeded".to_owned()));
 
+    merge(&claims, "data", json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}})).await;
+    world.idle().await;
+    assert_eq!(text(&get(&claims, "data").await, "/status/capacity/storage"), "3Gi");
+    assert_eq!(text(&get(&volumes, &name).await, "/spec/capacity/storage"), "3Gi");
+
     claims.delete("data", &DeleteParams::default()).await.unwrap();
     world.idle().await;
     assert!(volumes.get_opt(&name).await.unwrap().is_none(), "gone with its claim");

@@ -13,7 +13,7 @@ use crate::view::{PersistentVolume, PersistentVolumeClaim};
 const FILESYSTEM: &str = "Filesystem";
 
 /// An amount of storage; nothing if there is none, or none that can be read.
-fn storage(amounts: &Labels) -> Quantity {
+pub(super) fn storage(amounts: &Labels) -> Quantity {
     amounts.get(STORAGE).and_then(|amount| amount.parse().ok()).unwrap_or_default()
 }
 

@@ -7,6 +7,7 @@
 
 mod bind;
 mod claim;
+pub(crate) mod expand;
 mod matching;
 mod patches;
 mod provision;

@@ -20,6 +20,8 @@ pub(super) fn seeds() -> [Seed; 1] {
         "metadata": {"name": NAME, "annotations": annotations},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
+        // A directory has no size of its own.
+        "allowVolumeExpansion": true,
         // A directory is on one node, so the pod has to be somewhere before it is.
         "volumeBindingMode": "WaitForFirstConsumer",
     });
