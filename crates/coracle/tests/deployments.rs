@@ -294,8 +294,9 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
     let held = there[0].name_any();
     let binding = json!({"metadata": {"name": held}, "target": {"kind": "Node", "name": "n"}});
     let binding = serde_json::to_vec(&binding).unwrap();
-    let bound = pods(&client).create_subresource::<Value>("binding", &held, &PostParams::default(), binding);
-    bound.await.unwrap();
+    let request = http::Request::post(format!("/api/v1/namespaces/default/pods/{held}/binding"));
+    let request = request.header("content-type", "application/json").body(binding).unwrap();
+    client.request::<Value>(request).await.unwrap();
     merge(&deployments, "d", json!({"spec": {"paused": false}})).await;
     idle(&cluster).await;
     let there = all_pods(&client).await;
