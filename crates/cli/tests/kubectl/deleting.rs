@@ -23,21 +23,17 @@ async fn objects_are_deleted() {
 }
 
 #[tokio::test]
-async fn ways_to_delete_become_finalizers() {
+async fn what_is_owned_goes_or_stays_as_asked() {
     let kubectl = Session::start().await;
-    let finalizers = "-o 'jsonpath={.metadata.finalizers} {.metadata.deletionGracePeriodSeconds}'";
-    for (cascade, finalizer) in [("orphan", "orphan"), ("foreground", "foregroundDeletion")] {
-        kubectl.ok(&format!("create deployment {cascade} --image=nginx")).await;
-        kubectl.ok(&format!("delete deployment {cascade} --cascade={cascade} --wait=false")).await;
-        let found = kubectl.ok(&format!("get deployment {cascade} {finalizers}")).await;
-        assert_eq!(found, format!("[\"{finalizer}\"] 0"));
-        kubectl
-            .ok(&format!(
-                "patch deployment {cascade} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
-            ))
-            .await;
+    for cascade in ["orphan", "foreground"] {
+        // Without pods, it is rolled out as soon as it has its set.
+        kubectl.ok(&format!("create deployment {cascade} --image=nginx --replicas=0")).await;
+        kubectl.ok(&format!("rollout status deployment {cascade} --timeout=60s")).await;
+        kubectl.ok(&format!("delete deployment {cascade} --cascade={cascade}")).await;
         has(&kubectl.refused(&format!("get deployment {cascade}")).await, &["NotFound"]);
     }
+    let sets = kubectl.ok("get replicasets -o name").await;
+    assert!(sets.contains("/orphan-") && !sets.contains("/foreground-"), "{sets}");
     kubectl.ok("create deployment background --image=nginx").await;
     kubectl.ok("delete deployment background --cascade=background").await;
     has(&kubectl.refused("get deployment background").await, &["NotFound"]);
