@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
+use coracle_runtime::informer::rfc3339;
 use coracle_runtime::{ClusterId, ObjectKey, Objects, Written};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -120,11 +121,6 @@ fn text(data: &Data, key: &str) -> Option<String> {
 
 fn bytes(text: &str) -> ByteString {
     ByteString(text.as_bytes().to_vec())
-}
-
-/// A moment as upstream writes it, to the second.
-fn rfc3339(moment: Timestamp) -> String {
-    coracle_meta::time::Time(i64::try_from(moment.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) use replica_set::{
 pub(crate) use service::{Service, ServicePort, TargetPort, services};
 
 use coracle_base::Timestamp;
-use coracle_meta::time::Time;
+pub(crate) use coracle_runtime::informer::rfc3339;
 use coracle_runtime::informer::{ObjectMetadata, PartialObject, View, timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
@@ -61,11 +61,6 @@ impl Described for PartialObject {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
-}
-
-/// A time as the API writes it.
-pub(crate) fn rfc3339(at: Timestamp) -> String {
-    Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
 }
 
 /// For `#[serde(with = "optional_time")]`.

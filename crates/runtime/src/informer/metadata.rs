@@ -103,6 +103,11 @@ pub fn timestamp(text: &str) -> Timestamp {
     Timestamp::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 
+/// A time as the API writes it, to the second.
+pub fn rfc3339(at: Timestamp) -> String {
+    time::Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
+}
+
 /// A view of metadata only, but all of it that matters.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PartialObject {

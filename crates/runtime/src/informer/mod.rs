@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use feed::Changes;
 pub use labels::Labels;
-pub use metadata::{ObjectMetadata, OwnerReference, PartialObject, timestamp};
+pub use metadata::{ObjectMetadata, OwnerReference, PartialObject, rfc3339, timestamp};
 pub use page::Listed;
 pub use reflector::Consumer;
 pub use selection::Selection;

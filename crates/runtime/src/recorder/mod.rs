@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use coracle_base::Clock;
-use coracle_meta::time::Time;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -18,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
-use crate::informer::ObjectMetadata;
+use crate::informer::{ObjectMetadata, rfc3339};
 use crate::key::{ClusterId, ObjectKey};
 use crate::objects::{Objects, Written};
 use correlate::{Correlated, Correlator};
@@ -171,7 +170,7 @@ async fn write(
     if let Some(name) = &correlated.known_as {
         let key = ObjectKey::namespaced(told.cluster.clone(), namespace, &**name);
         let patch = Patch::Strategic(json!({
-            "count": correlated.count, "lastTimestamp": time(&correlated.last), "message": correlated.message,
+            "count": correlated.count, "lastTimestamp": rfc3339(correlated.last), "message": correlated.message,
         }));
         match events.patch::<Written>(&key, &PatchParams::default(), &patch).await {
             // It has expired, or somebody deleted it.
@@ -195,15 +194,11 @@ fn body(told: &Told, correlated: &Correlated, namespace: &str, name: &str) -> Va
         "reason": told.reason,
         "message": correlated.message,
         "source": {"component": &*told.component},
-        "firstTimestamp": time(&correlated.first),
-        "lastTimestamp": time(&correlated.last),
+        "firstTimestamp": rfc3339(correlated.first),
+        "lastTimestamp": rfc3339(correlated.last),
         "count": correlated.count,
         "type": told.kind.as_str(),
         "reportingComponent": &*told.component,
         "reportingInstance": "",
     })
-}
-
-fn time(at: &coracle_base::Timestamp) -> String {
-    Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
 }
