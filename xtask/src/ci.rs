@@ -21,8 +21,8 @@ const STEPS: &[Step] = &[
     Step { name: "features", obstacle: none, run: |_| features() },
     Step { name: "tidy", obstacle: none, run: |_| tidy::run().map(|()| Vec::new()) },
     Step { name: "deny", obstacle: deny_is_missing, run: |_| plain(["deny", "check"]) },
-    Step { name: "tests", obstacle: none, run: tests },
     Step { name: "doc", obstacle: none, run: |_| doc() },
+    Step { name: "tests", obstacle: none, run: tests },
 ];
 
 /// Runs the steps up to the first failure.

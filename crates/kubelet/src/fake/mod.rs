@@ -2,7 +2,7 @@
 //! fail, crash, vanish and end as annotations say, at thousands of nodes in one process.
 //!
 //! Every node with the annotation [`NODE`] is one of them, whoever made it; [`create_nodes`] makes many. What
-//! a pod does is a function of its rules and of the time ([`life`]), so nothing has to be remembered but when
+//! a pod does is a function of its rules and of the time (`life`), so nothing has to be remembered but when
 //! it was accepted, and a restart goes on where it was. Everything is said through the API, in the words
 //! of a kubelet. `docs/fake-nodes.md` has the rules.
 //!
