@@ -96,7 +96,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
     max_connections_per_address: usize,
     /// Simulate so many nodes, whose pods run by rule; they are as given after a comma: cpu=, memory=,
-    /// pods=, zones=, taint=KEY[=VALUE]:EFFECT.
+    /// pods=, zones=, taint=KEY[=VALUE]:EFFECT, missing-image=NAME.
     #[arg(long, value_name = "NUMBER[,SETTING...]")]
     fake_nodes: Option<FakeNodes>,
     #[command(flatten)]

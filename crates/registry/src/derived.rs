@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use coracle_meta::object::Meta;
 use coracle_store::Entry;
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use crate::error::Result;
 use crate::keys;
 use crate::kind::Kind;
 use crate::lifecycle::{ListOptions, read, tree};
+use crate::scan;
 
 /// The bytes of objects of which something is kept, in one generation of trees. A tree takes about
 /// ten times as much memory, and there are two generations.
@@ -105,6 +107,30 @@ impl Cluster {
             Some(entry) => self.seen(kind, &entry).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The labels of an object, without a tree of it, if there is one. For kinds of which there are too many to
+    /// keep their trees.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find_labels(
+        &self,
+        kind: &dyn Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Vec<(String, String)>>> {
+        let key = keys::key(kind.declaration(), namespace, name);
+        let Some(entry) = self.store.get(&key).await?.entry else { return Ok(None) };
+        let bytes = entry.value_bytes();
+        if let Some(labels) = scan::labels(&bytes) {
+            let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+            return Ok(Some(labels.into_iter().map(owned).collect()));
+        }
+        // They are written in a way that only reading the whole understands.
+        let object = self.seen(kind, &entry)?;
+        let labels = Meta::of(&object).labels().into_iter().flatten();
+        Ok(Some(labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()))
     }
 
     /// All objects of a kind, in one namespace or in all, in the order of their names, as trees that

@@ -3,7 +3,7 @@
 //! They are put onto the binding, from where they reach the pod, or onto a pod that names its
 //! node itself.
 
-use coracle_meta::object::{Meta, MetaMut};
+use coracle_meta::object::MetaMut;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Result, view};
@@ -39,13 +39,10 @@ impl Plugin for PodTopologyLabels {
                 return Ok(());
             }
             // A node that is not there yet is no reason to refuse.
-            let Some(node) = attributes.cluster.find(&Node, "", name).await? else { return Ok(()) };
-            let node = Meta::of(&node);
+            let Some(labels) = attributes.cluster.find_labels(&Node, "", name).await? else { return Ok(()) };
             let Some(mut meta) = MetaMut::of(object) else { return Ok(()) };
-            for label in LABELS {
-                if let Some(value) = node.label(label) {
-                    meta.set_label(label, value);
-                }
+            for (label, value) in labels.iter().filter(|(label, _)| LABELS.contains(&label.as_str())) {
+                meta.set_label(label, value);
             }
             Ok(())
         })

@@ -8,6 +8,7 @@
 //!
 //! It belongs to this crate and not to the tests', because users start it too: `coracle up --fake-nodes 100`.
 
+mod command;
 mod container_status;
 mod duration;
 mod hosted;

@@ -49,12 +49,16 @@ pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
     let name = format!("fake-{number}");
     let zone = format!("zone-{}", number % nodes.zones.max(1));
     let taints: Vec<Value> = nodes.taints.iter().map(taint).collect();
+    let mut annotations = json!({super::NODE: "true"});
+    if !nodes.missing_images.is_empty() {
+        annotations[format!("{}missing-images", super::PREFIX)] = nodes.missing_images.join(",").into();
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
-            "annotations": {super::NODE: "true"},
+            "annotations": annotations,
             "labels": {
                 "beta.kubernetes.io/arch": "amd64",
                 "beta.kubernetes.io/os": "linux",

@@ -31,6 +31,8 @@ pub struct FakeNodes {
     pub pods: u32,
     /// What keeps pods away from them.
     pub taints: Vec<FakeTaint>,
+    /// Images that cannot be pulled there; `*` at the end stands for anything.
+    pub missing_images: Vec<String>,
 }
 
 /// A taint of simulated nodes.
@@ -56,11 +58,11 @@ impl FakeNodes {
     /// So many nodes as KWOK makes them: 32 processors, 256 GiB, 110 pods, in three zones.
     pub fn new(count: u32) -> Self {
         let (cpu, memory) = ("32".to_owned(), "256Gi".to_owned());
-        Self { count, zones: 3, cpu, memory, pods: 110, taints: Vec::new() }
+        Self { count, zones: 3, cpu, memory, pods: 110, taints: Vec::new(), missing_images: Vec::new() }
     }
 
     fn set(&mut self, setting: &str) -> Result<(), FakeNodesError> {
-        let expected = "cpu=, memory=, pods=, zones= or taint= with a value";
+        let expected = "cpu=, memory=, pods=, zones=, taint= or missing-image= with a value";
         let (name, value) = setting.split_once('=').ok_or_else(|| error(setting, expected))?;
         match name {
             "cpu" => self.cpu = quantity(value)?,
@@ -68,6 +70,7 @@ impl FakeNodes {
             "pods" => self.pods = number(value)?,
             "zones" => self.zones = number(value)?.max(1),
             "taint" => self.taints.push(value.parse()?),
+            "missing-image" => self.missing_images.push(value.to_owned()),
             _ => return Err(error(setting, expected)),
         }
         Ok(())
@@ -77,7 +80,7 @@ impl FakeNodes {
 impl FromStr for FakeNodes {
     type Err = FakeNodesError;
 
-    /// Reads `N[,cpu=Q][,memory=Q][,pods=N][,zones=N][,taint=KEY[=VALUE]:EFFECT]`.
+    /// Reads `N[,cpu=Q][,memory=Q][,pods=N][,zones=N][,taint=KEY[=VALUE]:EFFECT][,missing-image=NAME]`.
     fn from_str(text: &str) -> Result<Self, FakeNodesError> {
         let mut parts = text.split(',');
         let count = number(parts.next().unwrap_or_default())?;
@@ -108,9 +111,12 @@ impl FromStr for FakeTaint {
 
 impl fmt::Display for FakeNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, zones, cpu, memory, pods, taints } = self;
+        let Self { count, zones, cpu, memory, pods, taints, missing_images } = self;
         write!(f, "{count},cpu={cpu},memory={memory},pods={pods},zones={zones}")?;
-        taints.iter().try_for_each(|taint| write!(f, ",taint={}={}:{}", taint.key, taint.value, taint.effect))
+        for FakeTaint { key, value, effect } in taints {
+            write!(f, ",taint={key}={value}:{effect}")?;
+        }
+        missing_images.iter().try_for_each(|image| write!(f, ",missing-image={image}"))
     }
 }
 
@@ -133,7 +139,8 @@ mod tests {
 
     #[test]
     fn nodes_are_read_and_written() {
-        let nodes: FakeNodes = "7,pods=20,taint=a:NoExecute,taint=b=c:NoSchedule".parse().unwrap();
+        let nodes: FakeNodes =
+            "7,pods=20,taint=a:NoExecute,taint=b=c:NoSchedule,missing-image=a/b:1".parse().unwrap();
         assert_eq!((nodes.count, nodes.pods, nodes.zones, nodes.taints.len()), (7, 20, 3, 2));
         assert_eq!(nodes.to_string().parse(), Ok(nodes));
         assert_eq!("0".parse(), Ok(FakeNodes::new(0)));

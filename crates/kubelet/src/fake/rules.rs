@@ -9,6 +9,7 @@ use std::time::Duration;
 use coracle_runtime::informer::Labels;
 
 use super::PREFIX;
+use super::command;
 use super::duration::{self, Delay};
 use super::view::{Container, Phase, Pod};
 
@@ -88,18 +89,28 @@ impl PodRules {
         let found = Found::new(pod, node);
         let is_job = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "Job");
         let run = if is_job { Delay::After(JOB_RUN) } else { Delay::Never };
-        let app = |container: &Container| found.container(container, ["finish-after", "exit-code"], run);
+        let app = |container: &Container| {
+            let course = command::course(&container.command, &container.args);
+            let course = course.unwrap_or(command::Course { run, exit_code: 0 });
+            found.container(container, ["finish-after", "exit-code"], course)
+        };
         let init = |container: &Container| {
             if is_sidecar(container) {
-                found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], Delay::Never)
+                found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], ENDLESS)
             } else {
-                found.container(container, ["init-after", "init-exit-code"], Delay::AT_ONCE)
+                let course = command::course(&container.command, &container.args);
+                found.container(container, ["init-after", "init-exit-code"], course.unwrap_or(AT_ONCE))
             }
         };
+        let missing = found.missing_image(pod);
+        let start = if missing.is_some() { Delay::Never } else { Delay::AT_ONCE };
+        let reason = found.text("waiting-reason", "").or(missing.map(|_| "ImagePullBackOff"));
+        let back_off = || missing.map(|image| format!("Back-off pulling image \"{image}\""));
+        let message = found.text("waiting-message", "").map(str::to_owned).or_else(back_off);
         Ok(Self {
-            start_after: found.delay("start-after", "", Delay::AT_ONCE)?,
-            waiting_reason: found.text("waiting-reason", "").map(Into::into),
-            waiting_message: found.text("waiting-message", "").unwrap_or_default().into(),
+            start_after: found.delay("start-after", "", start)?,
+            waiting_reason: reason.map(Into::into),
+            waiting_message: message.unwrap_or_default().into(),
             end: found.end()?,
             vanish_after: found.delay("vanish-after", "", Delay::Never)?,
             termination: found.termination()?,
@@ -110,6 +121,10 @@ impl PodRules {
         })
     }
 }
+
+/// What a container does that nothing is known of.
+const ENDLESS: command::Course = command::Course { run: Delay::Never, exit_code: 0 };
+const AT_ONCE: command::Course = command::Course { run: Delay::AT_ONCE, exit_code: 0 };
 
 /// Whether an init container goes on running beside the others.
 pub(super) fn is_sidecar(container: &Container) -> bool {
@@ -170,17 +185,30 @@ impl<'a> Found<'a> {
         &self,
         container: &Container,
         [run, exit_code]: [&str; 2],
-        otherwise: Delay,
+        otherwise: command::Course,
     ) -> Result<ContainerRules, RuleError> {
         let name = &*container.name;
         let exit_codes = self.read(exit_code, name, "a list of exit codes such as 1,1,0", exit_codes)?;
         Ok(ContainerRules {
-            finish_after: self.delay(run, name, otherwise)?,
-            exit_codes: exit_codes.unwrap_or_else(|| [0].into()),
+            finish_after: self.delay(run, name, otherwise.run)?,
+            exit_codes: exit_codes.unwrap_or_else(|| [otherwise.exit_code].into()),
             ready_after: self.delay("ready-after", name, Delay::AT_ONCE)?,
             unready_after: self.delay("unready-after", name, Delay::Never)?,
             unready_for: self.delay("unready-for", name, Delay::Never)?,
         })
+    }
+
+    /// The image of the pod that cannot be had, if there is one.
+    fn missing_image(&self, pod: &'a Pod) -> Option<&'a str> {
+        let missing = self.text("missing-images", "")?;
+        let is_missing = |image: &str| {
+            missing.split(',').map(str::trim).any(|name| match name.strip_suffix('*') {
+                Some(beginning) => image.starts_with(beginning),
+                None => image == name,
+            })
+        };
+        let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+        containers.map(|container| &*container.image).find(|image| is_missing(image))
     }
 
     fn end(&self) -> Result<Option<End>, RuleError> {
@@ -262,6 +290,27 @@ mod tests {
         assert_eq!(found.termination, Termination::Grace);
         let end = found.end.unwrap();
         assert_eq!((end.phase, end.after, &*end.reason), (Phase::Failed, Duration::from_secs(60), "Evicted"));
+    }
+
+    #[test]
+    fn a_command_and_an_image_decide_where_no_rule_does() {
+        let container = json!({"name": "a", "image": "shop:404", "command": ["sh", "-c", "sleep 3; exit 2"]});
+        let with = |annotations: Value| {
+            let metadata = json!({"annotations": annotations});
+            let pod = json!({"metadata": metadata, "spec": {"containers": [container]}});
+            PodRules::of(&serde_json::from_value(pod).unwrap(), &Labels::default()).unwrap()
+        };
+        let plain = with(json!({}));
+        assert_eq!(plain.containers[0].finish_after, Delay::After(Duration::from_secs(3)));
+        assert_eq!((&*plain.containers[0].exit_codes, plain.start_after), (&[2][..], Delay::AT_ONCE));
+        let ruled = with(json!({"fake.coracle.dev/exit-code": "0", "fake.coracle.dev/missing-images": "x"}));
+        assert_eq!((&*ruled.containers[0].exit_codes, ruled.start_after), (&[0][..], Delay::AT_ONCE));
+        for images in ["shop:404", "a, shop:*"] {
+            let waiting = with(json!({"fake.coracle.dev/missing-images": images}));
+            assert_eq!(waiting.start_after, Delay::Never, "{images}");
+            assert_eq!(waiting.waiting_reason.as_deref(), Some("ImagePullBackOff"));
+            assert_eq!(&*waiting.waiting_message, "Back-off pulling image \"shop:404\"");
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) enum RestartPolicy {
 pub(super) struct Container {
     pub(super) name: Box<str>,
     pub(super) image: Box<str>,
+    pub(super) command: Box<[Box<str>]>,
+    pub(super) args: Box<[Box<str>]>,
     /// Of its own, as sidecars have.
     pub(super) restart_policy: Option<RestartPolicy>,
     pub(super) resources: Resources,

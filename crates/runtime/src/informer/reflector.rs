@@ -26,6 +26,10 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// at once would be asked without pause.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
+/// How long nothing may be told before a revision that somebody waits for is asked for by a list. A watch that
+/// is busy comes to it by itself, and a list of many objects costs more than it.
+const QUIET: Duration = Duration::from_millis(5);
+
 /// The code of history that is gone, and of what is not served.
 const GONE: u16 = 410;
 const NOT_FOUND: u16 = 404;
@@ -200,7 +204,7 @@ impl<C: Consumer> Reflector<C> {
             let event = tokio::select! {
                 biased;
                 event = events.try_next() => event?,
-                _ = wanted.wait_for(|wanted| *wanted > seen) => return Ok(Ended::ListAgain),
+                () = overdue(&mut wanted, seen) => return Ok(Ended::ListAgain),
             };
             let Some(event) = event else { return Ok(Ended::Resume { told_anything }) };
             told_anything = true;
@@ -235,6 +239,15 @@ impl<C: Consumer> Reflector<C> {
         let revision = revision.parse().unwrap_or_default();
         self.progress.send_replace(Progress { attempted: true, synced: true, revision });
     }
+}
+
+/// Returns when somebody has waited for a while for more than what was seen.
+async fn overdue(wanted: &mut watch::Receiver<u64>, seen: u64) {
+    if wanted.wait_for(|wanted| *wanted > seen).await.is_err() {
+        // Who could want something is gone, and with it who asks here.
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(QUIET).await;
 }
 
 fn is_gone(error: &kube::Error) -> bool {
