@@ -22,11 +22,12 @@ impl ResourceRequest {
         strategic: Option<&Value>,
         problems: &[String],
     ) -> Result<(Value, Vec<String>), Refusal> {
-        let shown = || strategic.map_or_else(|| patched.to_string(), as_go_prints);
+        let text = strategic.is_none().then(|| patched.to_string());
+        let shown = || text.clone().or(strategic.map(as_go_prints)).unwrap_or_default();
         let decoding = self.decoding()?;
-        if strategic.is_none() {
-            let claimed = json::type_meta(patched.to_string().as_bytes())
-                .map_err(|error| no_result(shown(), &error.to_string()))?;
+        if let Some(text) = &text {
+            let claimed =
+                json::type_meta(text.as_bytes()).map_err(|error| no_result(shown(), &error.to_string()))?;
             if let Some(why) = claims_otherwise(&claimed, &decoding) {
                 return Err(no_result(shown(), &why));
             }
@@ -38,8 +39,7 @@ impl ResourceRequest {
             }
         }
         let form = self.body_form();
-        let read =
-            if strategic.is_some() { form.convert(patched.clone()) } else { form.conform(patched.clone()) };
+        let read = if strategic.is_some() { form.convert(patched) } else { form.conform(patched) };
         let Decoded { mut object, problems: found } =
             read.map_err(|error| no_result(shown(), &error.to_string()))?;
         if let Value::Object(fields) = &mut object {

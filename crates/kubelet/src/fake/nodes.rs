@@ -1,9 +1,9 @@
 //! Looking after nodes: they are made, their status is said and their leases are renewed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use coracle_base::Clock;
+use coracle_base::{Clock, Timestamp};
 use coracle_meta::time::MicroTime;
 use coracle_runtime::{
     Action, Change, ClusterId, Controller, Informer, ObjectKey, Objects, Reconcile, Written,
@@ -67,8 +67,8 @@ struct Kubelets {
     leases: Objects,
     clock: Clock,
     nodes: Informer<Node>,
-    /// The leases that are known to be there.
-    leased: Mutex<HashSet<ObjectKey>>,
+    /// The leases that are known to be there, and when each is to be renewed next.
+    leased: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
 impl Reconcile for Kubelets {
@@ -87,34 +87,45 @@ impl Reconcile for Kubelets {
                 done => drop(done?),
             }
         }
-        self.renew(key, &node).await?;
+        let next = self.renew(key, &node).await?;
         // As it is now: what was written took its time.
-        let now = self.clock.now();
-        Ok(Action::RequeueAfter(node::next_renewal(key.name(), now).since(now)))
+        Ok(Action::RequeueAfter(next.since(self.clock.now())))
     }
 }
 
 impl Kubelets {
-    /// A lease that is there is renewed, others are made; so each takes one request, but for those that another
-    /// process made, or that somebody deleted.
-    async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<()> {
+    /// A lease that is there is renewed when it is time, others are made; so each takes one request, but for those
+    /// that another process made, or that somebody deleted. Returns when it is time again.
+    async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<Timestamp> {
         let lease = ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name());
-        let micros = self.clock.now().as_millis().saturating_mul(1000);
+        let now = self.clock.now();
+        let known = self.leased().get(&lease).copied();
+        // Nodes change for many reasons. A time too far away was noted before the clock was set back.
+        if let Some(next) = known.filter(|next| now < *next && *next <= now + node::LEASE_INTERVAL) {
+            return Ok(next);
+        }
+        self.write_lease(&lease, node, now, known.is_some()).await?;
+        let next = node::next_renewal(key.name(), now);
+        self.leased().insert(lease, next);
+        Ok(next)
+    }
+
+    async fn write_lease(
+        &self,
+        lease: &ObjectKey,
+        node: &Node,
+        now: Timestamp,
+        is_known: bool,
+    ) -> kube::Result<()> {
+        let micros = now.as_millis().saturating_mul(1000);
         let renewed = MicroTime(i64::try_from(micros).unwrap_or(i64::MAX)).to_string();
-        if !self.leased().contains(&lease) && self.make(&lease, node, &renewed).await? {
-            self.leased().insert(lease);
+        if !is_known && self.make(lease, node, &renewed).await? {
             return Ok(());
         }
         let patch = Patch::Merge(json!({"spec": {"renewTime": renewed}}));
-        match self.leases.patch::<Written>(&lease, &PatchParams::default(), &patch).await {
-            Err(error) if is_gone(&error) => {
-                self.leased().remove(&lease);
-                self.make(&lease, node, &renewed).await.map(drop)
-            }
-            done => {
-                self.leased().insert(lease);
-                done.map(drop)
-            }
+        match self.leases.patch::<Written>(lease, &PatchParams::default(), &patch).await {
+            Err(error) if is_gone(&error) => self.make(lease, node, &renewed).await.map(drop),
+            done => done.map(drop),
         }
     }
 
@@ -138,7 +149,7 @@ impl Kubelets {
         }
     }
 
-    fn leased(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+    fn leased(&self) -> MutexGuard<'_, HashMap<ObjectKey, Timestamp>> {
         self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,13 @@
 //! Events of a watch, as they come in.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use futures_util::{AsyncBufReadExt, Stream, TryStreamExt};
 use kube::Client;
 use kube::core::Status;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::page::key_of;
 use super::view::View;
@@ -36,18 +39,38 @@ pub(super) async fn stream<V: View>(
     }))
 }
 
-/// One line of a watch but for the object, which is decoded once it is known what it is.
-#[derive(Deserialize)]
-struct Line<'a> {
-    r#type: &'a str,
-    /// Told only by a watch of all clusters.
-    #[serde(default)]
-    cluster: Option<Box<str>>,
+fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<V>> {
+    let mut read = serde_json::Deserializer::from_str(line);
+    let mut found = read_line(None, &mut read)?;
+    if found.content.is_none() {
+        // The object came before its type, which is known now.
+        let mut again = serde_json::Deserializer::from_str(line);
+        found = read_line(found.kind, &mut again)?;
+    }
+    let cluster = found.cluster.map_or_else(|| cluster.clone(), ClusterId::new);
+    let content = found.content.ok_or_else(|| serde_json::Error::missing_field("object"))?;
+    Ok(match content {
+        Content::Bookmark(bookmark) => Event::Bookmark(bookmark.metadata.resource_version),
+        Content::Error(status) => Event::Error(status),
+        Content::There(object) => Event::There(key_of(&cluster, &object), object),
+        Content::Gone(object) => Event::Gone(key_of(&cluster, &object), object),
+    })
 }
 
-#[derive(Deserialize)]
-struct Content<T> {
-    object: T,
+/// What is found in one line of a watch.
+struct Found<V> {
+    kind: Option<Type>,
+    /// Told only by a watch of all clusters.
+    cluster: Option<Box<str>>,
+    content: Option<Content<V>>,
+}
+
+/// What it is about.
+enum Content<V> {
+    There(V),
+    Gone(V),
+    Bookmark(Bookmark),
+    Error(Box<Status>),
 }
 
 #[derive(Deserialize)]
@@ -61,22 +84,60 @@ struct BookmarkMetadata {
     resource_version: String,
 }
 
-fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<V>> {
-    let Line { r#type, cluster: told } = serde_json::from_str(line)?;
-    let cluster = told.map_or_else(|| cluster.clone(), ClusterId::new);
-    Ok(match r#type {
-        "BOOKMARK" => Event::Bookmark(content::<Bookmark>(line)?.metadata.resource_version),
-        "ERROR" => Event::Error(content(line)?),
-        kind => {
-            let object: V = content(line)?;
-            let key = key_of(&cluster, &object);
-            if kind == "DELETED" { Event::Gone(key, object) } else { Event::There(key, object) }
-        }
-    })
+/// The type of an event, which says what its object is.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Type {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
 }
 
-fn content<T: DeserializeOwned>(line: &str) -> serde_json::Result<T> {
-    serde_json::from_str::<Content<T>>(line).map(|content| content.object)
+impl<'de, V: View> DeserializeSeed<'de> for TypeSeed<V> {
+    type Value = Content<V>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Content<V>, D::Error> {
+        match self.0 {
+            Type::Added | Type::Modified => V::deserialize(from).map(Content::There),
+            Type::Deleted => V::deserialize(from).map(Content::Gone),
+            Type::Bookmark => Bookmark::deserialize(from).map(Content::Bookmark),
+            Type::Error => Box::deserialize(from).map(Content::Error),
+        }
+    }
+}
+
+struct TypeSeed<V>(Type, PhantomData<V>);
+
+/// Reads a line in one go where the type comes before the object, as all servers write it, or is known.
+fn read_line<'de, V: View, D: Deserializer<'de>>(known: Option<Type>, from: D) -> Result<Found<V>, D::Error> {
+    from.deserialize_map(LineVisitor(known, PhantomData))
+}
+
+struct LineVisitor<V>(Option<Type>, PhantomData<V>);
+
+impl<'de, V: View> Visitor<'de> for LineVisitor<V> {
+    type Value = Found<V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event of a watch")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<V>, A::Error> {
+        let mut found = Found { kind: self.0, cluster: None, content: None };
+        while let Some(name) = map.next_key::<&str>()? {
+            match (name, found.kind) {
+                ("type", _) => found.kind = Some(map.next_value()?),
+                ("cluster", _) => found.cluster = map.next_value()?,
+                ("object", Some(kind)) => {
+                    found.content = Some(map.next_value_seed(TypeSeed(kind, PhantomData))?);
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found)
+    }
 }
 
 #[cfg(test)]
