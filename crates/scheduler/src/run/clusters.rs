@@ -52,6 +52,16 @@ impl Clusters {
         answer
     }
 
+    /// Whether something is known of a cluster.
+    pub(super) fn knows(&self, id: &ClusterId) -> bool {
+        self.clusters.contains_key(id)
+    }
+
+    /// Every cluster something is known of.
+    pub(super) fn ids(&self) -> Vec<ClusterId> {
+        self.clusters.keys().cloned().collect()
+    }
+
     /// The next pod, of the next cluster that has one.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(ClusterId, Popped)> {
         while let Some(id) = self.ready.pop_front() {

@@ -1,6 +1,8 @@
 //! Everything the scheduler is told.
 
-use coracle_runtime::{Change, ClusterId, Informer, Manager, Selection, informer};
+use std::sync::Arc;
+
+use coracle_runtime::{Change, ClusterId, Informer, Manager, ObjectKey, Selection, informer};
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1 as policy;
@@ -58,6 +60,15 @@ impl Message {
         };
         Some(key.cluster())
     }
+
+    /// Whether a cluster is worth knowing because of it: one that has neither nodes nor pods is not.
+    pub(super) fn begins_cluster(&self) -> bool {
+        match self {
+            Self::Pod(change) => change.new.is_some(),
+            Self::Node(change) => change.new.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// The informers that tell, of which some are looked at again.
@@ -66,34 +77,67 @@ pub(super) struct Informers {
     pub(super) volumes: Informer<PersistentVolume>,
     /// All of them, to wait until they know everything.
     pub(super) all: Vec<informer::Changes>,
+    pub(super) surroundings: Surroundings,
+}
+
+/// What there is in clusters beside nodes and pods. Informers know it of all clusters, so the scheduler need
+/// not keep it for those in which nothing can be scheduled; and they know what every cluster begins with,
+/// which is not told of each.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    kinds: Vec<Box<OfKind>>,
+}
+
+/// What there is of one kind in a cluster.
+type OfKind = dyn Fn(&ClusterId) -> Vec<Message> + Send;
+
+impl Surroundings {
+    fn include<V: informer::View>(&mut self, informer: Informer<V>, wrap: fn(Change<V>) -> Message) {
+        self.kinds.push(Box::new(move |cluster| {
+            let found = informer.store().in_cluster(cluster).into_iter();
+            found.map(|object| wrap(as_if_new(cluster, object))).collect()
+        }));
+    }
+
+    /// All of it in one cluster, as if it had just come to be.
+    pub(super) fn of(&self, cluster: &ClusterId) -> impl Iterator<Item = Message> {
+        self.kinds.iter().flat_map(move |kind| kind(cluster))
+    }
+}
+
+fn as_if_new<V: informer::View>(cluster: &ClusterId, object: Arc<V>) -> Change<V> {
+    let metadata = object.metadata();
+    let key = ObjectKey::namespaced(cluster.clone(), &*metadata.namespace, &*metadata.name);
+    Change { key, old: None, new: Some(object) }
 }
 
 /// Has every kind that matters told to a channel.
 pub(super) fn follow(manager: &mut Manager, told: &mpsc::Sender<Message>) -> Informers {
-    let mut all = Vec::new();
-    let mut feed = Feed { manager, told, all: &mut all };
+    let (mut all, mut surroundings) = (Vec::new(), Surroundings::default());
+    let mut feed = Feed { manager, told, all: &mut all, surroundings: &mut surroundings };
     feed.add(Selection::of::<core::Pod>().with_fields(RUNNING_OR_PENDING), Message::Pod);
     feed.add(Selection::of::<core::Node>(), Message::Node);
-    feed.add(Selection::of::<core::Namespace>(), Message::Namespace);
-    feed.add(Selection::of::<core::Service>(), Message::Service);
-    feed.add(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
-    feed.add(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
-    feed.add(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
-    feed.add(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
-    let claims = feed.add(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
-    let volumes = feed.add(Selection::of::<core::PersistentVolume>(), Message::Volume);
-    feed.add(Selection::of::<storage::StorageClass>(), Message::Class);
-    feed.add(Selection::of::<storage::CSINode>(), Message::CsiNode);
-    feed.add(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
-    feed.add(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
-    feed.add(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
-    Informers { claims, volumes, all }
+    feed.surround(Selection::of::<core::Namespace>(), Message::Namespace);
+    feed.surround(Selection::of::<core::Service>(), Message::Service);
+    feed.surround(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
+    feed.surround(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
+    feed.surround(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
+    feed.surround(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
+    let claims = feed.surround(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
+    let volumes = feed.surround(Selection::of::<core::PersistentVolume>(), Message::Volume);
+    feed.surround(Selection::of::<storage::StorageClass>(), Message::Class);
+    feed.surround(Selection::of::<storage::CSINode>(), Message::CsiNode);
+    feed.surround(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
+    feed.surround(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
+    feed.surround(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
+    Informers { claims, volumes, all, surroundings }
 }
 
 struct Feed<'a> {
     manager: &'a mut Manager,
     told: &'a mpsc::Sender<Message>,
     all: &'a mut Vec<informer::Changes>,
+    surroundings: &'a mut Surroundings,
 }
 
 impl Feed<'_> {
@@ -105,6 +149,17 @@ impl Feed<'_> {
         let informer = self.manager.informer(selection);
         informer.feed(self.told.clone(), wrap);
         self.all.push(informer.changes());
+        informer
+    }
+
+    /// As [`Feed::add`], for what is looked at again when a cluster comes to be known.
+    fn surround<V: informer::View>(
+        &mut self,
+        selection: Selection,
+        wrap: fn(Change<V>) -> Message,
+    ) -> Informer<V> {
+        let informer = self.add(selection, wrap);
+        self.surroundings.include(informer.clone(), wrap);
         informer
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use coracle_base::{Clock, Rng, Task, TaskError};
-use coracle_runtime::{Activity, Manager, Objects, Program, informer};
+use coracle_runtime::{Activity, ClusterId, Manager, Objects, Program, informer};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1 as core;
@@ -28,7 +28,7 @@ use crate::plugins::{self, VolumeWriter, Writers};
 use crate::queue::Backoff;
 use clusters::Clusters;
 use effects::{Effects, Finished};
-use message::Message;
+use message::{Message, Surroundings};
 
 /// What has been told and not been taken in. Informers wait when it is full.
 const MAX_MESSAGES: usize = 4096;
@@ -66,6 +66,8 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) {
         told,
         messages,
         following: informers.all,
+        surroundings: informers.surroundings,
+        knows_all: false,
         max_binding: config.max_binding.max(1),
         in_flight: FuturesUnordered::new(),
         waiting: Vec::new(),
@@ -89,6 +91,9 @@ struct Scheduler {
     told: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     following: Vec<informer::Changes>,
+    surroundings: Surroundings,
+    /// Whether everything has been told once.
+    knows_all: bool,
     max_binding: usize,
     in_flight: FuturesUnordered<Task<Finished>>,
     /// Who waits until nothing is left to do.
@@ -147,15 +152,14 @@ impl Scheduler {
     async fn work(mut self: Box<Self>, stop: CancellationToken) {
         let following = std::mem::take(&mut self.following);
         let mut synced = pin!(all_synced(following).fuse());
-        let mut knows_all = false;
         while !stop.is_cancelled() {
             self.take_in_waiting();
-            if knows_all && self.schedule_some() {
+            if self.knows_all && self.schedule_some() {
                 // Others have work to do too.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.answer(knows_all);
+            self.answer();
             let deadline = self.clusters.deadline();
             let clock = self.clock.clone();
             let time = async move {
@@ -169,12 +173,7 @@ impl Scheduler {
                 () = stop.cancelled() => {}
                 message = self.messages.recv() => self.take_in(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
-                () = &mut synced, if !knows_all => {
-                    knows_all = true;
-                    while let Ok(message) = self.messages.try_recv() {
-                        self.take_in(Some(message));
-                    }
-                }
+                () = &mut synced, if !self.knows_all => self.begin(),
                 () = time => self.clusters.flush(self.clock.now()),
             }
         }
@@ -182,6 +181,21 @@ impl Scheduler {
         while let Some(finished) = self.in_flight.next().await {
             self.finish(finished);
         }
+    }
+
+    /// Everything has been told once.
+    fn begin(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take_in(Some(message));
+        }
+        let (profiles, now) = (&self.profiles, self.clock.now());
+        for id in self.clusters.ids() {
+            let surroundings = self.surroundings.of(&id);
+            self.clusters.with(&id, |cluster| {
+                surroundings.for_each(|message| cluster.take_in(message, profiles, now));
+            });
+        }
+        self.knows_all = true;
     }
 
     /// Takes in what was told and done, without waiting.
@@ -203,17 +217,30 @@ impl Scheduler {
         match message {
             Message::Quiet(sender) => self.waiting.push(sender),
             message => {
-                let (profiles, now) = (&self.profiles, self.clock.now());
                 if let Some(id) = message.cluster().cloned() {
-                    self.clusters.with(&id, |cluster| cluster.take_in(message, profiles, now));
+                    self.take_in_at(&id, message);
                 }
             }
         }
     }
 
+    /// Takes in what was told of a cluster. One that was not known until now has been told of nothing else.
+    fn take_in_at(&mut self, id: &ClusterId, message: Message) {
+        let is_new = !self.clusters.knows(id);
+        if is_new && !message.begins_cluster() {
+            return;
+        }
+        let surroundings = (is_new && self.knows_all).then(|| self.surroundings.of(id));
+        let (profiles, now) = (&self.profiles, self.clock.now());
+        self.clusters.with(id, |cluster| {
+            let surroundings = surroundings.into_iter().flatten();
+            surroundings.chain([message]).for_each(|message| cluster.take_in(message, profiles, now));
+        });
+    }
+
     /// Tells those who wait that nothing is left to do, if so.
-    fn answer(&mut self, knows_all: bool) {
-        if knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
+    fn answer(&mut self) {
+        if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
             self.counts.delayed.store(self.clusters.delayed(), Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
                 // Whoever has stopped waiting does not mind.
