@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use coracle_base::Timestamp;
-use coracle_runtime::ObjectKey;
+use coracle_runtime::{ClusterId, ObjectKey};
 
 /// The first address of pods, and how many there are: 10.128.0.0/10.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
@@ -33,7 +33,8 @@ pub(super) struct Hosted {
 #[derive(Debug, Default)]
 struct State {
     accepted: HashMap<ObjectKey, Accepted>,
-    taken: HashSet<Ipv4Addr>,
+    /// By cluster: each has a network of its own.
+    taken: HashSet<(ClusterId, Ipv4Addr)>,
     next: u32,
 }
 
@@ -53,8 +54,8 @@ impl Hosted {
             return known.clone();
         }
         state.release(key);
-        let ip = had.unwrap_or_else(|| state.free(is_foreign));
-        state.taken.insert(ip);
+        let ip = had.unwrap_or_else(|| state.free(key.cluster(), is_foreign));
+        state.taken.insert((key.cluster().clone(), ip));
         let accepted = Accepted { uid: uid.into(), at, ip };
         state.accepted.insert(key.clone(), accepted.clone());
         accepted
@@ -73,18 +74,18 @@ impl Hosted {
 impl State {
     fn release(&mut self, key: &ObjectKey) {
         if let Some(gone) = self.accepted.remove(key) {
-            self.taken.remove(&gone.ip);
+            self.taken.remove(&(key.cluster().clone(), gone.ip));
         }
     }
 
     /// The address after the last one that nobody has. There are far more than pods.
-    fn free(&mut self, is_foreign: impl Fn(Ipv4Addr) -> bool) -> Ipv4Addr {
+    fn free(&mut self, cluster: &ClusterId, is_foreign: impl Fn(Ipv4Addr) -> bool) -> Ipv4Addr {
         loop {
             self.next = (self.next + 1) % POD_ADDRESSES;
             let address = Ipv4Addr::from_bits(FIRST_POD_ADDRESS.to_bits() + self.next);
             // The last octet is that of a machine, not of a network or of everyone in it.
             let of_machine = !matches!(address.octets()[3], 0 | 255);
-            if of_machine && !self.taken.contains(&address) && !is_foreign(address) {
+            if of_machine && !self.taken.contains(&(cluster.clone(), address)) && !is_foreign(address) {
                 return address;
             }
         }
@@ -109,8 +110,6 @@ pub(super) fn hash(name: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use coracle_runtime::ClusterId;
-
     use super::*;
 
     #[test]
@@ -127,6 +126,11 @@ mod tests {
         assert_eq!(accept("b", "u2", None), "10.128.0.3");
         assert_eq!(accept("c", "u3", Some(taken)), "10.128.0.2");
         assert_eq!(accept("a", "u4", None), "10.128.0.4", "another pod of that name");
+        let elsewhere = ObjectKey::namespaced(ClusterId::new("blue"), "n", "a");
+        let address = Ipv4Addr::new(10, 128, 0, 4);
+        hosted.accept(&elsewhere, "u5", Timestamp::from_millis(7), Some(address), |_| false);
+        hosted.release(&elsewhere);
+        assert!(hosted.state().taken.contains(&(ClusterId::default(), address)), "another cluster's");
         hosted.release(&key("a"));
         assert_eq!(hosted.state().accepted.len(), 2);
     }
