@@ -3,6 +3,7 @@
 //! An informer is there as long as its manager. Whoever follows what comes and goes asks for it with
 //! [`Dynamic::follow`], also while the manager runs, and it ends when what that returned is dropped.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -43,15 +44,16 @@ impl Dynamic {
     /// Follows whatever is wanted. Returns only if a task of it failed, which none does.
     pub(crate) async fn run(self, client: Client) {
         let mut wanted = self.followed.subscribe();
-        let mut running: Vec<(Arc<dyn Followed>, Task<()>)> = Vec::new();
+        let mut running: Running = HashMap::new();
         loop {
-            let now = wanted.borrow_and_update().clone();
-            running.retain(|(known, _)| contains(&now, known));
-            for followed in now {
-                if !running.iter().any(|(known, _)| Arc::ptr_eq(known, &followed)) {
+            let now: HashMap<usize, _> =
+                wanted.borrow_and_update().iter().map(|one| (address(one), Arc::clone(one))).collect();
+            running.retain(|known, _| now.contains_key(known));
+            for (address, followed) in now {
+                running.entry(address).or_insert_with(|| {
                     let following = Arc::clone(&followed).follow(client.clone(), Rng::from_entropy());
-                    running.push((followed, Task::spawn("informer", following)));
-                }
+                    (followed, Task::spawn("informer", following))
+                });
             }
             tokio::select! {
                 // Both may be dropped: they only wait. The sender lives in `self`.
@@ -85,14 +87,17 @@ impl Drop for Following {
     }
 }
 
-fn contains(all: &[Arc<dyn Followed>], one: &Arc<dyn Followed>) -> bool {
-    all.iter().any(|known| Arc::ptr_eq(known, one))
+/// What runs, by where it is in memory: that is nobody else's as long as it is held.
+type Running = HashMap<usize, (Arc<dyn Followed>, Task<()>)>;
+
+fn address(followed: &Arc<dyn Followed>) -> usize {
+    Arc::as_ptr(followed).cast::<()>().addr()
 }
 
-async fn any_ended(running: &mut [(Arc<dyn Followed>, Task<()>)]) {
+async fn any_ended(running: &mut Running) {
     std::future::poll_fn(|cx| {
         let ended = |task: &mut Task<()>| Pin::new(task).poll(cx).is_ready();
-        if running.iter_mut().map(|(_, task)| task).any(ended) { Poll::Ready(()) } else { Poll::Pending }
+        if running.values_mut().map(|(_, task)| task).any(ended) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
