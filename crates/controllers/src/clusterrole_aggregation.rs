@@ -37,7 +37,6 @@ fn register(manager: &mut Manager, _settings: &Settings) {
 #[serde(from = "Whole")]
 struct Role {
     metadata: Metadata,
-    uid: Box<str>,
     labels: BTreeMap<String, String>,
     /// Which roles it is made of; none if it has rules of its own.
     selectors: Option<Vec<Selector>>,
@@ -60,7 +59,6 @@ struct Whole {
 struct WholeMetadata {
     name: Box<str>,
     resource_version: Box<str>,
-    uid: Box<str>,
     labels: Option<BTreeMap<String, String>>,
 }
 
@@ -71,10 +69,10 @@ impl From<Whole> for Role {
             let selectors = rule.cluster_role_selectors.unwrap_or_default().into_iter();
             selectors.filter_map(|selector| selector.try_into().ok()).collect()
         });
-        let WholeMetadata { name, resource_version, uid, labels } = whole.metadata;
+        let WholeMetadata { name, resource_version, labels } = whole.metadata;
         let metadata = Metadata { name, resource_version, ..Metadata::default() };
         let rules = whole.rules.unwrap_or_default().into_iter().map(text).collect();
-        Self { metadata, uid, labels: labels.unwrap_or_default(), selectors, rules }
+        Self { metadata, labels: labels.unwrap_or_default(), selectors, rules }
     }
 }
 
@@ -134,12 +132,12 @@ fn plan(role: &Role, all: &[Arc<Role>]) -> Option<Vec<Box<str>>> {
 }
 
 /// What is applied so that a role has these rules.
-fn configuration(role: &Role, rules: &[Box<str>]) -> Value {
+fn configuration(role: &Role, uid: &str, rules: &[Box<str>]) -> Value {
     let mut configuration = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         // The identity keeps a role that is gone from being made again.
-        "metadata": {"name": role.metadata.name, "uid": role.uid},
+        "metadata": {"name": role.metadata.name, "uid": uid},
     });
     if !rules.is_empty() {
         let rules = rules.iter().filter_map(|rule| serde_json::from_str::<Value>(rule).ok());
@@ -160,7 +158,9 @@ impl Reconcile for Aggregation {
         let Some(role) = self.roles.store().get(key) else { return Ok(Action::AwaitChange) };
         let all = self.roles.store().in_cluster(key.cluster());
         let Some(rules) = plan(&role, &all) else { return Ok(Action::AwaitChange) };
-        let configuration = Patch::Apply(configuration(&role, &rules));
+        // What every cluster begins with is told once for all of them, and has another identity in each.
+        let Some(now) = self.objects.get::<Written>(key).await? else { return Ok(Action::AwaitChange) };
+        let configuration = Patch::Apply(configuration(&role, &now.metadata.uid, &rules));
         let params = PatchParams::apply(MANAGER).force();
         match self.objects.patch::<Written>(key, &params, &configuration).await {
             // It is gone or another one now, which brings the key back.
@@ -179,7 +179,7 @@ mod tests {
     fn role(name: &str, labels: Value, selectors: Value, rules: Value) -> Arc<Role> {
         let aggregation = (!selectors.is_null()).then(|| json!({"clusterRoleSelectors": selectors}));
         let object = json!({
-            "metadata": {"name": name, "uid": "u", "labels": labels},
+            "metadata": {"name": name, "labels": labels},
             "aggregationRule": aggregation,
             "rules": rules,
         });
@@ -220,7 +220,7 @@ mod tests {
         ];
         let rules = plan(&whole, &parts).unwrap();
         assert_eq!(resources(&rules), ["nodes", "secrets", "pods"], "and none of its own");
-        let applied = configuration(&whole, &rules);
+        let applied = configuration(&whole, "u", &rules);
         assert_eq!(applied["rules"], json!([rule("nodes"), rule("secrets"), rule("pods")]));
         assert_eq!(applied["metadata"], json!({"name": "whole", "uid": "u"}));
     }
@@ -241,7 +241,11 @@ mod tests {
         let whole = whole(json!([{"matchLabels": {"a": "true"}}]), json!([rule("pods")]));
         let rules = plan(&whole, &[part("x", "b", &["pods"])]).unwrap();
         assert!(rules.is_empty());
-        assert_eq!(configuration(&whole, &rules).get("rules"), None, "as upstream leaves them to others");
+        assert_eq!(
+            configuration(&whole, "u", &rules).get("rules"),
+            None,
+            "as upstream leaves them to others"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use coracle_runtime::informer::{Metadata, View};
+use coracle_runtime::informer::{Metadata, MetadataOnly, View};
 use coracle_runtime::{
     Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
 };
@@ -70,7 +70,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let Some(writer) = settings.token_writer.clone() else { return };
     let secrets: Informer<TokenSecret> =
         manager.informer(Selection::of::<Secret>().with_fields("type=kubernetes.io/service-account-token"));
-    let accounts: Informer<Account> = manager.informer(Selection::of::<ServiceAccount>().metadata_only());
+    let accounts: Informer<MetadataOnly> =
+        manager.informer(Selection::of::<ServiceAccount>().metadata_only());
     secrets.store().add_index(BY_ACCOUNT, |secret| vec![secret.account_key()]);
     let (owned, of_accounts) = (secrets.clone(), accounts.clone());
     let reconcile = AccountTokens {
@@ -91,7 +92,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
 }
 
 /// The secrets that name an account.
-fn around(change: &Change<Account>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
+fn around(change: &Change<MetadataOnly>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
     let key = format!("{}/{}", change.key.namespace(), change.key.name());
     let named = secrets.store().by_index(BY_ACCOUNT, change.key.cluster(), &key);
     let cluster = || change.key.cluster().clone();
@@ -101,26 +102,6 @@ fn around(change: &Change<Account>, secrets: &Informer<TokenSecret>) -> Vec<Obje
             ObjectKey::namespaced(cluster(), &*secret.metadata.base.namespace, &*secret.metadata.base.name)
         })
         .collect()
-}
-
-/// An account, and which one of its name.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Account {
-    metadata: AccountMetadata,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct AccountMetadata {
-    #[serde(flatten)]
-    base: Metadata,
-    #[serde(default)]
-    uid: String,
-}
-
-impl View for Account {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata.base
-    }
 }
 
 /// What is known of a secret: everything but what is secret.
@@ -207,7 +188,7 @@ struct AccountTokens {
     writer: TokenWriter,
     trust: Option<watch::Receiver<Trust>>,
     secrets: Informer<TokenSecret>,
-    accounts: Informer<Account>,
+    accounts: Informer<MetadataOnly>,
 }
 
 impl AccountTokens {
@@ -279,8 +260,13 @@ impl Reconcile for AccountTokens {
         let Some(secret) = self.secrets.store().get(key) else { return Ok(Action::AwaitChange) };
         let name = secret.annotation(ACCOUNT_NAME);
         let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
-        let account = self.accounts.store().get(&account);
-        let uid = account.as_ref().map(|account| account.metadata.uid.as_str());
+        let account = match self.accounts.store().get(&account) {
+            // The accounts that every cluster begins with are told once for all of them, and have another
+            // identity in each.
+            Some(_) => self.account_objects.get::<Written>(&account).await?,
+            None => None,
+        };
+        let uid = account.as_ref().map(|account| &*account.metadata.uid);
         let done = match plan(&secret, uid, self.root_ca().as_deref()) {
             Plan::Nothing => Ok(()),
             Plan::Fill => self.fill(key, &secret, uid.unwrap_or_default()).await,

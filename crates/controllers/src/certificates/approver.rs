@@ -34,7 +34,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         requests: requests.clone(),
     };
     let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, super::trusted(manager));
     manager.add(controller);
 }
 

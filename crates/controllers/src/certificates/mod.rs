@@ -9,7 +9,7 @@ pub(crate) mod signer;
 
 use std::time::Duration;
 
-use coracle_runtime::{Informer, Manager, ObjectKey, Objects, Selection, Written};
+use coracle_runtime::{Change, ClusterId, Informer, Manager, ObjectKey, Objects, Selection, Written};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -47,6 +47,20 @@ fn informer(manager: &mut Manager) -> Informer<SigningRequest> {
     manager.informer(Selection::of::<CertificateSigningRequest>())
 }
 
+/// The requests that may become certificates: those of the cluster that is followed, and if all are, of the
+/// default one. All clusters of a server know clients by the same authorities, so whoever looks after one of
+/// them could be anybody in the others by what is signed there.
+fn trusted(
+    manager: &Manager,
+) -> impl Fn(&Change<SigningRequest>) -> Option<ObjectKey> + Send + Sync + 'static {
+    let followed = manager.cluster().clone();
+    move |change| is_trusted(&followed, change.key.cluster()).then(|| change.key.clone())
+}
+
+fn is_trusted(followed: &ClusterId, cluster: &ClusterId) -> bool {
+    cluster == followed || followed.is_everywhere() && *cluster == ClusterId::default()
+}
+
 /// Changes a part of a request; if it is gone or has changed, that brings its key back.
 async fn patch_part(
     requests: &Objects,
@@ -58,5 +72,17 @@ async fn patch_part(
     match requests.patch_subresource::<Written>(key, part, &params, &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         answer => answer.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_do_not_give_out_certificates_of_the_server() {
+        let (all, plain, blue) = (ClusterId::new("*"), ClusterId::default(), ClusterId::new("blue"));
+        assert!(is_trusted(&all, &plain) && !is_trusted(&all, &blue));
+        assert!(is_trusted(&blue, &blue) && !is_trusted(&blue, &plain));
     }
 }

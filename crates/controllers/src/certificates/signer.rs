@@ -27,7 +27,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let objects = Objects::of::<CertificateSigningRequest>(manager.client());
     let reconcile = Signer { objects, signer: Arc::clone(signer), requests: requests.clone() };
     let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, super::trusted(manager));
     manager.add(controller);
 }
 

@@ -33,7 +33,7 @@ fn concerned(change: &Change<Definition>, definitions: &Informer<Definition>) ->
     let Some(group) = change.new.as_ref().or(change.old.as_ref()).map(|one| &one.spec.group) else {
         return Vec::new();
     };
-    let waiting = definitions.store().list().into_iter().filter(|other| {
+    let waiting = definitions.store().in_cluster(change.key.cluster()).into_iter().filter(|other| {
         other.spec.group == *group && other.name() != change.key.name() && !is_settled(other)
     });
     let key = |other: &Definition| ObjectKey::cluster_wide(change.key.cluster().clone(), other.name());

@@ -103,7 +103,7 @@ impl Collector {
         for named in self.inventory.names_of_unseen(cluster, uid) {
             match self.ask(cluster, &named).await? {
                 // What every cluster begins with is not told of each; should it go here, that is.
-                Answer::There(_) if self.inventory.is_shared(uid) => {}
+                Answer::There(_) if self.inventory.is_shared(&named) => {}
                 Answer::There(_) => again = Action::RequeueAfter(UNSEEN),
                 Answer::Absent(absent) => self.inventory.note_absent(cluster, absent),
                 Answer::UnknownKind if again == Action::AwaitChange => {

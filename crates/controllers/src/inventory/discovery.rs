@@ -33,6 +33,7 @@ pub(super) fn register(manager: &mut Manager, inventory: &Arc<Inventory>) {
     let services = customresourcedefinition::registration::registered(manager);
     let reconcile = Discovery {
         inventory: Arc::clone(inventory),
+        root: manager.cluster().clone(),
         definitions: definitions.clone(),
         dynamic: manager.dynamic(),
         followed: Mutex::default(),
@@ -64,6 +65,8 @@ struct FollowedKind {
 
 struct Discovery {
     inventory: Arc<Inventory>,
+    /// The cluster that is followed, or what stands for all.
+    root: ClusterId,
     definitions: Informer<Definition>,
     dynamic: Dynamic,
     followed: Mutex<BTreeMap<ClusterId, Followed>>,
@@ -124,7 +127,7 @@ impl Reconcile for Discovery {
         self.inventory.with(cluster, |known| known.graph.mark_unseen());
         self.inventory.hand_over(cluster).await;
         self.inventory.announce(&Change::Kinds(cluster.clone())).await;
-        if !*self.inventory.ready.borrow() {
+        if *cluster == self.root && !*self.inventory.ready.borrow() {
             self.first_lists(cluster).await;
             self.inventory.ready.send_replace(true);
         }
@@ -157,6 +160,7 @@ impl Discovery {
                     known.graph.forget(kind.source);
                 });
             }
+            self.inventory.with(cluster, |known| known.listed.remove(&kind.source));
         }
         for kind in plan.begin {
             let (source, ended) = (self.inventory.source(&kind), Arc::<AtomicBool>::default());
@@ -166,6 +170,9 @@ impl Discovery {
             let following = self.dynamic.follow(cluster.clone(), selection, consumer);
             let version = kind.version.clone();
             followed.insert(Resource::of(&kind), FollowedKind { version, source, following, ended });
+        }
+        if followed.is_empty() {
+            all.remove(cluster);
         }
     }
 

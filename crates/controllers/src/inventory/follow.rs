@@ -82,6 +82,14 @@ impl Consumer for OneKind {
         for cluster in self.inventory.clusters_of(&self.cluster) {
             self.change(&cluster, |known| known.graph.sweep(self.source, epoch)).await;
         }
+        let mut is_first = false;
+        self.change(&self.cluster, |known| is_first = known.listed.insert(self.source)).await;
+        // At the beginning nobody counts before all is known.
+        if is_first && *self.inventory.ready.borrow() {
+            for cluster in self.inventory.clusters_of(&self.cluster) {
+                self.inventory.announce(&Change::Kinds(cluster)).await;
+            }
+        }
     }
 
     async fn put(&self, key: ObjectKey, object: Object) {

@@ -11,7 +11,7 @@ mod identity;
 mod kinds;
 mod object;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -88,6 +88,8 @@ struct Listener {
 struct Known {
     kinds: Option<Arc<Kinds>>,
     graph: Graph,
+    /// Of which kinds, of those that are followed here, all objects have been seen.
+    listed: HashSet<Source>,
 }
 
 /// The one of this manager.
@@ -204,15 +206,23 @@ impl Inventory {
         self.flush(cluster);
     }
 
-    /// How many objects of a kind there are in a namespace; none if the kind is not followed.
+    /// How many objects of a kind there are in a namespace; none if they have not been seen, or the kind is
+    /// not followed.
     pub(crate) fn count(&self, namespace: &ObjectKey, resource: &Resource) -> Option<Count> {
         let source = self.sources().iter().position(|known| known == resource)?;
         let source = Source(u32::try_from(source).ok()?);
-        let count = |cluster| self.with(cluster, |known| known.graph.count(source, namespace.name()));
-        if self.everywhere.as_ref().is_some_and(|everywhere| count(everywhere) > 0) {
-            return Some(Count::Shared);
+        // Each kind is followed in all clusters together or in this one alone.
+        let look = |cluster: &ClusterId| {
+            self.with(cluster, |known| {
+                (known.listed.contains(&source), known.graph.count(source, namespace.name()))
+            })
+        };
+        let (listed, count) = look(namespace.cluster());
+        match self.everywhere.as_ref().map(look) {
+            Some((true, shared)) if shared > 0 => Some(Count::Shared),
+            Some((true, _)) => Some(Count::Exactly(count)),
+            _ => listed.then_some(Count::Exactly(count)),
         }
-        Some(Count::Exactly(count(namespace.cluster())))
     }
 
     /// Hands what has to be looked at to the collector, as far as there is room. For its own workers, who
@@ -226,9 +236,10 @@ impl Inventory {
         }
     }
 
-    /// Whether every cluster begins with an object.
-    pub(crate) fn is_shared(&self, uid: &Uid) -> bool {
-        self.everywhere.as_ref().is_some_and(|everywhere| self.item(everywhere, uid).is_some())
+    /// Whether every cluster begins with an owner that is named so. It has another identity in each.
+    pub(crate) fn is_shared(&self, named: &Identity) -> bool {
+        let everywhere = self.everywhere.as_ref();
+        everywhere.is_some_and(|everywhere| self.with(everywhere, |known| known.graph.has_named(named)))
     }
 
     /// The clusters of which something is known, of those that are meant.
@@ -241,10 +252,13 @@ impl Inventory {
 
     fn with<T>(&self, cluster: &ClusterId, look: impl FnOnce(&mut Known) -> T) -> T {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        if !clusters.contains_key(cluster) {
-            clusters.insert(cluster.clone(), Known::default());
+        let known = clusters.entry(cluster.clone()).or_default();
+        let answer = look(known);
+        // The kinds of the default cluster are those of most others, which have them from there.
+        if known.graph.is_empty() && known.listed.is_empty() && *cluster != ClusterId::default() {
+            clusters.remove(cluster);
         }
-        look(clusters.entry(cluster.clone()).or_default())
+        answer
     }
 
     fn sources(&self) -> MutexGuard<'_, Vec<Resource>> {

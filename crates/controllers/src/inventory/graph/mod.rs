@@ -205,6 +205,19 @@ impl Graph {
         self.counts.get(&(source, Arc::from(namespace))).copied().unwrap_or_default()
     }
 
+    /// Whether there is an object that a reference names so, whatever its identity.
+    pub(crate) fn has_named(&self, named: &Identity) -> bool {
+        let is_it = |node: &Node| {
+            node.existence == Existence::Observed && node.identity.is_meant(named, &named.namespace)
+        };
+        self.nodes.iter().flatten().any(is_it)
+    }
+
+    /// Whether nothing is there, and nothing is left to say.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_uid.is_empty() && self.changes.is_empty()
+    }
+
     fn node(&self, uid: &Uid) -> Option<&Node> {
         self.get(*self.by_uid.get(uid)?)
     }
