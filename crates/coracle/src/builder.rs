@@ -14,7 +14,7 @@ use coracle_apiserver::{
 use coracle_base::{Clock, Rng, Task};
 use coracle_controllers::{CertificateSigner, NodeCidrs, Settings, TokenSubject, TokenWriter, Trust};
 use coracle_kubelet::fake;
-use coracle_runtime::{ClusterId, Manager};
+use coracle_runtime::Manager;
 use coracle_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -201,10 +201,10 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
     })
 }
 
-/// Runs the controllers of the default cluster; other clusters have none yet.
+/// Runs the controllers of all clusters.
 fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<&Simulation>) -> Managed {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
-    let mut manager = Manager::new(client, ClusterId::default());
+    let mut manager = Manager::everywhere(client);
     coracle_controllers::register(&mut manager, &settings);
     if let Some(simulation) = simulation {
         simulation.register(&mut manager);
@@ -212,10 +212,10 @@ fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<
     run("controllers", manager)
 }
 
-/// Runs the scheduler of the default cluster; other clusters have none yet.
+/// Runs the scheduler of all clusters.
 fn start_scheduler(server: &ApiServer, clock: &Clock) -> Managed {
     let client = in_process::client(server.clone(), in_process::SCHEDULER);
-    let mut manager = Manager::new(client, ClusterId::default()).with_clock(clock.clone());
+    let mut manager = Manager::everywhere(client).with_clock(clock.clone());
     coracle_scheduler::register(&mut manager, &coracle_scheduler::Config::default(), clock);
     run("scheduler", manager)
 }
