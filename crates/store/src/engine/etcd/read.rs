@@ -110,17 +110,21 @@ impl Cluster {
 
     /// A page, or nothing if it is too large for one message.
     async fn page(&self, request: proto::RangeRequest) -> Result<Option<RangeResponse>> {
-        let revision = request.revision;
-        match self.read(request).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(failure) if failure.is_rejected_with(Code::OutOfRange) => {
-                match self.out_of_range(revision).await? {
-                    OutOfRange::Revision(error) => Err(error),
-                    OutOfRange::TooLarge => Ok(None),
+        // Once more, should the revision have come to be between a refusal and the look at why.
+        for _ in 0..2 {
+            match self.read(request.clone()).await {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(failure) if failure.is_rejected_with(Code::OutOfRange) => {
+                    match self.out_of_range(request.revision).await? {
+                        OutOfRange::Revision(error) => return Err(error),
+                        OutOfRange::TooLarge if request.revision == 0 => break,
+                        OutOfRange::TooLarge => {}
+                    }
                 }
+                Err(failure) => return Err(failure.into_read_error()),
             }
-            Err(failure) => Err(failure.into_read_error()),
         }
+        Ok(None)
     }
 
     async fn read_at(&self, request: proto::RangeRequest) -> Result<RangeResponse> {
@@ -133,12 +137,14 @@ impl Cluster {
         if requested == 0 {
             return Ok(OutOfRange::TooLarge);
         }
+        // Before it is asked for again: what was not in the future then and is refused is gone.
+        let current = self.revision().await?;
         match self.read(self.empty_read(requested)).await {
             Ok(_) => return Ok(OutOfRange::TooLarge),
             Err(failure) if failure.is_rejected_with(Code::OutOfRange) => {}
             Err(failure) => return Err(failure.into_read_error()),
         }
-        let (requested, current) = (value::to_revision(requested), self.revision().await?);
+        let requested = value::to_revision(requested);
         if requested > current {
             return Ok(OutOfRange::Revision(Error::FutureRevision { requested, current }));
         }
