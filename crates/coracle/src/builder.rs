@@ -21,10 +21,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::authentication::{self, Loaded};
-use crate::config::Config;
+use crate::config::{Config, StoreConfig};
 use crate::error::StartError;
-use crate::handle::{Handle, Managed};
+use crate::handle::Handle;
 use crate::in_process;
+use crate::managed::{self, Managed, Replica};
 use crate::pki;
 use crate::resource_metrics::Measurements;
 use crate::rotation::{Rotation, Socket};
@@ -93,6 +94,8 @@ impl Coracle {
         let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
         let fake_nodes = config.fake_nodes.clone();
+        // Files and memory are ours alone.
+        let shares_store = matches!(config.store, StoreConfig::Etcd(_));
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
             Err(error) => {
@@ -105,6 +108,7 @@ impl Coracle {
         let closing = CancellationToken::new();
         let registry =
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
+        let replica = shares_store.then(|| Replica::new(&registry.new_uid()));
         let measurements = Measurements::new(clock.clone());
         let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
             .with_authentication(
@@ -141,9 +145,11 @@ impl Coracle {
             store.close().await;
             return Err(StartError::FakeNodes(Box::new(error)));
         }
-        let scheduler = start_scheduler(&service, &clock);
+        let scheduler = start_scheduler(&service, &clock, replica.as_ref());
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
-        let controllers = start_controllers(&service, settings, simulation.as_ref());
+        let controllers = start_controllers(&service, settings, simulation, replica.as_ref());
+        let figures = [controllers.figures(), scheduler.figures()];
+        service.add_metrics(move || managed::workqueues(&figures));
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
@@ -169,6 +175,7 @@ fn node_cidrs(config: &Config) -> Option<NodeCidrs> {
 }
 
 /// Nodes without machines.
+#[derive(Clone)]
 struct Simulation {
     client: kube::Client,
     nodes: fake::FakeNodes,
@@ -202,28 +209,29 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
 }
 
 /// Runs the controllers of all clusters.
-fn start_controllers(server: &ApiServer, settings: Settings, simulation: Option<&Simulation>) -> Managed {
+fn start_controllers(
+    server: &ApiServer,
+    settings: Settings,
+    simulation: Option<Simulation>,
+    replica: Option<&Replica>,
+) -> Managed {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
-    let mut manager = Manager::everywhere(client);
-    coracle_controllers::register(&mut manager, &settings);
-    if let Some(simulation) = simulation {
-        simulation.register(&mut manager);
-    }
-    run("controllers", manager)
+    let clock = settings.clock.clone();
+    Managed::start("kube-controller-manager", &client, &clock, replica, move |manager| {
+        coracle_controllers::register(manager, &settings);
+        if let Some(simulation) = &simulation {
+            simulation.register(manager);
+        }
+    })
 }
 
 /// Runs the scheduler of all clusters.
-fn start_scheduler(server: &ApiServer, clock: &Clock) -> Managed {
+fn start_scheduler(server: &ApiServer, clock: &Clock, replica: Option<&Replica>) -> Managed {
     let client = in_process::client(server.clone(), in_process::SCHEDULER);
-    let mut manager = Manager::everywhere(client).with_clock(clock.clone());
-    coracle_scheduler::register(&mut manager, &coracle_scheduler::Config::default(), clock);
-    run("scheduler", manager)
-}
-
-fn run(name: &'static str, manager: Manager) -> Managed {
-    let (idle, stop) = (manager.idle(), CancellationToken::new());
-    let running = Components::new(vec![Task::spawn(name, manager.run(stop.clone()))]);
-    Managed { idle, stop, running }
+    let its_clock = clock.clone();
+    Managed::start("kube-scheduler", &client, clock, replica, move |manager| {
+        coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), &its_clock);
+    })
 }
 
 /// Listeners that encrypt, what clients need to know of them, and what service accounts are known

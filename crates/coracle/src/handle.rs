@@ -5,19 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coracle_runtime::{Idle, IdleReport};
+use coracle_runtime::IdleReport;
 use coracle_store::Store;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use crate::managed::Managed;
 use crate::supervise::{Components, Failure};
-
-/// A manager that runs: that of the controllers, or that of the scheduler.
-pub(crate) struct Managed {
-    pub(crate) idle: Idle,
-    pub(crate) stop: CancellationToken,
-    pub(crate) running: Components,
-}
 
 /// A running cluster. Dropped without [`Handle::shutdown`] it ends at once: what was
 /// acknowledged is kept, requests in flight are cut off.
@@ -88,13 +82,14 @@ impl Handle {
 
     /// Returns when controllers and scheduler have nothing left to do: they know of everything that was
     /// written so far, and have done what follows from it. For tests, which need not guess how long to sleep.
+    /// Where several processes share a store and another one runs them, this waits until they run here.
     ///
     /// # Errors
     /// If the server does not answer.
     pub async fn run_until_idle(&self) -> kube::Result<IdleReport> {
         loop {
-            let controllers = self.controllers.idle.run_until_idle().await?;
-            let scheduler = self.scheduler.idle.run_until_idle().await?;
+            let controllers = self.controllers.run_until_idle().await?;
+            let scheduler = self.scheduler.run_until_idle().await?;
             // Nothing was written since the first of them was at rest.
             if controllers.revision == scheduler.revision {
                 return Ok(IdleReport {
@@ -112,8 +107,8 @@ impl Handle {
         tokio::select! {
             // All may be dropped: they only wait.
             failure = self.components.first_failure() => failure,
-            failure = self.controllers.running.first_failure() => failure,
-            failure = self.scheduler.running.first_failure() => failure,
+            failure = self.controllers.failed() => failure,
+            failure = self.scheduler.failed() => failure,
         }
     }
 
@@ -123,8 +118,7 @@ impl Handle {
     pub async fn shutdown(self) {
         self.stopping.cancel();
         for managed in [self.scheduler, self.controllers] {
-            managed.stop.cancel();
-            managed.running.ended().await;
+            managed.stop().await;
         }
         self.closing.cancel();
         self.components.ended().await;

@@ -33,6 +33,7 @@ pub mod config;
 mod error;
 mod handle;
 mod in_process;
+mod managed;
 mod pki;
 mod resource_metrics;
 mod rotation;

@@ -1,6 +1,6 @@
 //! What measures nodes and pods for the server: simulated nodes do, once their simulation runs.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use coracle_apiserver::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
@@ -16,17 +16,21 @@ const WINDOW: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub(crate) struct Measurements {
     clock: Clock,
-    fake: std::sync::Arc<OnceLock<FakeUsage>>,
+    fake: Arc<RwLock<Option<FakeUsage>>>,
 }
 
 impl Measurements {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, fake: std::sync::Arc::default() }
+        Self { clock, fake: Arc::default() }
     }
 
-    /// From now on what simulated nodes use is known. Only the first counts: there is one simulation.
+    /// From now on what simulated nodes use is known from here: there is one simulation at a time.
     pub(crate) fn include(&self, usage: FakeUsage) {
-        self.fake.get_or_init(|| usage);
+        *self.fake.write().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+    }
+
+    fn fake(&self) -> Option<FakeUsage> {
+        self.fake.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn measured(&self) -> Measured {
@@ -47,17 +51,17 @@ impl Measurements {
 
 impl MetricsSource for Measurements {
     fn nodes(&self, cluster: &str) -> Vec<NodeUsage> {
-        let nodes = self.fake.get().map(|fake| fake.nodes(&ClusterId::new(cluster)));
+        let nodes = self.fake().map(|fake| fake.nodes(&ClusterId::new(cluster)));
         nodes.into_iter().flatten().map(|node| self.of_node(node)).collect()
     }
 
     fn pods(&self, cluster: &str, namespace: &str) -> Vec<PodUsage> {
-        let pods = self.fake.get().map(|fake| fake.pods(&ClusterId::new(cluster), namespace));
+        let pods = self.fake().map(|fake| fake.pods(&ClusterId::new(cluster), namespace));
         pods.into_iter().flatten().map(|pod| self.of_pod(pod)).collect()
     }
 
     fn pod(&self, cluster: &str, namespace: &str, name: &str) -> Option<PodUsage> {
-        let pod = self.fake.get()?.pod(&ClusterId::new(cluster), namespace, name)?;
+        let pod = self.fake()?.pod(&ClusterId::new(cluster), namespace, name)?;
         Some(self.of_pod(pod))
     }
 }

@@ -63,8 +63,8 @@ async fn who(client: &Client) -> (String, Vec<String>) {
     (user.username.unwrap(), user.groups.unwrap_or_default())
 }
 
-/// Asks for a certificate, and keeps its key.
-async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
+/// A request for a certificate, and its key.
+fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningRequest, KeyPair) {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, subject[0]);
@@ -79,7 +79,12 @@ async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> K
         ..CertificateSigningRequestSpec::default()
     };
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    let request = CertificateSigningRequest { metadata, spec, ..CertificateSigningRequest::default() };
+    (CertificateSigningRequest { metadata, spec, ..CertificateSigningRequest::default() }, key)
+}
+
+/// Asks for a certificate, and keeps its key.
+async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
+    let (request, key) = request(name, subject, signer);
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
     requests.create(&PostParams::default(), &request).await.unwrap();
     key
@@ -116,6 +121,28 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     let jane = client_with(&cluster, "jane", &key).await;
     let expected = ("jane".to_owned(), vec!["dev".to_owned(), "system:authenticated".to_owned()]);
     assert_eq!(who(&jane).await, expected);
+    cluster.shutdown().await;
+}
+
+/// What is signed is good in all clusters, so that only the first may have it signed.
+#[tokio::test]
+async fn requests_of_tenants_are_not_signed() {
+    let (cluster, _dir) = start().await;
+    let (request, _) = request("jane", ["dev", "jane"], CLIENT);
+    let path = "/clusters/blue/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let send = async |builder: http::request::Builder, body: Vec<u8>| {
+        let request = builder.header("content-type", "application/json").body(body).unwrap();
+        cluster.client().request::<CertificateSigningRequest>(request).await.unwrap()
+    };
+    let mut made = send(http::Request::post(path), serde_json::to_vec(&request).unwrap()).await;
+    let condition =
+        json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
+    made.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    let approval = format!("{path}/jane/approval");
+    send(http::Request::put(approval), serde_json::to_vec(&made).unwrap()).await;
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    let left = send(http::Request::get(format!("{path}/jane")), Vec::new()).await;
+    assert!(left.status.as_ref().unwrap().conditions.is_some() && !is_issued(&left), "{left:?}");
     cluster.shutdown().await;
 }
 

@@ -47,6 +47,12 @@ impl WorkqueueMetrics {
         Self { queues: queues.into() }
     }
 
+    /// All queues of several managers, which have different names.
+    #[must_use]
+    pub fn of_all(managers: impl IntoIterator<Item = Self>) -> Self {
+        Self { queues: managers.into_iter().flat_map(|one| one.queues.to_vec()).collect() }
+    }
+
     /// In Prometheus' text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -72,7 +78,9 @@ mod tests {
     async fn every_queue_tells_its_depth() {
         let (one, other) = (Queue::new(Rng::seeded(1)), Queue::new(Rng::seeded(2)));
         one.add(ObjectKey::cluster_wide(ClusterId::default(), "n")).await;
-        let text = WorkqueueMetrics::new(vec![("one", one), ("other", other)]).text();
+        let managers = [("one", one), ("other", other)].map(|queue| WorkqueueMetrics::new(vec![queue]));
+        let text = WorkqueueMetrics::of_all(managers).text();
+        assert_eq!(text.matches("# HELP workqueue_depth").count(), 1);
         for line in [
             "# TYPE workqueue_depth gauge",
             "workqueue_depth{name=\"one\"} 1",

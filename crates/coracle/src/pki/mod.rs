@@ -44,6 +44,7 @@ use leaf::{Leaf, Profile};
 pub(crate) use manage::request_rotation;
 pub use manage::{KubeconfigRequest, Rotation, create_kubeconfig, list};
 use marker::Wishes;
+pub(crate) use names::host_name;
 pub(crate) use private_key::PrivateKey;
 pub(crate) use request::RequestError;
 

@@ -31,8 +31,8 @@ pub(super) fn of_server(config: &Config, advertised: IpAddr) -> BTreeSet<Subject
     names
 }
 
-/// None if it is not to be read, or not fit for a certificate: it is a convenience.
-fn host_name() -> Option<SubjectName> {
+/// The name of this machine; none if it is not to be read, or not fit for a certificate.
+pub(crate) fn host_name() -> Option<SubjectName> {
     std::fs::read_to_string(HOSTNAME_FILE).ok()?.trim().parse().ok()
 }
 

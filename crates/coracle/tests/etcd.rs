@@ -1,0 +1,109 @@
+//! Several processes on one etcd: each serves the API, and one of them runs controllers and scheduler.
+//!
+//! Needs `etcd` in the PATH.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use coracle::config::EtcdConfig;
+use coracle::kube::api::{Api, ObjectMeta, PostParams};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use support::wait_for;
+use tempfile::TempDir;
+
+/// For etcd to start, and for a lease to be taken, on a machine busy with other tests.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An etcd with one member, ended with the test.
+struct Etcd {
+    process: Child,
+    client: SocketAddr,
+    _dir: TempDir,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [client, peer] = listeners.map(|listener| listener.local_addr().unwrap());
+        let mut command = Command::new("etcd");
+        command.arg(format!("--data-dir={}", dir.path().display()));
+        for option in ["listen-client-urls", "advertise-client-urls"] {
+            command.arg(format!("--{option}=http://{client}"));
+        }
+        for option in ["listen-peer-urls", "initial-advertise-peer-urls"] {
+            command.arg(format!("--{option}=http://{peer}"));
+        }
+        command.arg(format!("--initial-cluster=default=http://{peer}"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("etcd is in the PATH");
+        Self { process, client, _dir: dir }
+    }
+
+    /// A process on this store, once etcd answers.
+    async fn serve(&self) -> Handle {
+        let endpoints = vec![format!("http://{}", self.client)];
+        let store = StoreConfig::Etcd(EtcdConfig { endpoints, tls: None, user: None });
+        let nowhere = Config::new("/nothing/is/written/there");
+        let config = Config { store, listen: Vec::new(), ..nowhere };
+        let starting = async {
+            loop {
+                match Coracle::start(config.clone()).await {
+                    Ok(handle) => return handle,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, starting).await.expect("etcd answers")
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Who runs a component.
+async fn holder(process: &Handle, component: &str) -> String {
+    let leases = Api::<Lease>::namespaced(process.client(), "kube-system");
+    let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+    let held =
+        wait_for(LIMIT, &leases, component, |lease| holder(lease).is_some_and(|name| !name.is_empty()));
+    holder(&held.await).unwrap()
+}
+
+/// Whether somebody does what controllers do.
+async fn namespace_gets_account(process: &Handle, name: &str) {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    Api::all(process.client()).create(&PostParams::default(), &namespace).await.unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(process.client(), name);
+    wait_for(LIMIT, &accounts, "default", |_| true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_processes_one_runs_the_controllers() {
+    let etcd = Etcd::start();
+    let first = etcd.serve().await;
+    let leader = holder(&first, "kube-controller-manager").await;
+    let second = etcd.serve().await;
+    namespace_gets_account(&second, "blue").await;
+    assert_eq!(holder(&second, "kube-controller-manager").await, leader, "the first still leads");
+
+    first.shutdown().await;
+    namespace_gets_account(&second, "green").await;
+    for component in ["kube-controller-manager", "kube-scheduler"] {
+        assert_ne!(holder(&second, component).await, leader, "{component}");
+    }
+    tokio::time::timeout(LIMIT, second.run_until_idle()).await.unwrap().unwrap();
+    second.shutdown().await;
+}
