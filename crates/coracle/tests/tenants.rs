@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use coracle::config::FakeNodes;
@@ -24,9 +25,12 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        let config = Config::new("/nothing/is/written/there");
+        Self::start_on(StoreConfig::Memory, Path::new("/nothing/is/written/there")).await
+    }
+
+    async fn start_on(store: StoreConfig, dir: &Path) -> Self {
         let fake_nodes = Some("0".parse::<FakeNodes>().unwrap());
-        let config = Config { store: StoreConfig::Memory, listen: Vec::new(), fake_nodes, ..config };
+        let config = Config { store, listen: Vec::new(), fake_nodes, ..Config::new(dir) };
         let handle = Coracle::start(config).await.unwrap();
         let client = handle.client();
         Self { handle, client }
@@ -81,7 +85,8 @@ impl Server {
 }
 
 fn fake_node(name: &str) -> Value {
-    json!({"metadata": {"name": name, "annotations": {FAKE: "true"}}})
+    let labels = json!({"kubernetes.io/hostname": name});
+    json!({"metadata": {"name": name, "labels": labels, "annotations": {FAKE: "true"}}})
 }
 
 fn deployment(name: &str, replicas: u32) -> Value {
@@ -203,12 +208,7 @@ async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
             "namespaceSelector": {"matchLabels": {"team": "a"}},
         }]}},
     }});
-    let node = |name: &str| {
-        let mut node = fake_node(name);
-        node["metadata"]["labels"] = json!({"kubernetes.io/hostname": name});
-        node
-    };
-    server.create("/clusters/blue/api/v1/nodes", node("n1")).await;
+    server.create("/clusters/blue/api/v1/nodes", fake_node("n1")).await;
     let pods = "/clusters/blue/api/v1/namespaces/work/pods";
     server.create(pods, apart.clone()).await;
     server.idle().await;
@@ -316,6 +316,102 @@ async fn kinds_of_a_tenant_are_looked_after_where_they_are() {
     server.idle().await;
     assert_eq!(server.watches().await, before - 1, "boats are watched in one cluster less");
     assert_eq!(server.names(green).await, ["dependent", "owner"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_controller_serves_tenants() {
+    let server = Server::start().await;
+    let at = |group: &str, resource: &str| format!("/clusters/blue{group}/namespaces/default/{resource}");
+    let labels = json!({"app": "a"});
+    let template = |more: Value| {
+        let mut spec = json!({"containers": [{"name": "c", "image": "nginx", "ports": [{"containerPort": 80}],
+            "resources": {"requests": {"cpu": "100m"}}}]});
+        for (key, value) in more.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        json!({"metadata": {"labels": labels}, "spec": spec})
+    };
+    let selector = json!({"matchLabels": labels});
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    server.create("/clusters/blue/api/v1/nodes", fake_node("n")).await;
+    let set = json!({"metadata": {"name": "db"}, "spec": {"serviceName": "db", "replicas": 2,
+        "selector": selector, "template": template(json!({})), "volumeClaimTemplates": [claim]}});
+    server.create(&at("/apis/apps/v1", "statefulsets"), set).await;
+    let set = json!({"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": {"app": "b"}},
+        "template": {"metadata": {"labels": {"app": "b"}}, "spec": template(json!({}))["spec"]}}});
+    server.create(&at("/apis/apps/v1", "daemonsets"), set).await;
+    let mut job = json!({"metadata": {"name": "once"}, "spec": {"completions": 2, "template": {
+        "metadata": {"annotations": {"fake.coracle.dev/finish-after": "0"}},
+        "spec": template(json!({"restartPolicy": "Never"}))["spec"]}}});
+    server.create(&at("/apis/batch/v1", "jobs"), job.clone()).await;
+    let service = json!({"metadata": {"name": "db"}, "spec": {"selector": labels, "ports": [{"port": 80}]}});
+    server.create(&at("/api/v1", "services"), service).await;
+    let budget = json!({"metadata": {"name": "db"}, "spec": {"minAvailable": 1, "selector": selector}});
+    server.create(&at("/apis/policy/v1", "poddisruptionbudgets"), budget).await;
+    let scaler = json!({"metadata": {"name": "db"}, "spec": {"minReplicas": 3, "maxReplicas": 5,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}});
+    server.create(&at("/apis/autoscaling/v2", "horizontalpodautoscalers"), scaler).await;
+    job["spec"]["template"]["metadata"] = json!({});
+    let schedule = json!({"metadata": {"name": "never"}, "spec": {"schedule": "@yearly", "suspend": true,
+        "jobTemplate": {"spec": job["spec"]}}});
+    server.create(&at("/apis/batch/v1", "cronjobs"), schedule).await;
+    server.idle().await;
+
+    for (group, resource, field, expected) in [
+        ("/apis/apps/v1", "statefulsets/db", "/status/readyReplicas", json!(3)),
+        ("/apis/apps/v1", "daemonsets/agent", "/status/numberReady", json!(1)),
+        ("/apis/batch/v1", "jobs/once", "/status/succeeded", json!(2)),
+        ("/apis/policy/v1", "poddisruptionbudgets/db", "/status/currentHealthy", json!(3)),
+        ("/apis/autoscaling/v2", "horizontalpodautoscalers/db", "/status/desiredReplicas", json!(3)),
+        ("/api/v1", "persistentvolumeclaims/data-db-0", "/status/phase", json!("Bound")),
+        ("/api/v1", "endpoints/db", "/subsets/0/ports/0/port", json!(80)),
+    ] {
+        let object = server.get(&at(group, resource)).await;
+        assert_eq!(object.pointer(field), Some(&expected), "{resource}: {object}");
+    }
+    let slices = server.get(&at("/apis/discovery.k8s.io/v1", "endpointslices")).await;
+    let of_service = |slice: &&Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == "db";
+    let slice = slices["items"].as_array().unwrap().iter().find(of_service).unwrap();
+    assert_eq!(slice["endpoints"].as_array().unwrap().len(), 3);
+    let node = server.get("/clusters/blue/api/v1/nodes/n").await;
+    assert!(node["spec"]["taints"].is_null(), "{}", node["spec"]);
+    for path in ["/api/v1/pods", "/api/v1/persistentvolumes", "/apis/apps/v1/controllerrevisions"] {
+        assert!(server.names(path).await.is_empty(), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_finds_every_cluster_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_on(StoreConfig::Disk, dir.path()).await;
+    let definitions = "/clusters/blue/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    server.create(definitions, boats("Namespaced")).await;
+    server.create("/clusters/blue/api/v1/nodes", fake_node("n")).await;
+    server.create("/clusters/blue/apis/apps/v1/namespaces/default/deployments", deployment("web", 1)).await;
+    server.idle().await;
+    let boats = "/clusters/blue/apis/example.com/v1/namespaces/default/boats";
+    let boat = json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "owner"}});
+    let boat = server.create(boats, boat).await;
+    let maps = "/clusters/blue/api/v1/namespaces/default/configmaps";
+    server.create(maps, owned_by("papers", "example.com/v1", "Boat", &boat)).await;
+    server.idle().await;
+    server.stop().await;
+
+    let server = Server::start_on(StoreConfig::Disk, dir.path()).await;
+    let scaled = "/clusters/blue/apis/apps/v1/namespaces/default/deployments/web/scale";
+    let mut scale = server.get(scaled).await;
+    scale["spec"]["replicas"] = json!(2);
+    server.send(Method::PUT, scaled, &scale).await;
+    server.idle().await;
+    let web = server.get("/clusters/blue/apis/apps/v1/namespaces/default/deployments/web").await;
+    assert_eq!(web["status"]["readyReplicas"], 2, "{}", web["status"]);
+    assert!(!server.get(&format!("{maps}/papers")).await.is_null(), "its owner is there");
+    server.delete(&format!("{boats}/owner")).await;
+    server.idle().await;
+    assert!(server.get(&format!("{maps}/papers")).await.is_null());
     server.stop().await;
 }
 

@@ -82,11 +82,17 @@ impl NodeCidrs {
 #[error("CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range")]
 pub(super) struct Exhausted;
 
-/// The blocks of all clusters.
+/// The blocks of all clusters in which a node has one.
 #[derive(Debug)]
 pub(super) struct Pool {
     cidrs: NodeCidrs,
-    clusters: HashMap<ClusterId, Vec<Blocks>>,
+    clusters: HashMap<ClusterId, Share>,
+}
+
+/// The blocks of one cluster.
+#[derive(Debug)]
+struct Share {
+    ranges: Vec<Blocks>,
     held: HashMap<ObjectKey, Vec<Cidr>>,
 }
 
@@ -101,7 +107,7 @@ struct Blocks {
 
 impl Pool {
     pub(super) fn new(cidrs: NodeCidrs) -> Self {
-        Self { cidrs, clusters: HashMap::new(), held: HashMap::new() }
+        Self { cidrs, clusters: HashMap::new() }
     }
 
     /// Whether anything is known of a cluster.
@@ -111,9 +117,44 @@ impl Pool {
 
     /// Notes which blocks a node has. Whether another one may get what it had.
     pub(super) fn hold(&mut self, node: &ObjectKey, cidrs: Vec<Cidr>) -> bool {
+        let share = self.share(node.cluster());
+        let freed = share.hold(node, cidrs);
+        if freed && share.held.is_empty() {
+            self.clusters.remove(node.cluster());
+        }
+        freed
+    }
+
+    /// Gives a node what it has been given before, or else a block of each range.
+    pub(super) fn allocate(&mut self, node: &ObjectKey) -> Result<Vec<Cidr>, Exhausted> {
+        let share = self.share(node.cluster());
+        if let Some(held) = share.held.get(node) {
+            return Ok(held.clone());
+        }
+        let chosen: Option<Vec<Cidr>> = share.ranges.iter_mut().map(Blocks::next_free).collect();
+        let chosen = chosen.ok_or(Exhausted)?;
+        share.hold(node, chosen.clone());
+        Ok(chosen)
+    }
+
+    fn share(&mut self, cluster: &ClusterId) -> &mut Share {
+        let Self { cidrs, clusters } = self;
+        clusters.entry(cluster.clone()).or_insert_with(|| {
+            let fresh = |(range, prefix): &(Cidr, u8)| {
+                let (range, prefix) = (*range, *prefix);
+                let mut blocks = Blocks { range, prefix, used: HashMap::new(), next: 0 };
+                cidrs.excluded.iter().for_each(|cidr| blocks.occupy(cidr));
+                blocks
+            };
+            Share { ranges: cidrs.ranges.iter().map(fresh).collect(), held: HashMap::new() }
+        })
+    }
+}
+
+impl Share {
+    fn hold(&mut self, node: &ObjectKey, cidrs: Vec<Cidr>) -> bool {
         let before = self.held.remove(node).unwrap_or_default();
-        let ranges = self.blocks(node.cluster());
-        for blocks in &mut *ranges {
+        for blocks in &mut self.ranges {
             before.iter().for_each(|cidr| blocks.release(cidr));
             cidrs.iter().for_each(|cidr| blocks.occupy(cidr));
         }
@@ -122,31 +163,6 @@ impl Pool {
             self.held.insert(node.clone(), cidrs);
         }
         freed
-    }
-
-    /// Gives a node what it has been given before, or else a block of each range.
-    pub(super) fn allocate(&mut self, node: &ObjectKey) -> Result<Vec<Cidr>, Exhausted> {
-        if let Some(held) = self.held.get(node) {
-            return Ok(held.clone());
-        }
-        let chosen: Option<Vec<Cidr>> =
-            self.blocks(node.cluster()).iter_mut().map(Blocks::next_free).collect();
-        let chosen = chosen.ok_or(Exhausted)?;
-        self.hold(node, chosen.clone());
-        Ok(chosen)
-    }
-
-    fn blocks(&mut self, cluster: &ClusterId) -> &mut Vec<Blocks> {
-        let Self { cidrs, clusters, .. } = self;
-        clusters.entry(cluster.clone()).or_insert_with(|| {
-            let fresh = |(range, prefix): &(Cidr, u8)| {
-                let (range, prefix) = (*range, *prefix);
-                let mut blocks = Blocks { range, prefix, used: HashMap::new(), next: 0 };
-                cidrs.excluded.iter().for_each(|cidr| blocks.occupy(cidr));
-                blocks
-            };
-            cidrs.ranges.iter().map(fresh).collect()
-        })
     }
 }
 
@@ -233,6 +249,7 @@ mod tests {
         pool.hold(&node("a"), Vec::new());
         assert_eq!(allocated(&mut pool, "c"), Err(Exhausted));
         pool.hold(&node("b"), Vec::new());
+        assert!(!pool.knows(&ClusterId::default()), "a cluster without nodes is forgotten");
         assert_eq!(allocated(&mut pool, "c").unwrap(), ["10.1.0.0/24"]);
     }
 
