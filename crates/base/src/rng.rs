@@ -20,6 +20,12 @@ impl Rng {
         Self(fastrand::Rng::with_seed(seed))
     }
 
+    /// Another generator, whose sequence follows from this one's.
+    #[must_use]
+    pub fn fork(&mut self) -> Self {
+        Self(self.0.fork())
+    }
+
     /// Any 64-bit number.
     pub fn u64(&mut self) -> u64 {
         self.0.u64(..)
@@ -44,6 +50,13 @@ mod tests {
     fn same_seed_same_sequence() {
         let (mut a, mut b) = (Rng::seeded(7), Rng::seeded(7));
         assert!((0..100).all(|_| a.u64() == b.u64()));
+    }
+
+    #[test]
+    fn forks_of_the_same_seed_are_the_same_and_differ_from_each_other() {
+        let (mut a, mut b) = (Rng::seeded(7), Rng::seeded(7));
+        assert_eq!(a.fork().u64(), b.fork().u64());
+        assert_ne!(a.fork().u64(), a.fork().u64());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_base::Rng;
+use coracle_base::{Rng, watched};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -60,8 +60,8 @@ pub struct Controller {
     name: &'static str,
     workers: usize,
     queue: Queue<ObjectKey>,
-    watched: Vec<watch::Receiver<Progress>>,
-    awaited: Vec<watch::Receiver<bool>>,
+    watched: Vec<watched::Receiver<Progress>>,
+    awaited: Vec<watched::Receiver<bool>>,
     followed: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
     reconcile: Arc<dyn AnyReconcile>,
 }
@@ -72,7 +72,8 @@ impl Controller {
         Self {
             name,
             workers: DEFAULT_WORKERS,
-            queue: Queue::new(Rng::from_entropy()),
+            // Its manager says what it draws from.
+            queue: Queue::new(Rng::seeded(0)),
             watched: Vec::new(),
             awaited: Vec::new(),
             followed: Vec::new(),
@@ -120,7 +121,7 @@ impl Controller {
 
     /// Reconciles nothing before this is so.
     #[must_use]
-    pub fn awaits(mut self, ready: watch::Receiver<bool>) -> Self {
+    pub fn awaits(mut self, ready: watched::Receiver<bool>) -> Self {
         self.awaited.push(ready);
         self
     }
@@ -170,7 +171,7 @@ impl Controller {
     }
 }
 
-async fn all_ready(watched: Vec<watch::Receiver<Progress>>, awaited: Vec<watch::Receiver<bool>>) {
+async fn all_ready(watched: Vec<watched::Receiver<Progress>>, awaited: Vec<watched::Receiver<bool>>) {
     for mut progress in watched {
         // It fails only with its informer, and then nothing will be added either.
         drop(progress.wait_for(|progress| progress.synced).await);

@@ -3,7 +3,7 @@
 //! An informer is there as long as its manager. Whoever follows what comes and goes asks for it with
 //! [`Dynamic::follow`], also while the manager runs, and it ends when what that returned is dropped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -42,21 +42,23 @@ impl Dynamic {
     }
 
     /// Follows whatever is wanted. Returns only if a task of it failed, which none does.
-    pub(crate) async fn run(self, client: Client) {
+    pub(crate) async fn run(self, client: Client, mut rng: Rng) {
         let mut wanted = self.followed.subscribe();
         let mut running: Running = HashMap::new();
         loop {
-            let now: HashMap<usize, _> =
-                wanted.borrow_and_update().iter().map(|one| (address(one), Arc::clone(one))).collect();
-            running.retain(|known, _| now.contains_key(known));
-            for (address, followed) in now {
-                running.entry(address).or_insert_with(|| {
-                    let following = Arc::clone(&followed).follow(client.clone(), Rng::from_entropy());
+            // In the order they were asked for, so that a run can be repeated.
+            let now = wanted.borrow_and_update().clone();
+            let kept: HashSet<usize> = now.iter().map(address).collect();
+            running.retain(|known, _| kept.contains(known));
+            for followed in now {
+                running.entry(address(&followed)).or_insert_with(|| {
+                    let following = Arc::clone(&followed).follow(client.clone(), rng.fork());
                     (followed, Task::spawn("informer", following))
                 });
             }
             tokio::select! {
                 // Both may be dropped: they only wait. The sender lives in `self`.
+                biased;
                 _ = wanted.changed() => {}
                 () = any_ended(&mut running) => return,
             }

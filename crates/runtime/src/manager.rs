@@ -46,6 +46,7 @@ pub struct Manager {
     client: Client,
     cluster: ClusterId,
     clock: Clock,
+    rng: Rng,
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
     programs: Vec<Box<dyn Program>>,
@@ -61,6 +62,7 @@ impl Manager {
             client,
             cluster,
             clock: Clock::system(),
+            rng: Rng::from_entropy(),
             informers: Vec::new(),
             controllers: Vec::new(),
             programs: Vec::new(),
@@ -80,6 +82,18 @@ impl Manager {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Draws delays, and whatever else is left to chance, from `rng` instead of the system's randomness, so that
+    /// a test can repeat them. To be said before anything is added.
+    #[must_use]
+    pub fn with_rng(self, rng: Rng) -> Self {
+        Self { rng, ..self }
+    }
+
+    /// Chance for something that is added.
+    pub fn rng(&mut self) -> Rng {
+        self.rng.fork()
     }
 
     /// The cluster whose objects are followed.
@@ -125,6 +139,7 @@ impl Manager {
 
     /// Adds a controller.
     pub fn add(&mut self, controller: Controller) {
+        controller.queue().draw_from(self.rng.fork());
         self.controllers.push(controller);
     }
 
@@ -164,11 +179,12 @@ impl Manager {
 
     /// Runs until `stop`, then lets reconciles in flight end. Returns before only if one of its own tasks
     /// failed, which is logged. Dropped, everything ends at once.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let mut informers: Vec<Task<()>> =
-            self.informers.iter().map(|followed| follow(followed, &self.client)).collect();
+            self.informers.iter().map(|followed| follow(followed, &self.client, self.rng.fork())).collect();
         informers.push(Task::spawn("events", self.events.write(self.client.clone(), self.clock)));
-        informers.push(Task::spawn("dynamic informers", self.dynamic.run(self.client.clone())));
+        informers
+            .push(Task::spawn("dynamic informers", self.dynamic.run(self.client.clone(), self.rng.fork())));
         let stopping = stop.child_token();
         let start = |controller| start_workers(controller, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
@@ -193,8 +209,8 @@ impl Manager {
     }
 }
 
-fn follow(followed: &Arc<dyn Followed>, client: &Client) -> Task<()> {
-    Task::spawn("informer", Arc::clone(followed).follow(client.clone(), Rng::from_entropy()))
+fn follow(followed: &Arc<dyn Followed>, client: &Client, rng: Rng) -> Task<()> {
+    Task::spawn("informer", Arc::clone(followed).follow(client.clone(), rng))
 }
 
 fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coracle_base::Task;
+use coracle_base::{Rng, Task};
 use coracle_runtime::informer::{Listed, MetadataOnly};
 use coracle_runtime::{
     Action, Change, ClusterId, Consumer, Controller, Informer, Manager, ObjectKey, Reconcile, ResourcePath,
@@ -144,6 +144,30 @@ async fn a_key_that_asks_for_it_comes_back() {
     let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
     done.notified().await;
     assert_eq!(began.elapsed().as_secs(), 7200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_follow_from_the_randomness_that_is_handed_in() {
+    async fn delays(seed: u64) -> Vec<Duration> {
+        let (client, _) = server(&["a"]);
+        let mut manager = manager(client).with_rng(Rng::seeded(seed));
+        let (log, began, done) = (Arc::new(Mutex::new(Vec::new())), Instant::now(), Arc::new(Notify::new()));
+        let (seen, told) = (Arc::clone(&log), Arc::clone(&done));
+        let actor = controller(&mut manager, move |_, attempt| {
+            seen.lock().unwrap().push(began.elapsed());
+            if attempt == 9 {
+                told.notify_one();
+            }
+            async move { Err(NotToday) }
+        });
+        manager.add(actor);
+        let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
+        done.notified().await;
+        log.lock().unwrap().clone()
+    }
+    let first = delays(1).await;
+    assert_eq!(first, delays(1).await);
+    assert_ne!(first, delays(2).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::{Notify, mpsc, watch};
+use coracle_base::watched;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::history::History;
@@ -28,7 +29,7 @@ const DISPATCH_CHUNK: usize = 256;
 pub(crate) struct Hub {
     registry: Mutex<Registry>,
     /// Up to where commits have been handed out.
-    dispatched: watch::Sender<Revision>,
+    dispatched: watched::Sender<Revision>,
     bell: Notify,
 }
 
@@ -74,7 +75,7 @@ impl Subscription {
 
 impl Hub {
     pub(crate) fn starting_at(revision: Revision) -> Self {
-        Self { registry: Mutex::default(), dispatched: watch::Sender::new(revision), bell: Notify::new() }
+        Self { registry: Mutex::default(), dispatched: watched::Sender::new(revision), bell: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -87,7 +88,7 @@ impl Hub {
         self.bell.notify_one();
     }
 
-    pub(crate) fn dispatched(&self) -> watch::Receiver<Revision> {
+    pub(crate) fn dispatched(&self) -> watched::Receiver<Revision> {
         self.dispatched.subscribe()
     }
 
@@ -115,6 +116,7 @@ impl Hub {
         loop {
             // Both branches only wait.
             tokio::select! {
+                biased;
                 () = self.bell.notified() => {}
                 () = closed.cancelled() => return,
             }

@@ -34,6 +34,7 @@ pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<C
         let due = if retry_at.is_some() { retry_at } else { next_due(&local) };
         // Every branch may be dropped: they wait and do nothing else.
         tokio::select! {
+            biased;
             () = local.closed.cancelled() => return,
             Some(request) = requests.recv() => {
                 // Whoever no longer waits has dropped its end.

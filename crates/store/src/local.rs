@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use coracle_base::{Clock, Task};
+use coracle_base::{Clock, Task, watched};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -202,7 +202,7 @@ struct LocalWatch {
     current: Option<(Arc<Commit>, usize)>,
     backlog: VecDeque<Arc<Commit>>,
     live: Option<Subscription>,
-    dispatched: watch::Receiver<Revision>,
+    dispatched: watched::Receiver<Revision>,
     requests: watch::Receiver<u64>,
     /// Progress was asked for when the store stood at this revision.
     owed: Option<Revision>,
@@ -306,6 +306,7 @@ impl LocalWatch {
         let Some(live) = &mut self.live else { return };
         // Each branch only wakes the loop; what is received is put into `self` at once.
         tokio::select! {
+            biased;
             commit = live.queue.recv() => self.backlog.extend(commit),
             Ok(()) = self.requests.changed() => self.requests.mark_changed(),
             Ok(()) = self.dispatched.changed(), if self.owed.is_some() => {}

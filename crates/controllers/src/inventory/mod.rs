@@ -16,9 +16,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use coracle_base::watched;
 use coracle_runtime::{ClusterId, Manager, ObjectKey, Queue};
 use kube::Client;
-use tokio::sync::watch;
 
 pub(crate) use graph::{Class, Existence, Item};
 pub(crate) use identity::{Identity, Uid};
@@ -71,7 +71,7 @@ pub(crate) struct Inventory {
     /// Counts all lists.
     epochs: AtomicU32,
     /// Whether everything there was at the beginning has been seen.
-    ready: watch::Sender<bool>,
+    ready: watched::Sender<bool>,
     /// Who looks at what may have to go.
     collector: OnceLock<Queue<ObjectKey>>,
     listeners: RwLock<Vec<Listener>>,
@@ -101,7 +101,7 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
             clusters: Mutex::default(),
             sources: Mutex::default(),
             epochs: AtomicU32::default(),
-            ready: watch::Sender::default(),
+            ready: watched::Sender::default(),
             collector: OnceLock::new(),
             listeners: RwLock::default(),
         });
@@ -112,7 +112,7 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
 
 impl Inventory {
     /// Whether everything there was at the beginning has been seen.
-    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watched::Receiver<bool> {
         self.ready.subscribe()
     }
 

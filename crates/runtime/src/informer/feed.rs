@@ -2,7 +2,8 @@
 
 use std::pin::Pin;
 
-use tokio::sync::{mpsc, watch};
+use coracle_base::watched;
+use tokio::sync::mpsc;
 
 use super::Progress;
 use super::store::Change;
@@ -29,7 +30,7 @@ impl<V, T: Send, Wrap: Fn(Change<V>) -> T + Send + Sync> Feed<V> for Channel<T, 
 
 /// Waits for news of an informer; see [`Informer::changes`](super::Informer::changes).
 #[derive(Clone, Debug)]
-pub struct Changes(pub(super) watch::Receiver<Progress>);
+pub struct Changes(pub(super) watched::Receiver<Progress>);
 
 impl Changes {
     /// Returns when the informer has come further than when this was last asked. Safe to drop.

@@ -20,9 +20,9 @@ use std::any::Any;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use coracle_base::Rng;
+use coracle_base::{Rng, watched};
 use kube::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 pub use feed::Changes;
 pub use labels::Labels;
@@ -87,7 +87,7 @@ impl<V: View> Informer<V> {
     }
 
     /// How far it has come, as it goes.
-    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(crate) fn progress(&self) -> watched::Receiver<Progress> {
         self.reflector.progress.subscribe()
     }
 
@@ -127,7 +127,7 @@ impl<V: View> Informer<V> {
 /// What follows a kind, as the manager sees it.
 pub(crate) trait Followed: Any + Send + Sync {
     fn selection(&self) -> &Selection;
-    fn progress(&self) -> watch::Receiver<Progress>;
+    fn progress(&self) -> watched::Receiver<Progress>;
     /// Makes sure that `progress` reaches a revision, even if nothing of this kind changes any more.
     fn want(&self, revision: u64);
     /// Says that nothing more will be told, to whoever waits for it.

@@ -4,10 +4,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_base::{Backoff, Rng};
+use coracle_base::{Backoff, Rng, watched};
 use futures_util::TryStreamExt;
 use kube::Client;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::event::{self, Event};
@@ -71,9 +70,9 @@ pub(crate) struct Reflector<C> {
     cluster: ClusterId,
     selection: Selection,
     pub(super) consumer: C,
-    pub(super) progress: watch::Sender<Progress>,
+    pub(super) progress: watched::Sender<Progress>,
     /// A revision somebody waits for; see [`Followed::want`].
-    wanted: watch::Sender<u64>,
+    wanted: watched::Sender<u64>,
 }
 
 /// Why a watch is over, and what to do next.
@@ -89,7 +88,7 @@ impl<C: Consumer> Followed for Reflector<C> {
         &self.selection
     }
 
-    fn progress(&self) -> watch::Receiver<Progress> {
+    fn progress(&self) -> watched::Receiver<Progress> {
         self.progress.subscribe()
     }
 
@@ -121,7 +120,7 @@ impl<C: Consumer> Followed for Reflector<C> {
 
 impl<C: Consumer> Reflector<C> {
     pub(crate) fn new(cluster: ClusterId, selection: Selection, consumer: C) -> Self {
-        let (progress, wanted) = (watch::Sender::default(), watch::Sender::default());
+        let (progress, wanted) = (watched::Sender::default(), watched::Sender::default());
         Self { cluster, selection, consumer, progress, wanted }
     }
 
@@ -242,7 +241,7 @@ impl<C: Consumer> Reflector<C> {
 }
 
 /// Returns when somebody has waited for a while for more than what was seen.
-async fn overdue(wanted: &mut watch::Receiver<u64>, seen: u64) {
+async fn overdue(wanted: &mut watched::Receiver<u64>, seen: u64) {
     if wanted.wait_for(|wanted| *wanted > seen).await.is_err() {
         // Who could want something is gone, and with it who asks here.
         std::future::pending::<()>().await;

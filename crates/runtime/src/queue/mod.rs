@@ -86,6 +86,11 @@ impl<K: Key> Queue<K> {
         Self { shared: Arc::new(shared) }
     }
 
+    /// From now on delays are drawn from `rng`.
+    pub fn draw_from(&self, rng: Rng) {
+        self.state().rng = rng;
+    }
+
     /// Adds a key to be looked at now. Waits while the queue is full; a closed one takes nothing and does
     /// not wait. Dropped while it waits, it has added nothing.
     pub async fn add(&self, key: K) {
@@ -150,6 +155,7 @@ impl<K: Key> Queue<K> {
                 }
                 // Both may be dropped: they only wait.
                 Next::At(due) => tokio::select! {
+                    biased;
                     () = ready => {}
                     () = tokio::time::sleep_until(due) => {}
                 },

@@ -105,7 +105,7 @@ pub(super) struct State<K> {
     max_keys: usize,
     first_retry: Duration,
     last_retry: Duration,
-    rng: Rng,
+    pub(super) rng: Rng,
 }
 
 impl<K: Key> State<K> {

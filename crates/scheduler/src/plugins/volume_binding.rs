@@ -165,6 +165,7 @@ impl VolumeWriter {
         let late = || BindError("binding volumes: context deadline exceeded".to_owned());
         tokio::select! {
             // Both may be dropped: they only wait.
+            biased;
             bound = self.bound(cluster, needed, node) => bound,
             () = self.clock.sleep_until(deadline) => Err(late()),
         }
@@ -184,6 +185,7 @@ impl VolumeWriter {
             }
             tokio::select! {
                 // Both may be dropped: they only wait.
+                biased;
                 () = claims.next() => {}
                 () = volumes.next() => {}
             }

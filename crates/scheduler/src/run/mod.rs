@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coracle_base::{Clock, Rng, Task, TaskError};
+use coracle_base::{Clock, Task, TaskError};
 use coracle_runtime::{Activity, ClusterId, Manager, Objects, Program, informer};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -58,9 +58,10 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) {
     };
     let names = config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
     let recorders = names.map(|name| (name.into(), manager.recorder(name))).collect();
+    let rng = manager.rng();
     manager.add_program(Scheduler {
         profiles,
-        clusters: Clusters::new(backoff, Rng::from_entropy()),
+        clusters: Clusters::new(backoff, rng),
         effects: Effects { pods, recorders, clock: clock.clone() },
         clock: clock.clone(),
         told,
@@ -170,6 +171,8 @@ impl Scheduler {
             };
             tokio::select! {
                 // All may be dropped: they only wait, and messages are taken out only when they are handled.
+                // In this order, for none can starve: whatever is there is taken in at the top.
+                biased;
                 () = stop.cancelled() => {}
                 message = self.messages.recv() => self.take_in(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
