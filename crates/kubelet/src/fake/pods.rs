@@ -21,6 +21,10 @@ use super::view::{Node, Pod};
 /// How many pods are written at a time: enough for a store to gather several in one sync.
 const WORKERS: usize = 16;
 
+/// When a pod is looked at again that was not the one that was meant, should the informer not say before: a
+/// server also answers so if others kept writing.
+const AFTER_CONFLICT: Duration = Duration::from_secs(1);
+
 /// Pods by the node they are bound to.
 pub(super) const BY_NODE: &str = "node";
 
@@ -115,14 +119,12 @@ impl Containers {
 
     async fn carry_out(&self, key: &ObjectKey, pod: &Pod, plan: Plan) -> kube::Result<Action> {
         if let Some(status) = plan.status
-            && !self.tell(key, status).await?
+            && let Some(unlike) = self.tell(key, status).await?
         {
-            // It is gone, or another has its name. The informer will say.
-            return Ok(Action::AwaitChange);
+            return Ok(unlike);
         }
         if plan.delete {
-            self.delete(key, pod).await?;
-            return Ok(Action::AwaitChange);
+            return self.delete(key, pod).await;
         }
         let now = self.clock.now();
         // A timer may be early by a hair; it must not come at once for ever.
@@ -130,27 +132,84 @@ impl Containers {
         Ok(plan.next.map_or(Action::AwaitChange, |next| Action::RequeueAfter(wait(next))))
     }
 
-    /// Whether the pod is still the one that was meant.
-    async fn tell(&self, key: &ObjectKey, status: Value) -> kube::Result<bool> {
+    /// What is to be done instead if the pod is not the one that was meant any more.
+    async fn tell(&self, key: &ObjectKey, status: Value) -> kube::Result<Option<Action>> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            Err(error) if is_gone(&error) || is_another(&error) => Ok(false),
-            done => done.map(|_| true),
+            // The informer will say.
+            Err(error) if is_gone(&error) => Ok(Some(Action::AwaitChange)),
+            Err(error) if is_another(&error) => Ok(Some(Action::RequeueAfter(AFTER_CONFLICT))),
+            done => done.map(|_| None),
         }
     }
 
-    async fn delete(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<()> {
+    async fn delete(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<Action> {
         let uid = Some(pod.metadata.uid().to_owned());
         let preconditions = Some(Preconditions { uid, resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default().grace_period(0) };
         match self.objects.delete(key, &params).await {
-            Err(error) if is_another(&error) => Ok(()),
-            done => done,
+            Err(error) if is_another(&error) => Ok(Action::RequeueAfter(AFTER_CONFLICT)),
+            done => done.map(|()| Action::AwaitChange),
         }
     }
 }
 
-/// Whether the name is another pod's by now.
+/// Whether the name is another pod's by now, or so the server says.
 fn is_another(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == CONFLICT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use coracle_runtime::Manager;
+    use http::{Method, Request, Response, StatusCode};
+    use http_body_util::Full;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client of a server with one node and one pod, which answers every write with a conflict.
+    fn busy_server(pod: &Value) -> Client {
+        let node = super::super::node::body(&super::super::FakeNodes::new(1), 0, Clock::system().now());
+        let list = |item: &Value| json!({"metadata": {"resourceVersion": "1"}, "items": [item]}).to_string();
+        let (nodes, pods) = (list(&node), list(pod));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_read = request.method() == Method::GET;
+            let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409});
+            let body = match request.uri().path() {
+                "/api/v1/nodes" => nodes.clone(),
+                "/api/v1/pods" => pods.clone(),
+                _ => conflict.to_string(),
+            };
+            let mut answer = Response::new(Full::new(bytes::Bytes::from(body)));
+            *answer.status_mut() = if is_read { StatusCode::OK } else { StatusCode::CONFLICT };
+            async { Ok::<_, Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn look(metadata: Value) -> Action {
+        let spec = json!({"nodeName": "fake-0", "containers": [{"name": "c"}]});
+        let client = busy_server(&json!({"metadata": metadata, "spec": spec}));
+        let mut manager = Manager::new(client.clone(), ClusterId::default());
+        super::super::register(&mut manager, &client, &Clock::system());
+        let key = ObjectKey::namespaced(ClusterId::default(), "n", "p");
+        manager.reconcile_once("fake-pods", &key).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_met_a_conflict_is_told_again() {
+        let again = Action::RequeueAfter(AFTER_CONFLICT);
+        let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "1"});
+        assert_eq!(look(metadata.clone()).await, again);
+        let mut going = metadata;
+        going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        going["deletionGracePeriodSeconds"] = 30.into();
+        // Nothing is told of a pod whose rules nobody understands; it is deleted at once.
+        going["annotations"] = json!({"fake.coracle.dev/start-after": "soon"});
+        assert_eq!(look(going).await, again);
+    }
 }
