@@ -1,0 +1,208 @@
+//! A client to whom everything happens that can happen on the way to a server.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use coracle::kube::Client;
+use coracle::kube::client::Body;
+use coracle_apiserver::{ApiServer, PeerIdentity};
+use coracle_base::Rng;
+use futures_util::{FutureExt, StreamExt};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use serde_json::json;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt};
+
+use crate::people::{self, People};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
+
+/// What goes wrong, by chance, and what was asked.
+pub(crate) struct Faults {
+    rng: Mutex<Rng>,
+    are_on: AtomicBool,
+    trace: Mutex<Trace>,
+}
+
+/// Every request of a run, in one number.
+struct Trace {
+    began: Instant,
+    digest: DefaultHasher,
+    requests: u64,
+    is_said: bool,
+}
+
+/// What happens to one request.
+#[derive(Debug)]
+enum Fault {
+    /// The server says that it has a problem.
+    Refused,
+    /// Others are faster: the object is not what it was any more.
+    Beaten,
+    /// It never arrives.
+    Lost,
+    /// It is carried out, and nobody learns of it.
+    AnswerLost,
+    /// It takes its time.
+    Slow(Duration),
+    /// A stream breaks off after so many pieces.
+    Cut(u64),
+}
+
+impl Faults {
+    pub(crate) fn new(rng: Rng, trace: bool) -> Arc<Self> {
+        let began = Instant::now();
+        let trace = Trace { began, digest: DefaultHasher::new(), requests: 0, is_said: trace };
+        Arc::new(Self { rng: Mutex::new(rng), are_on: AtomicBool::new(true), trace: Mutex::new(trace) })
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn calm(&self) {
+        self.are_on.store(false, Ordering::Relaxed);
+    }
+
+    /// All requests so far, as one number, and how many there were.
+    pub(crate) fn digest(&self) -> (u64, u64) {
+        let trace = self.trace.lock().unwrap();
+        (trace.digest.finish(), trace.requests)
+    }
+
+    /// A client of one component.
+    pub(crate) fn client(self: &Arc<Self>, server: &ApiServer, user: &str, program: &'static str) -> Client {
+        let transport = Transport {
+            server: server.clone(),
+            peer: people::identity(user),
+            program: HeaderValue::from_static(program),
+            faults: Arc::clone(self),
+        };
+        Client::new(transport, "default")
+    }
+
+    fn next(&self, request: &Request<Body>) -> Option<Fault> {
+        if !self.are_on.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut rng = self.rng.lock().unwrap();
+        let writes = *request.method() != Method::GET;
+        // What is made is not there before, so nobody can have changed it.
+        let changes = writes && *request.method() != Method::POST;
+        match rng.below(200) {
+            0..5 => Some(Fault::Refused),
+            5..8 => Some(Fault::Lost),
+            8..12 => Some(Fault::Slow(Duration::from_millis(rng.below(3000)))),
+            12..20 if changes => Some(Fault::Beaten),
+            20..24 if writes => Some(Fault::AnswerLost),
+            24..80 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
+            _ => None,
+        }
+    }
+
+    fn note(&self, told: &str) {
+        let mut trace = self.trace.lock().unwrap();
+        let at = trace.began.elapsed().as_millis();
+        trace.requests += 1;
+        (at, told).hash(&mut trace.digest);
+        if trace.is_said {
+            eprintln!("{at:>8} {told}");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Transport {
+    server: ApiServer,
+    peer: PeerIdentity,
+    program: HeaderValue,
+    faults: Arc<Faults>,
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Answer;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
+        let (server, faults) = (self.server.clone(), Arc::clone(&self.faults));
+        let fault = faults.next(&request);
+        async move {
+            let asked = format!("{} {} {fault:?}", request.method(), request.uri());
+            let answer = meet(server, request, fault).await;
+            let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+            faults.note(&format!("{code:>3} {asked}"));
+            answer
+        }
+        .boxed()
+    }
+}
+
+async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -> Result<Answer, Error> {
+    let carry_out = async |request| -> Result<Answer, Error> {
+        let Ok(answer) = server.clone().oneshot(request).await;
+        Ok(answer.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
+    };
+    match fault {
+        None => carry_out(request).await,
+        Some(Fault::Refused) => Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+        Some(Fault::Beaten) => {
+            touch(&server, request.uri().path()).await;
+            carry_out(request).await
+        }
+        Some(Fault::Lost) => Err("the connection was reset".into()),
+        Some(Fault::AnswerLost) => {
+            carry_out(request).await?;
+            Err("the answer was lost".into())
+        }
+        Some(Fault::Slow(delay)) => {
+            tokio::time::sleep(delay).await;
+            carry_out(request).await
+        }
+        Some(Fault::Cut(pieces)) => Ok(carry_out(request).await?.map(|body| {
+            let frames = BodyStream::new(body).take(usize::try_from(pieces).unwrap());
+            StreamBody::new(frames).boxed_unsync()
+        })),
+    }
+}
+
+/// Changes an object in a way that nobody minds. It may be gone.
+async fn touch(server: &ApiServer, path: &str) {
+    let patch = json!({"metadata": {"annotations": {"simulation/touched": path}}});
+    People::new(server).patch(&object_of(path), &patch).await;
+}
+
+/// The path of the object, without that of its part.
+fn object_of(path: &str) -> String {
+    let segments: Vec<_> = path.split('/').collect();
+    let version = if segments[1] == "api" { 2 } else { 3 };
+    let is_namespaced = segments[version + 1] == "namespaces" && segments.len() > version + 4;
+    let length = version + if is_namespaced { 5 } else { 3 };
+    segments[..length.min(segments.len())].join("/")
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    request.uri().query().is_some_and(|query| query.contains("watch=true"))
+}
+
+fn status(code: StatusCode, reason: &str) -> Answer {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "by chance",
+        "reason": reason, "code": code.as_u16(),
+    });
+    let body = Full::from(serde_json::to_vec(&status).unwrap()).map_err(|never| match never {});
+    let mut answer = Response::new(body.boxed_unsync());
+    *answer.status_mut() = code;
+    answer
+}

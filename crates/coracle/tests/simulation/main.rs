@@ -1,0 +1,93 @@
+//! The whole control plane under faults, on a clock that stands still unless somebody waits.
+//!
+//! One run is a server in memory with controllers, scheduler and simulated nodes, whose requests fail, get lost,
+//! meet conflicts or lose their answers, whose watches break off, which are stopped, killed and started again, and
+//! whose clock jumps. Meanwhile people change their minds: each namespace of the run has a story of its own. Then
+//! the faults end, and what everyone wanted last must come true and stay so. What must hold at all times is
+//! checked over the whole history, which one client without faults has watched from the beginning.
+//!
+//! All of it follows from one number, the seed. `cargo test -p coracle --test simulation -- --seeds 1000` runs
+//! more of them than `cargo test` does, and `-- --seed 7 --trace` runs one again and says every request.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::print_stderr, reason = "a test with a harness of its own says what it does")]
+
+mod chosen;
+mod faults;
+mod history;
+mod people;
+mod rules;
+mod run;
+mod state;
+mod story;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chosen::Chosen;
+use run::Outcome;
+
+fn main() -> ExitCode {
+    let chosen = match Chosen::from_arguments(std::env::args().skip(1)) {
+        Ok(Some(chosen)) => chosen,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    run::remember_panics();
+    if !chosen.trace && !is_repeatable(&chosen) {
+        return ExitCode::FAILURE;
+    }
+    let failed = run_all(&chosen);
+    eprintln!("simulation: {} seeds from {}, {failed} failed", chosen.seeds, chosen.first);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs all seeds, on as many threads as there are processors. How many failed.
+fn run_all(chosen: &Chosen) -> u64 {
+    let (next, failed) = (AtomicU64::new(chosen.first), AtomicU64::new(0));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= chosen.first + chosen.seeds {
+                return;
+            }
+            let outcome = run::simulate(seed, chosen.trace);
+            if !outcome.wrong.is_empty() {
+                failed.fetch_add(1, Ordering::Relaxed);
+                report(seed, &outcome);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..chosen.threads {
+            scope.spawn(work);
+        }
+    });
+    failed.into_inner()
+}
+
+fn report(seed: u64, outcome: &Outcome) {
+    eprintln!(
+        "seed {seed} failed; again, with every request:\n    \
+         cargo test -p coracle --test simulation -- --seed {seed} --trace\n  {}",
+        outcome.wrong.join("\n  ")
+    );
+}
+
+/// Without this a failing seed would be worth little.
+fn is_repeatable(chosen: &Chosen) -> bool {
+    let run = || run::simulate(chosen.first, false);
+    let (one, other) = (run(), run());
+    let same = one.digest == other.digest;
+    if !same {
+        eprintln!(
+            "seed {} is not the same twice: {:x} after {} requests, {:x} after {}",
+            chosen.first, one.digest, one.requests, other.digest, other.requests
+        );
+    }
+    same
+}

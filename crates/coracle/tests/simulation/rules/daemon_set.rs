@@ -1,0 +1,32 @@
+//! A DaemonSet has one pod on a node.
+
+use serde_json::Value;
+
+use super::{Rule, active_of};
+use crate::history::Moment;
+use crate::state::{PODS, State, controller, namespace, shown, text};
+
+/// Where a pod of a DaemonSet says which node it is for.
+const TARGET: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+                      /nodeSelectorTerms/0/matchFields/0/values/0";
+
+pub(super) struct OnePerNode;
+
+impl Rule for OnePerNode {
+    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
+        let pod = &moment.object;
+        let Some(("DaemonSet", set)) = controller(pod).filter(|_| moment.resource == PODS) else {
+            return Ok(());
+        };
+        if moment.made().is_none() {
+            return Ok(());
+        }
+        let node = text(pod, TARGET);
+        let there: Vec<&Value> =
+            active_of(state, namespace(pod), set).filter(|other| text(other, TARGET) == node).collect();
+        if node.is_empty() || there.len() > 1 {
+            return Err(format!("{} has several pods for {node}: {}", namespace(pod), shown(there)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! No index of a job runs twice at the same time, none runs again that has succeeded, and what was counted stays.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Rule, active_of};
+use crate::history::Moment;
+use crate::state::{JOBS, PODS, State, controller, has_condition, name, namespace, number, shown, text};
+
+/// The annotation with the index of a pod.
+const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-index";
+
+#[derive(Default)]
+pub(super) struct Indexes {
+    /// Of which job, by its identity, and which.
+    succeeded: BTreeSet<(String, String)>,
+}
+
+impl Rule for Indexes {
+    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
+        let (pod, index) = (&moment.object, text(&moment.object, INDEX));
+        let Some(("Job", job)) = controller(pod).filter(|_| moment.resource == PODS && !index.is_empty())
+        else {
+            return Ok(());
+        };
+        let key = (job.to_owned(), index.to_owned());
+        if moment.made().is_some() {
+            let running: Vec<_> =
+                active_of(state, namespace(pod), job).filter(|other| text(other, INDEX) == index).collect();
+            if running.len() > 1 {
+                return Err(format!("{} runs index {index} twice: {}", namespace(pod), shown(running)));
+            }
+            if self.succeeded.contains(&key) {
+                return Err(format!("{}/{} runs what has succeeded", namespace(pod), name(pod)));
+            }
+        }
+        if text(pod, "/status/phase") == "Succeeded" {
+            self.succeeded.insert(key);
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Counts;
+
+impl Rule for Counts {
+    fn see(&mut self, moment: &Moment, _state: &State) -> Result<(), String> {
+        let (Some(old), Some(new)) = (moment.old.as_deref(), moment.now()) else { return Ok(()) };
+        if moment.resource != JOBS || old["metadata"]["uid"] != new["metadata"]["uid"] {
+            return Ok(());
+        }
+        let fewer = |count: &str| number(new, count) < number(old, count);
+        let undone = |condition: &str| has_condition(old, condition) && !has_condition(new, condition);
+        let completions = number(new, "/spec/completions");
+        let too_many = number(new, "/status/succeeded") > completions;
+        if fewer("/status/succeeded") || fewer("/status/failed") || too_many {
+            return wrong(new, "miscounts", old);
+        }
+        if undone("Complete") || undone("Failed") {
+            return wrong(new, "had ended", old);
+        }
+        Ok(())
+    }
+}
+
+fn wrong(new: &Value, what: &str, old: &Value) -> Result<(), String> {
+    Err(format!("{}/{} {what}: {} after {}", namespace(new), name(new), new["status"], old["status"]))
+}

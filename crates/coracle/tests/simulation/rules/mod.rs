@@ -1,0 +1,116 @@
+//! What must hold at all times. Each rule sees every change, in order, with what is there after it.
+//!
+//! Controllers act on what they knew a moment ago. So a rule about what people want is kept if it was for any of
+//! what they wanted within the last [`MEMORY`].
+
+mod daemon_set;
+mod job;
+mod quota;
+mod replica_set;
+mod rollout;
+mod stateful_set;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::history::Moment;
+use crate::state::{PODS, State, controller, is_active, is_ready, uid};
+
+/// For how long something may be acted on that has changed: longer than anything is away, and than a watch that was
+/// cut needs to come back after several failures.
+const MEMORY: Duration = Duration::from_secs(60);
+
+pub(crate) trait Rule {
+    /// Looks at a change.
+    ///
+    /// # Errors
+    /// What of the rule it has broken.
+    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String>;
+}
+
+/// All rules, for a run in which people deleted these.
+pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
+    vec![
+        Box::new(replica_set::Replicas::default()),
+        Box::new(rollout::Rollout::new(deleted.clone())),
+        Box::new(stateful_set::Ordered::new(deleted.clone())),
+        Box::new(job::Indexes::default()),
+        Box::new(job::Counts),
+        Box::new(daemon_set::OnePerNode),
+        Box::new(quota::Quota),
+    ]
+}
+
+/// What held lately.
+struct Lately<T> {
+    /// Since when; each until the next.
+    known: VecDeque<(Duration, T)>,
+}
+
+impl<T> Default for Lately<T> {
+    fn default() -> Self {
+        Self { known: VecDeque::new() }
+    }
+}
+
+impl<T> Lately<T> {
+    fn note(&mut self, at: Duration, value: T) {
+        self.forget(at);
+        self.known.push_back((at, value));
+    }
+
+    /// What held at any time within [`MEMORY`].
+    fn values(&mut self, now: Duration) -> impl Iterator<Item = &T> {
+        self.forget(now);
+        self.known.iter().map(|(_, value)| value)
+    }
+
+    /// Forgets what another has replaced before [`MEMORY`].
+    fn forget(&mut self, now: Duration) {
+        while self.known.get(1).is_some_and(|(since, _)| *since + MEMORY < now) {
+            self.known.pop_front();
+        }
+    }
+}
+
+/// What was taken from a workload by others than its controller: by people, or by the node.
+#[derive(Default)]
+struct Losses {
+    deleted: BTreeSet<String>,
+    /// By the controller of the pods, when.
+    lost: BTreeMap<String, Vec<Duration>>,
+}
+
+impl Losses {
+    fn new(deleted: BTreeSet<String>) -> Self {
+        Self { deleted, lost: BTreeMap::new() }
+    }
+
+    /// Notes whether this is a loss. Whether it is.
+    fn see(&mut self, moment: &Moment) -> bool {
+        let Some(old) = moment.old.as_deref().filter(|_| moment.resource == PODS) else { return false };
+        let was_well = is_active(old) && is_ready(old);
+        let is_well = moment.now().is_some_and(|new| is_active(new) && is_ready(new));
+        let only_unready = moment.now().is_some_and(is_active);
+        let by_others = self.deleted.contains(uid(old)) || only_unready;
+        let is_loss = was_well && !is_well && by_others;
+        if is_loss && let Some((_, owner)) = controller(old) {
+            self.lost.entry(owner.to_owned()).or_default().push(moment.at);
+        }
+        is_loss
+    }
+
+    /// How many pods of a controller were lost within [`MEMORY`].
+    fn of(&self, owner: &str, now: Duration) -> u64 {
+        let lost = self.lost.get(owner).into_iter().flatten();
+        lost.filter(|at| **at + MEMORY >= now).count() as u64
+    }
+}
+
+/// The pods of a controller that run or will.
+fn active_of<'a>(state: &'a State, namespace: &str, owner: &'a str) -> impl Iterator<Item = &'a Value> {
+    let of_it = move |pod: &&Value| controller(pod).is_some_and(|(_, uid)| uid == owner);
+    state.list(PODS, namespace).filter(of_it).filter(|pod| is_active(pod))
+}

@@ -1,0 +1,102 @@
+//! One run, from its seed to what was wrong with it.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use coracle_base::Rng;
+use futures_util::future::join_all;
+
+use crate::state::State;
+use crate::story::Story;
+use crate::world::World;
+
+/// Namespaces of a run.
+const STORIES: u64 = 3;
+
+/// How long it may take until everything is as wanted, once nothing goes wrong any more. Upstream's delay after many
+/// failures is 1000 seconds.
+const PATIENCE: Duration = Duration::from_secs(1500);
+
+/// How often that is looked at.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// For how long nothing may change after that.
+const REST: Duration = Duration::from_secs(45);
+
+/// How many lines are said of one failure.
+const MAX_LINES: usize = 20;
+
+/// How a run ended.
+pub(crate) struct Outcome {
+    /// All requests of all components, as one number, and how many there were.
+    pub(crate) digest: u64,
+    pub(crate) requests: u64,
+    /// What was not as it should be.
+    pub(crate) wrong: Vec<String>,
+}
+
+thread_local! {
+    /// What panicked on this thread, also where somebody caught it.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Controllers survive panics; no run does.
+pub(crate) fn remember_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+        before(panic);
+    }));
+}
+
+/// Runs one seed on a clock of its own.
+pub(crate) fn simulate(seed: u64, trace: bool) -> Outcome {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(Rng::seeded(seed), trace))));
+    let mut outcome = outcome.unwrap_or(Outcome { digest: 0, requests: 0, wrong: Vec::new() });
+    outcome.wrong.extend(PANICS.take());
+    outcome.wrong.truncate(MAX_LINES);
+    outcome
+}
+
+async fn live(mut rng: Rng, trace: bool) -> Outcome {
+    let mut world = World::begin(&mut rng, trace).await;
+    let stories: Vec<_> = (0..STORIES).map(|number| Story::new(&world, number, rng.fork())).collect();
+    let told = join_all(stories.into_iter().map(Story::tell));
+    let stories = tokio::select! {
+        biased;
+        stories = told => stories,
+        () = world.disturb() => unreachable!("it goes on for ever"),
+    };
+    world.calm();
+    let mut wrong = settle(&world, &stories).await;
+    wrong.extend(world.history.check());
+    let (digest, requests) = world.end().await;
+    Outcome { digest, requests, wrong }
+}
+
+/// Waits until everything is as the stories want it, and stays so. What does not.
+async fn settle(world: &World, stories: &[Story]) -> Vec<String> {
+    let wrong = || world.history.look(|state| all_wrong(stories, state));
+    let came_true = async {
+        while !wrong().is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, came_true).await.is_err() {
+        return wrong();
+    }
+    // What has come true a moment ago may still have to be written down.
+    tokio::time::sleep(REST).await;
+    let then = world.history.len();
+    tokio::time::sleep(REST).await;
+    let mut wrong = wrong();
+    wrong.extend(world.history.since(then).into_iter().map(|what| format!("no rest: {what}")));
+    wrong
+}
+
+fn all_wrong(stories: &[Story], state: &State) -> Vec<String> {
+    stories.iter().flat_map(|story| story.wrong(state)).collect()
+}

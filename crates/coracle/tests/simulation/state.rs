@@ -1,0 +1,150 @@
+//! What is there at some time, and what one wants to know of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// What is watched: the plural, and where it is.
+pub(crate) const RESOURCES: &[(&str, &str)] = &[
+    (CONTROLLER_REVISIONS, "/apis/apps/v1/controllerrevisions"),
+    (DAEMON_SETS, "/apis/apps/v1/daemonsets"),
+    (DEPLOYMENTS, "/apis/apps/v1/deployments"),
+    (ENDPOINT_SLICES, "/apis/discovery.k8s.io/v1/endpointslices"),
+    (JOBS, "/apis/batch/v1/jobs"),
+    (NAMESPACES, "/api/v1/namespaces"),
+    (PODS, "/api/v1/pods"),
+    (REPLICA_SETS, "/apis/apps/v1/replicasets"),
+    (RESOURCE_QUOTAS, "/api/v1/resourcequotas"),
+    (SERVICE_ACCOUNTS, "/api/v1/serviceaccounts"),
+    (SERVICES, "/api/v1/services"),
+    (STATEFUL_SETS, "/apis/apps/v1/statefulsets"),
+];
+
+pub(crate) const CONTROLLER_REVISIONS: &str = "controllerrevisions";
+pub(crate) const DAEMON_SETS: &str = "daemonsets";
+pub(crate) const DEPLOYMENTS: &str = "deployments";
+pub(crate) const ENDPOINT_SLICES: &str = "endpointslices";
+pub(crate) const JOBS: &str = "jobs";
+pub(crate) const NAMESPACES: &str = "namespaces";
+pub(crate) const PODS: &str = "pods";
+pub(crate) const REPLICA_SETS: &str = "replicasets";
+pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
+pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccounts";
+pub(crate) const SERVICES: &str = "services";
+pub(crate) const STATEFUL_SETS: &str = "statefulsets";
+
+/// The objects there are.
+#[derive(Default)]
+pub(crate) struct State {
+    objects: BTreeMap<(&'static str, String, String), Arc<Value>>,
+}
+
+impl State {
+    /// Puts an object where it belongs, or takes it away. What was there before.
+    pub(crate) fn set(
+        &mut self,
+        resource: &'static str,
+        object: &Arc<Value>,
+        is_there: bool,
+    ) -> Option<Arc<Value>> {
+        let place = (resource, namespace(object).to_owned(), name(object).to_owned());
+        if is_there { self.objects.insert(place, Arc::clone(object)) } else { self.objects.remove(&place) }
+    }
+
+    pub(crate) fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Option<&Value> {
+        self.objects.get(&(resource, namespace.to_owned(), name.to_owned())).map(|object| &**object)
+    }
+
+    /// All of a resource in a namespace.
+    pub(crate) fn list<'a>(
+        &'a self,
+        resource: &'static str,
+        namespace: &str,
+    ) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let namespace = namespace.to_owned();
+        let from = (resource, namespace.clone(), String::new());
+        let here = self
+            .objects
+            .range(from..)
+            .take_while(move |((kind, space, _), _)| *kind == resource && *space == namespace);
+        here.map(|(_, object)| &**object)
+    }
+
+    /// Everything in a namespace, of whatever resource.
+    pub(crate) fn within<'a>(&'a self, namespace: &str) -> Vec<(&'static str, &'a Value)> {
+        let of = |(resource, _): &(&'static str, &str)| {
+            self.list(resource, namespace).map(|object| (*resource, object)).collect::<Vec<_>>()
+        };
+        RESOURCES.iter().flat_map(of).collect()
+    }
+}
+
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn number(object: &Value, pointer: &str) -> u64 {
+    object.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+pub(crate) fn app(object: &Value) -> &str {
+    text(object, "/metadata/labels/app")
+}
+
+/// The image of the first container: which version a pod is of.
+pub(crate) fn image(pod: &Value) -> &str {
+    text(pod, "/spec/containers/0/image")
+}
+
+pub(crate) fn is_going(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+pub(crate) fn has_condition(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|told| told["type"] == kind && told["status"] == "True")
+}
+
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    has_condition(pod, "Ready")
+}
+
+pub(crate) fn has_ended(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// Whether a pod runs, or will, for all that anybody wants.
+pub(crate) fn is_active(pod: &Value) -> bool {
+    !is_going(pod) && !has_ended(pod)
+}
+
+/// Who looks after an object, if anybody does: kind and identity.
+pub(crate) fn controller(object: &Value) -> Option<(&str, &str)> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+    Some((text(controller, "/kind"), text(controller, "/uid")))
+}
+
+/// Pods in one line.
+pub(crate) fn shown<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
+    let one = |pod: &Value| {
+        let (name, image, phase) = (name(pod), image(pod), text(pod, "/status/phase"));
+        let (ready, going) =
+            (if is_ready(pod) { " ready" } else { "" }, if is_going(pod) { " going" } else { "" });
+        format!("{name} {} {phase}{ready}{going}", image.rsplit(':').next().unwrap_or_default())
+    };
+    format!("[{}]", pods.into_iter().map(one).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,71 @@
+//! A DaemonSet on the nodes that people choose.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::Stage;
+use super::workload::{image_of, template, write};
+use crate::state::{DAEMON_SETS, PODS, State, app, image, is_going, is_ready, number, shown, text};
+use crate::world::NODES;
+
+const NAME: &str = "agent";
+
+#[derive(Default)]
+pub(super) struct Daemons {
+    version: u64,
+    nodes: BTreeSet<String>,
+}
+
+impl Daemons {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(5) {
+            0 if self.version > 0 => stage.delete_a_pod().await,
+            1 | 2 => self.choose_a_node(stage).await,
+            _ => self.update(stage).await,
+        }
+    }
+
+    /// One more node is chosen, or one fewer.
+    async fn choose_a_node(&mut self, stage: &mut Stage) {
+        let node = format!("fake-{}", stage.rng.below(u64::from(NODES)));
+        let is_chosen = !self.nodes.remove(&node);
+        let label = if is_chosen { json!("yes") } else { Value::Null };
+        let patch = json!({"metadata": {"labels": {stage.namespace.clone(): label}}});
+        stage.people.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
+        if is_chosen {
+            self.nodes.insert(node);
+        }
+    }
+
+    async fn update(&mut self, stage: &mut Stage) {
+        self.version += 1;
+        let mut template = template(stage, NAME, self.version);
+        template["spec"]["nodeSelector"] = json!({stage.namespace.clone(): "yes"});
+        let set = json!({"metadata": {"name": NAME}, "spec": {
+            "selector": {"matchLabels": {"app": NAME}}, "template": template,
+        }});
+        write(stage, &stage.path("apps/v1", DAEMON_SETS), &set).await;
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == NAME).collect();
+        let is_right =
+            |pod: &&&Value| image(pod) == image_of(self.version) && !is_going(pod) && is_ready(pod);
+        let on: BTreeSet<_> =
+            pods.iter().filter(is_right).map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
+        let wanted = if self.version == 0 { BTreeSet::new() } else { self.nodes.clone() };
+        let mut wrong = Vec::new();
+        if on != wanted || pods.len() != wanted.len() {
+            wrong.push(format!("{NAME} {} should be on {wanted:?}: {}", self.version, shown(pods)));
+        }
+        if let Some(set) = state.get(DAEMON_SETS, namespace, NAME) {
+            let observed = number(set, "/status/observedGeneration") == number(set, "/metadata/generation");
+            let updated = number(set, "/status/updatedNumberScheduled") == wanted.len() as u64;
+            if !observed || !updated {
+                wrong.push(format!("{NAME} says {}", set["status"]));
+            }
+        }
+        wrong
+    }
+}

@@ -1,0 +1,63 @@
+//! A namespace that is deleted with all that is in it, and made anew.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Stage;
+use super::workload::{self, Wanted, template, write};
+use crate::state::{DEPLOYMENTS, NAMESPACES, State, name};
+
+const NAME: &str = "short-lived";
+
+/// How long people wait before they try again what cannot be done yet.
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub(super) struct Going {
+    is_going: bool,
+    wanted: Wanted,
+}
+
+impl Going {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        if self.is_going {
+            // A name is free again once nothing is left.
+            while stage.create_namespace().await.is_null() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            self.is_going = false;
+        }
+        if self.wanted.replicas > 0 && stage.rng.one_in(2) {
+            let path = format!("/api/v1/namespaces/{}", stage.namespace);
+            stage.people.delete(&path, &Value::Null).await;
+            (self.is_going, self.wanted) = (true, Wanted::default());
+        } else {
+            self.fill(stage).await;
+        }
+    }
+
+    async fn fill(&mut self, stage: &mut Stage) {
+        self.wanted = Wanted { replicas: 1 + stage.rng.below(3), version: self.wanted.version + 1 };
+        let deployment = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": self.wanted.replicas,
+            "selector": {"matchLabels": {"app": NAME}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": template(stage, NAME, self.wanted.version),
+        }});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let mut wrong: Vec<_> =
+            workload::wrong_pods(namespace, state, NAME, self.wanted).into_iter().collect();
+        if self.is_going {
+            let left = state.within(namespace).into_iter();
+            wrong.extend(left.map(|(resource, object)| format!("{resource} {} is there", name(object))));
+        }
+        if state.get(NAMESPACES, "", namespace).is_some() == self.is_going {
+            wrong.push(format!("the namespace should be gone: {}", self.is_going));
+        }
+        wrong
+    }
+}

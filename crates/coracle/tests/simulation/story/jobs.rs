@@ -1,0 +1,120 @@
+//! Jobs of all sorts: some by index, some that fail, some suspended at first, some deleted.
+
+use serde_json::{Value, json};
+
+use super::Stage;
+use super::workload::{self, image_of};
+use crate::state::{JOBS, PODS, State, app, has_condition, name, number, shown};
+
+/// So often a job may fail that is to succeed after all.
+const FORGIVING: u64 = 1000;
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    wanted: Vec<Job>,
+}
+
+struct Job {
+    name: String,
+    completions: u64,
+    end: End,
+    is_suspended: bool,
+}
+
+/// What is to become of a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    /// All its pods fail, after so many.
+    Failed,
+    Deleted,
+}
+
+impl Jobs {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(6) {
+            0 => stage.delete_a_pod().await,
+            1 => self.resume(stage).await,
+            2 => self.delete(stage).await,
+            _ => self.add(stage).await,
+        }
+    }
+
+    async fn add(&mut self, stage: &mut Stage) {
+        let end = if stage.rng.one_in(5) { End::Failed } else { End::Complete };
+        let job = Job {
+            name: format!("job-{}", self.wanted.len()),
+            completions: 1 + stage.rng.below(4),
+            end,
+            is_suspended: stage.rng.one_in(4),
+        };
+        // What fails and is started again by its node succeeds the second time.
+        let (restart, code, limit) = match (end, stage.rng.below(3)) {
+            (End::Failed, _) => ("Never", "1", stage.rng.below(3)),
+            (_, 0) => ("OnFailure", "1,0", FORGIVING),
+            _ => ("Never", "0", FORGIVING),
+        };
+        let annotations = json!({
+            "fake.coracle.dev/exit-code": code,
+            "fake.coracle.dev/finish-after": stage.one_of(&["0s", "1s", "5s", "20s"]),
+        });
+        let object = json!({"metadata": {"name": job.name}, "spec": {
+            "completions": job.completions,
+            "parallelism": 1 + stage.rng.below(3),
+            "completionMode": stage.one_of(&["Indexed", "NonIndexed"]),
+            "backoffLimit": limit,
+            "suspend": job.is_suspended,
+            "template": {
+                "metadata": {"labels": {"app": job.name}, "annotations": annotations},
+                "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": image_of(1)}]},
+            },
+        }});
+        stage.people.create(&stage.path("batch/v1", JOBS), &object).await;
+        self.wanted.push(job);
+    }
+
+    /// Lets a job begin that was to wait, or lets one wait.
+    async fn resume(&mut self, stage: &mut Stage) {
+        let Some(job) = self.wanted.iter_mut().find(|job| job.is_suspended) else { return };
+        job.is_suspended = false;
+        let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
+        stage.people.patch(&path, &json!({"spec": {"suspend": false}})).await;
+    }
+
+    async fn delete(&mut self, stage: &mut Stage) {
+        let Some(job) = self.wanted.iter_mut().find(|job| job.end != End::Deleted) else { return };
+        job.end = End::Deleted;
+        let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
+        workload::delete(stage, &path).await;
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        self.wanted.iter().filter_map(|job| job.wrong(namespace, state)).collect()
+    }
+}
+
+impl Job {
+    fn wrong(&self, namespace: &str, state: &State) -> Option<String> {
+        let Self { name: job_name, completions, end, is_suspended } = self;
+        let object = state.get(JOBS, namespace, job_name);
+        let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == job_name).collect();
+        let is_held = |pod: &&&Value| pod["metadata"]["finalizers"].is_array();
+        let held: Vec<_> = pods.iter().filter(is_held).copied().collect();
+        let is_right = match (end, object) {
+            (End::Deleted, object) => object.is_none() && pods.is_empty(),
+            (_, None) => false,
+            (_, Some(job)) if *is_suspended => has_condition(job, "Suspended") && pods.is_empty(),
+            (End::Complete, Some(job)) => {
+                has_condition(job, "Complete") && number(job, "/status/succeeded") == *completions
+            }
+            (End::Failed, Some(job)) => has_condition(job, "Failed"),
+        };
+        if is_right && held.is_empty() {
+            return None;
+        }
+        let status = object.map_or(&Value::Null, |job| &job["status"]);
+        let shown = shown(pods.iter().copied());
+        let held: Vec<_> = held.into_iter().map(name).collect();
+        Some(format!("{job_name} is {status} with {shown}, of which {held:?} are held"))
+    }
+}

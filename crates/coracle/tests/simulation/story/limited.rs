@@ -1,0 +1,57 @@
+//! A deployment that wants more pods than a quota allows, until it is raised.
+
+use serde_json::json;
+
+use super::Stage;
+use super::workload::{self, Wanted, write};
+use crate::state::{DEPLOYMENTS, RESOURCE_QUOTAS, State, text};
+
+const NAME: &str = "greedy";
+
+#[derive(Default)]
+pub(super) struct Limited {
+    /// How many pods there may be; it only ever grows.
+    hard: u64,
+    wanted: Wanted,
+}
+
+impl Limited {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(4) {
+            0 if self.hard > 0 => stage.delete_a_pod().await,
+            1 | 2 if self.hard > 0 => self.deploy(stage).await,
+            _ => {
+                self.hard += 1 + stage.rng.below(2);
+                let quota =
+                    json!({"metadata": {"name": NAME}, "spec": {"hard": {"pods": self.hard.to_string()}}});
+                write(stage, &stage.path("v1", RESOURCE_QUOTAS), &quota).await;
+            }
+        }
+    }
+
+    async fn deploy(&mut self, stage: &mut Stage) {
+        self.wanted = Wanted { replicas: stage.rng.below(6), version: 1 };
+        let deployment = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": self.wanted.replicas,
+            "selector": {"matchLabels": {"app": NAME}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": {"app": NAME}},
+                "spec": {"containers": [{"name": "c", "image": workload::image_of(1)}]},
+            },
+        }});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let allowed = Wanted { replicas: self.wanted.replicas.min(self.hard), ..self.wanted };
+        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, allowed).into_iter().collect();
+        if let Some(quota) = state.get(RESOURCE_QUOTAS, namespace, NAME) {
+            let used = text(quota, "/status/used/pods");
+            if used != allowed.replicas.to_string() {
+                wrong.push(format!("{used} pods count against the quota, and not {}", allowed.replicas));
+            }
+        }
+        wrong
+    }
+}

@@ -1,0 +1,145 @@
+//! What happens in one namespace: people want things, and change their minds.
+
+mod daemons;
+mod going;
+mod jobs;
+mod limited;
+mod ordered;
+mod rollout;
+mod service;
+mod workload;
+
+use std::time::Duration;
+
+use coracle_base::Rng;
+use serde_json::{Value, json};
+
+use crate::history::History;
+use crate::people::People;
+use crate::state::{State, controller, is_going, name, uid};
+use crate::world::World;
+
+/// Changes of mind in one story, at least and at most.
+const CHANGES: (u64, u64) = (3, 7);
+
+/// The longest time between two of them, mostly and now and then: long enough for what was wanted to come true.
+const SHORT_PAUSE_MS: u64 = 5_000;
+const LONG_PAUSE_MS: u64 = 60_000;
+
+/// A namespace, and those who want something in it.
+pub(crate) struct Stage {
+    pub(crate) namespace: String,
+    pub(crate) people: People,
+    pub(crate) history: History,
+    pub(crate) rng: Rng,
+}
+
+/// What a story is about. What people want last is remembered.
+enum Plot {
+    Daemons(daemons::Daemons),
+    Going(going::Going),
+    Jobs(jobs::Jobs),
+    Limited(limited::Limited),
+    Ordered(ordered::Ordered),
+    Rollout(rollout::Rollout),
+}
+
+pub(crate) struct Story {
+    stage: Stage,
+    plot: Plot,
+}
+
+impl Story {
+    pub(crate) fn new(world: &World, number: u64, mut rng: Rng) -> Self {
+        let plot = match rng.below(8) {
+            0 => Plot::Daemons(daemons::Daemons::default()),
+            1 => Plot::Going(going::Going::default()),
+            2 | 3 => Plot::Jobs(jobs::Jobs::default()),
+            4 => Plot::Limited(limited::Limited::default()),
+            5 => Plot::Ordered(ordered::Ordered::default()),
+            _ => Plot::Rollout(rollout::Rollout::default()),
+        };
+        let (people, history) = (world.people.clone(), world.history.clone());
+        Self { stage: Stage { namespace: format!("story-{number}"), people, history, rng }, plot }
+    }
+
+    /// Lets it happen.
+    pub(crate) async fn tell(mut self) -> Self {
+        let Self { stage, plot } = &mut self;
+        stage.create_namespace().await;
+        for _ in 0..stage.between(CHANGES) {
+            match plot {
+                Plot::Daemons(plot) => plot.change(stage).await,
+                Plot::Going(plot) => plot.change(stage).await,
+                Plot::Jobs(plot) => plot.change(stage).await,
+                Plot::Limited(plot) => plot.change(stage).await,
+                Plot::Ordered(plot) => plot.change(stage).await,
+                Plot::Rollout(plot) => plot.change(stage).await,
+            }
+            let longest = if stage.rng.one_in(3) { LONG_PAUSE_MS } else { SHORT_PAUSE_MS };
+            tokio::time::sleep(Duration::from_millis(stage.rng.below(longest))).await;
+        }
+        self
+    }
+
+    /// What is not as it is wanted.
+    pub(crate) fn wrong(&self, state: &State) -> Vec<String> {
+        let namespace = &self.stage.namespace;
+        let mut wrong = match &self.plot {
+            Plot::Daemons(plot) => plot.wrong(namespace, state),
+            Plot::Going(plot) => plot.wrong(namespace, state),
+            Plot::Jobs(plot) => plot.wrong(namespace, state),
+            Plot::Limited(plot) => plot.wrong(namespace, state),
+            Plot::Ordered(plot) => plot.wrong(namespace, state),
+            Plot::Rollout(plot) => plot.wrong(namespace, state),
+        };
+        wrong.extend(orphans(namespace, state));
+        wrong.into_iter().map(|what| format!("{namespace}: {what}")).collect()
+    }
+}
+
+/// Whatever is still there without the one it belonged to, or is still going.
+fn orphans(namespace: &str, state: &State) -> Vec<String> {
+    let all = state.within(namespace);
+    let is_there = |owner: &str| all.iter().any(|(_, object)| uid(object) == owner);
+    let is_left = |object: &Value| controller(object).is_some_and(|(_, owner)| !is_there(owner));
+    let left = all.iter().filter(|(_, object)| is_left(object) || is_going(object));
+    left.map(|(resource, object)| format!("{resource} {} is left over", name(object))).collect()
+}
+
+impl Stage {
+    async fn create_namespace(&self) -> Value {
+        let namespace = json!({"metadata": {"name": self.namespace}});
+        self.people.create("/api/v1/namespaces", &namespace).await
+    }
+
+    /// Where the objects of a resource are.
+    fn path(&self, version: &str, plural: &str) -> String {
+        let base = if version.contains('/') { "apis" } else { "api" };
+        format!("/{base}/{version}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    fn between(&mut self, (least, most): (u64, u64)) -> u64 {
+        least + self.rng.below(most - least + 1)
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.rng.below(all.len() as u64)).unwrap()]
+    }
+
+    /// Deletes one of the pods, whosever it is.
+    async fn delete_a_pod(&mut self) {
+        let pods = self.history.look(|state| {
+            let pods = state.list(crate::state::PODS, &self.namespace);
+            pods.map(|pod| (name(pod).to_owned(), uid(pod).to_owned())).collect::<Vec<_>>()
+        });
+        if pods.is_empty() {
+            return;
+        }
+        let index = usize::try_from(self.rng.below(pods.len() as u64)).unwrap();
+        let (name, uid) = &pods[index];
+        self.history.note_deleted(uid);
+        let path = format!("{}/{name}", self.path("v1", "pods"));
+        self.people.delete(&path, &json!({"preconditions": {"uid": uid}})).await;
+    }
+}

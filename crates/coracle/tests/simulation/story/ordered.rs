@@ -1,0 +1,56 @@
+//! A StatefulSet: scaled, updated, deleted and made anew.
+
+use serde_json::json;
+
+use super::Stage;
+use super::workload::{self, Wanted, template, write};
+use crate::state::{STATEFUL_SETS, State, number};
+
+const NAME: &str = "db";
+
+#[derive(Default)]
+pub(super) struct Ordered {
+    wanted: Option<Wanted>,
+}
+
+impl Ordered {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        let wanted = match (self.wanted, stage.rng.below(7)) {
+            (Some(_), 0) => {
+                let path = format!("{}/{NAME}", stage.path("apps/v1", STATEFUL_SETS));
+                workload::delete(stage, &path).await;
+                self.wanted = None;
+                return;
+            }
+            (Some(_), 1) => return stage.delete_a_pod().await,
+            (Some(Wanted { replicas, version }), 2..5) => Wanted { replicas, version: version + 1 },
+            (wanted, _) => {
+                Wanted { replicas: stage.rng.below(5), version: wanted.map_or(1, |wanted| wanted.version) }
+            }
+        };
+        let set = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": wanted.replicas,
+            "serviceName": NAME,
+            "selector": {"matchLabels": {"app": NAME}},
+            "template": template(stage, NAME, wanted.version),
+        }});
+        write(stage, &stage.path("apps/v1", STATEFUL_SETS), &set).await;
+        self.wanted = Some(wanted);
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let wanted = self.wanted.unwrap_or_default();
+        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        if let Some(set) = state.get(STATEFUL_SETS, namespace, NAME) {
+            let observed = number(set, "/status/observedGeneration") == number(set, "/metadata/generation");
+            let same = set["status"]["currentRevision"] == set["status"]["updateRevision"];
+            if !observed || !same || number(set, "/status/availableReplicas") != wanted.replicas {
+                wrong.push(format!("{NAME} says {}", set["status"]));
+            }
+        }
+        if state.get(STATEFUL_SETS, namespace, NAME).is_some() != self.wanted.is_some() {
+            wrong.push(format!("{NAME} should be there: {}", self.wanted.is_some()));
+        }
+        wrong
+    }
+}

@@ -1,0 +1,83 @@
+//! A deployment behind a service: rolled out, scaled, deleted, left to others and made anew.
+
+use serde_json::{Value, json};
+
+use super::workload::{self, Wanted, template, write};
+use super::{Stage, service};
+use crate::state::{DEPLOYMENTS, State, number};
+
+const NAME: &str = "web";
+
+#[derive(Default)]
+pub(super) struct Rollout {
+    has_service: bool,
+    wanted: Option<Wanted>,
+}
+
+impl Rollout {
+    pub(super) async fn change(&mut self, stage: &mut Stage) {
+        if !self.has_service {
+            service::create(stage, NAME).await;
+            self.has_service = true;
+        }
+        let path = stage.path("apps/v1", DEPLOYMENTS);
+        match (self.wanted, stage.rng.below(8)) {
+            (Some(_), 0) => {
+                workload::delete(stage, &format!("{path}/{NAME}")).await;
+                self.wanted = None;
+            }
+            (Some(_), 1) => {
+                // Its ReplicaSets stay, and the next deployment takes them.
+                let orphan = json!({"propagationPolicy": "Orphan"});
+                stage.people.delete(&format!("{path}/{NAME}"), &orphan).await;
+                self.deploy(stage).await;
+            }
+            (Some(_), 2) => stage.delete_a_pod().await,
+            (Some(Wanted { replicas, version }), 3..6) => {
+                self.wanted = Some(Wanted { replicas, version: version + 1 });
+                self.deploy(stage).await;
+            }
+            (wanted, _) => {
+                let version = wanted.map_or(1, |wanted| wanted.version);
+                self.wanted = Some(Wanted { replicas: stage.rng.below(6), version });
+                self.deploy(stage).await;
+            }
+        }
+    }
+
+    async fn deploy(&mut self, stage: &mut Stage) {
+        let Some(Wanted { replicas, version }) = self.wanted else { return };
+        let (surge, unavailable) = stage.one_of(&[(1, 0), (1, 1), (0, 1), (2, 0), (2, 2)]);
+        let deployment = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": NAME}},
+            "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
+            "template": template(stage, NAME, version),
+        }});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+    }
+
+    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let wanted = self.wanted.unwrap_or_default();
+        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        if self.has_service {
+            wrong.extend(service::wrong(namespace, state, NAME));
+        }
+        let deployment = state.get(DEPLOYMENTS, namespace, NAME);
+        match (deployment, self.wanted) {
+            (None, None) => {}
+            (Some(deployment), Some(wanted)) => wrong.extend(wrong_status(deployment, wanted)),
+            (found, _) => wrong.push(format!("{NAME} is there: {}", found.is_some())),
+        }
+        wrong
+    }
+}
+
+fn wrong_status(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
+    let is_observed =
+        number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
+    let counts = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"];
+    let is_right = |count: &str| number(deployment, &format!("/status/{count}")) == replicas;
+    (!is_observed || !counts.iter().all(|count| is_right(count)))
+        .then(|| format!("{NAME} says {} of {replicas}", deployment["status"]))
+}

@@ -1,0 +1,29 @@
+//! A service, and whether its endpoints are the pods that are ready.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::Stage;
+use crate::state::{ENDPOINT_SLICES, PODS, State, app, is_active, is_ready, text};
+
+pub(super) async fn create(stage: &Stage, name: &str) {
+    let spec = json!({"selector": {"app": name}, "ports": [{"port": 80}]});
+    let service = json!({"metadata": {"name": name}, "spec": spec});
+    stage.people.create(&stage.path("v1", "services"), &service).await;
+}
+
+/// How the slices of a service differ from the pods that are ready.
+pub(super) fn wrong(namespace: &str, state: &State, name: &str) -> Option<String> {
+    let ready = |pod: &&Value| app(pod) == name && is_active(pod) && is_ready(pod);
+    let pods: BTreeSet<_> =
+        state.list(PODS, namespace).filter(ready).map(|pod| text(pod, "/status/podIP")).collect();
+    let of_it = |slice: &&Value| text(slice, "/metadata/labels/kubernetes.io~1service-name") == name;
+    let endpoints = state
+        .list(ENDPOINT_SLICES, namespace)
+        .filter(of_it)
+        .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten())
+        .filter(|endpoint| endpoint["conditions"]["ready"] == true);
+    let endpoints: BTreeSet<_> = endpoints.map(|endpoint| text(endpoint, "/addresses/0")).collect();
+    (pods != endpoints).then(|| format!("the endpoints of {name} are {endpoints:?} and not {pods:?}"))
+}

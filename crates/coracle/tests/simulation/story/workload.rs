@@ -1,0 +1,75 @@
+//! Workloads with pods of a version, as several stories have them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Stage;
+use crate::state::{PODS, State, app, image, is_going, is_ready, shown};
+
+/// How long people wait before they try again what cannot be done yet.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many pods are wanted, and of which version.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) replicas: u64,
+    pub(super) version: u64,
+}
+
+/// The image of a version.
+pub(super) fn image_of(version: u64) -> String {
+    format!("registry.example/app:{version}")
+}
+
+/// A template of pods that take their time.
+pub(super) fn template(stage: &mut Stage, app: &str, version: u64) -> Value {
+    let annotations = json!({
+        "fake.coracle.dev/ready-after": stage.one_of(&["0s", "0s", "1s", "4s"]),
+        "fake.coracle.dev/terminate-after": stage.one_of(&["0s", "0s", "1s", "6s"]),
+    });
+    json!({
+        "metadata": {"labels": {"app": app}, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": image_of(version)}]},
+    })
+}
+
+/// Makes a workload, or changes the one that is there. One that is still being deleted is waited for.
+pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let place = format!("{path}/{name}");
+    loop {
+        let found = stage.people.get(&place).await;
+        let done = if found.is_null() {
+            stage.people.create(path, object).await
+        } else if is_going(&found) {
+            Value::Null
+        } else {
+            stage.people.patch(&place, object).await
+        };
+        if !done.is_null() {
+            return;
+        }
+        tokio::time::sleep(PATIENCE).await;
+    }
+}
+
+/// Deletes a workload and what belongs to it, in one of the ways there are.
+pub(super) async fn delete(stage: &mut Stage, path: &str) {
+    let policy = stage.one_of(&["Background", "Foreground"]);
+    stage.people.delete(path, &json!({"propagationPolicy": policy})).await;
+}
+
+/// What is wrong with the pods of an app.
+pub(super) fn wrong_pods(
+    namespace: &str,
+    state: &State,
+    app_name: &str,
+    Wanted { replicas, version }: Wanted,
+) -> Option<String> {
+    let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == app_name).collect();
+    let is_right = |pod: &&&Value| image(pod) == image_of(version) && !is_going(pod) && is_ready(pod);
+    let right = pods.iter().filter(is_right).count() as u64;
+    (right != replicas || pods.len() as u64 != replicas)
+        .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", shown(pods)))
+}

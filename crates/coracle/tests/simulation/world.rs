@@ -1,0 +1,160 @@
+//! A server and everything that acts on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_apiserver::{ApiServer, HealthChecks, Registry, Site};
+use coracle_base::clock::RuntimeClock;
+use coracle_base::{Clock, Rng, Task, Timestamp};
+use coracle_controllers::Settings;
+use coracle_kubelet::fake::{self, FakeNodes};
+use coracle_runtime::{ClusterId, Manager};
+use coracle_store::{CompactionPolicy, memory};
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::Faults;
+use crate::history::History;
+use crate::people::People;
+
+/// When it all begins: some day in 2026.
+const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
+
+/// Few, for each renews its lease all the time.
+pub(crate) const NODES: u32 = 3;
+
+/// The longest time between two disturbances, and that something is away then.
+const MAX_PEACE_S: u64 = 40;
+const MAX_AWAY_MS: u64 = 5_000;
+
+/// How far the clock jumps at most.
+const MAX_JUMP_MS: u64 = 60_000;
+
+pub(crate) struct World {
+    clock: RuntimeClock,
+    server: ApiServer,
+    faults: Arc<Faults>,
+    pub(crate) people: People,
+    pub(crate) history: History,
+    components: [Component; 3],
+    rng: Rng,
+    /// Dropped with the world.
+    _watches: Vec<Task<()>>,
+}
+
+/// Something that follows the API and acts on it.
+struct Component {
+    user: &'static str,
+    program: &'static str,
+    register: fn(&mut Manager, &Clock),
+    running: Option<(CancellationToken, Task<()>)>,
+}
+
+impl World {
+    pub(crate) async fn begin(rng: &mut Rng, trace: bool) -> Self {
+        let clock = RuntimeClock::starting_at(BEGINNING);
+        // Whoever has not watched for so long must list again.
+        let max_age = Duration::from_secs(10 + rng.below(200));
+        let compaction = CompactionPolicy { max_age, ..CompactionPolicy::default() };
+        let store = memory::open(memory::Options { clock: clock.clock(), compaction });
+        let registry = Registry::new(store, clock.clock(), rng.fork());
+        let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock());
+        server.bootstrap(&Site::default()).await.unwrap();
+        let (people, faults) = (People::new(&server), Faults::new(rng.fork(), trace));
+        let (history, watches) = History::begin(&people, trace).await;
+        let components = components();
+        let mut world =
+            Self { clock, server, faults, people, history, components, rng: rng.fork(), _watches: watches };
+        world.create_nodes().await;
+        for which in 0..world.components.len() {
+            world.start(which);
+        }
+        world
+    }
+
+    async fn create_nodes(&self) {
+        let quiet = Faults::new(Rng::seeded(0), false);
+        quiet.calm();
+        let client = quiet.client(&self.server, "people", "kubectl");
+        fake::create_nodes(&client, &FakeNodes::new(NODES), &self.clock.clock()).await.unwrap();
+    }
+
+    fn start(&mut self, which: usize) {
+        let component = &mut self.components[which];
+        let client = self.faults.client(&self.server, component.user, component.program);
+        let clock = self.clock.clock();
+        let manager = Manager::new(client, ClusterId::default()).with_clock(clock.clone());
+        let mut manager = manager.with_rng(self.rng.fork());
+        (component.register)(&mut manager, &clock);
+        let stop = CancellationToken::new();
+        let running = Task::spawn(component.program, manager.run(stop.clone()));
+        component.running = Some((stop, running));
+    }
+
+    /// Stops and starts things and sets the clock, now and then, for ever.
+    pub(crate) async fn disturb(&mut self) {
+        loop {
+            let peace = Duration::from_millis(self.rng.below(MAX_PEACE_S * 1000));
+            tokio::time::sleep(peace).await;
+            let which = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
+            match self.rng.below(4) {
+                0 => self.jump(),
+                1 => self.stop(which).await,
+                // Killed: whatever it was at is never finished.
+                _ => self.components[which].running = None,
+            }
+            // At least a moment, so that what was killed is gone.
+            tokio::time::sleep(Duration::from_millis(1 + self.rng.below(MAX_AWAY_MS))).await;
+            self.start_missing();
+        }
+    }
+
+    fn jump(&mut self) {
+        let millis = i64::try_from(self.rng.below(MAX_JUMP_MS)).unwrap();
+        self.clock.jump(if self.rng.one_in(2) { millis } else { -millis });
+    }
+
+    async fn stop(&mut self, which: usize) {
+        if let Some((stop, running)) = self.components[which].running.take() {
+            stop.cancel();
+            running.await.unwrap();
+        }
+    }
+
+    fn start_missing(&mut self) {
+        for which in 0..self.components.len() {
+            if self.components[which].running.is_none() {
+                self.start(which);
+            }
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn calm(&mut self) {
+        self.faults.calm();
+        self.start_missing();
+    }
+
+    /// Stops everything. All requests there were, in one number, and how many.
+    pub(crate) async fn end(mut self) -> (u64, u64) {
+        for which in 0..self.components.len() {
+            self.stop(which).await;
+        }
+        self.faults.digest()
+    }
+}
+
+fn components() -> [Component; 3] {
+    let component = |user, program, register| Component { user, program, register, running: None };
+    [
+        component("system:kube-controller-manager", "kube-controller-manager", |manager, clock| {
+            coracle_controllers::register(manager, &Settings::new(clock.clone()));
+        }),
+        component("system:kube-scheduler", "kube-scheduler", |manager, clock| {
+            coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), clock);
+        }),
+        component("system:fake-nodes", "kubelet", |manager, clock| {
+            let client = manager.client().clone();
+            fake::register(manager, &client, clock);
+        }),
+    ]
+}
