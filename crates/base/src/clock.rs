@@ -5,9 +5,9 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
@@ -84,6 +84,16 @@ impl Clock {
         }
     }
 
+    /// How long something has gone on that began while the program ran: the time since some moment, which nobody
+    /// can set. What is measured with [`Clock::now`] instead is wrong when the clock is set, or the machine sleeps.
+    pub fn uptime(&self) -> Duration {
+        match &self.0 {
+            Source::System => system_uptime(),
+            Source::Manual(time) => time.borrow().since(Timestamp::default()),
+            Source::Runtime(clock) => clock.origin.elapsed(),
+        }
+    }
+
     /// Returns once `deadline` is reached. Safe to drop at any point.
     pub async fn sleep_until(&self, deadline: Timestamp) {
         match &self.0 {
@@ -110,6 +120,12 @@ impl Clock {
 fn system_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(millis(since_epoch))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
+fn system_uptime() -> Duration {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
 /// A clock that moves only when told to.
@@ -192,6 +208,7 @@ mod tests {
         assert_eq!(clock.now(), Timestamp::from_millis(61_000));
         runtime.jump(-500);
         assert_eq!(clock.now(), Timestamp::from_millis(60_500));
+        assert_eq!(clock.uptime(), Duration::from_secs(60), "that is no matter of the wall clock");
     }
 
     async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {

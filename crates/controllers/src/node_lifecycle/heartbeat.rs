@@ -1,11 +1,12 @@
 //! Signs of life of nodes: renewed leases and reported statuses.
 //!
 //! A node is as alive as its last sign of life, at the time it was seen here: clocks of nodes need not be
-//! right. Signs are noted as they come, without any further work; whoever waits for them to stop sleeps
+//! right, and ours may be set: times are those of [`Clock::uptime`](coracle_base::Clock::uptime). Signs are noted as they come, without any further work; whoever waits for them to stop sleeps
 //! until the last one is too old.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Metadata, View};
@@ -64,12 +65,12 @@ struct Heartbeat {
     lease: Option<Box<str>>,
     /// What the condition `Ready` said.
     status: Option<Timestamp>,
-    seen_at: Timestamp,
+    seen_at: Duration,
 }
 
 impl Heartbeats {
     /// Notes what the lease of a node says; none if it is gone.
-    pub(super) fn note_lease(&self, node: ObjectKey, renew_time: Option<&str>, now: Timestamp) {
+    pub(super) fn note_lease(&self, node: ObjectKey, renew_time: Option<&str>, now: Duration) {
         let mut nodes = self.nodes();
         let Some(renew_time) = renew_time else {
             if let Some(heartbeat) = nodes.get_mut(&node) {
@@ -88,7 +89,7 @@ impl Heartbeats {
     }
 
     /// Notes when a node says that it last looked after itself.
-    pub(super) fn note_status(&self, node: ObjectKey, heartbeat: Timestamp, now: Timestamp) {
+    pub(super) fn note_status(&self, node: ObjectKey, heartbeat: Timestamp, now: Duration) {
         let mut nodes = self.nodes();
         let known = nodes.entry(node).or_default();
         if known.status != Some(heartbeat) {
@@ -98,12 +99,12 @@ impl Heartbeats {
     }
 
     /// When there was a sign of life.
-    pub(super) fn last(&self, node: &ObjectKey) -> Option<Timestamp> {
+    pub(super) fn last(&self, node: &ObjectKey) -> Option<Duration> {
         self.nodes().get(node).map(|heartbeat| heartbeat.seen_at)
     }
 
     /// Takes all nodes of a cluster for alive now.
-    pub(super) fn revive(&self, cluster: &ClusterId, now: Timestamp) {
+    pub(super) fn revive(&self, cluster: &ClusterId, now: Duration) {
         let mut nodes = self.nodes();
         for (_, heartbeat) in nodes.iter_mut().filter(|(key, _)| key.cluster() == cluster) {
             heartbeat.seen_at = now;
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn only_news_is_a_sign_of_life() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
-        let at = Timestamp::from_millis;
+        let at = Duration::from_millis;
         let last = || heartbeats.last(&node);
         assert_eq!(last(), None);
         heartbeats.note_lease(node.clone(), Some("a"), at(10));
@@ -135,8 +136,8 @@ mod tests {
         assert_eq!(last(), Some(at(10)));
         heartbeats.note_lease(node.clone(), Some("b"), at(30));
         assert_eq!(last(), Some(at(30)));
-        heartbeats.note_status(node.clone(), at(1), at(40));
-        heartbeats.note_status(node.clone(), at(1), at(50));
+        heartbeats.note_status(node.clone(), Timestamp::from_millis(1), at(40));
+        heartbeats.note_status(node.clone(), Timestamp::from_millis(1), at(50));
         assert_eq!(last(), Some(at(40)));
         heartbeats.note_lease(node.clone(), None, at(60));
         assert_eq!(last(), Some(at(40)), "its status speaks for it");
@@ -151,8 +152,8 @@ mod tests {
     #[test]
     fn leases_of_nobody_are_forgotten() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
-        heartbeats.note_lease(node.clone(), Some("a"), Timestamp::from_millis(10));
-        heartbeats.note_lease(node.clone(), None, Timestamp::from_millis(20));
+        heartbeats.note_lease(node.clone(), Some("a"), Duration::from_millis(10));
+        heartbeats.note_lease(node.clone(), None, Duration::from_millis(20));
         assert!(heartbeats.nodes().is_empty());
     }
 }

@@ -94,11 +94,11 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (of_pods, of_shifts) = (nodes.clone(), nodes.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&nodes, move |change| {
-            note_status(change, &of_nodes, node_clock.now());
+            note_status(change, &of_nodes, node_clock.uptime());
             [change.key.clone()]
         })
         .watches(&leases, move |change| {
-            note_lease(change, &of_leases, lease_clock.now());
+            note_lease(change, &of_leases, lease_clock.uptime());
             None::<ObjectKey>
         })
         .watches(&pods, move |change| ready_where_nothing_is_known(change, &of_pods))
@@ -108,7 +108,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
 }
 
 /// A report of a node is a sign of life.
-fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Timestamp) {
+fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Duration) {
     let ready = change.new.as_ref().and_then(|node| condition(&node.status.conditions, "Ready"));
     if let Some(ready) = ready {
         let heartbeat = ready.last_heartbeat_time.unwrap_or_default();
@@ -117,7 +117,7 @@ fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Timestamp) {
 }
 
 /// A renewed lease is a sign of life.
-fn note_lease(change: &Change<Lease>, heartbeats: &Heartbeats, now: Timestamp) {
+fn note_lease(change: &Change<Lease>, heartbeats: &Heartbeats, now: Duration) {
     let renewed = change.new.as_ref().and_then(|lease| lease.renew_time());
     heartbeats.note_lease(node_of(&change.key), renewed, now);
 }
@@ -187,8 +187,9 @@ impl NodeLifecycle {
             self.heartbeats.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let now = self.clock.now();
-        let next = match health(&node, self.heartbeats.last(key), now, &self.monitor) {
+        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let heard = self.heartbeats.last(key).map(|heard| now - uptime.saturating_sub(heard));
+        let next = match health(&node, heard, now, &self.monitor) {
             Health::Heard(left) => Some(left),
             Health::Silent(conditions) if conditions.is_empty() => None,
             Health::Silent(conditions) => {
@@ -240,7 +241,7 @@ impl NodeLifecycle {
         };
         if shift.recovered {
             // While this side was cut off nothing was heard of anybody.
-            self.heartbeats.revive(key.cluster(), self.clock.now());
+            self.heartbeats.revive(key.cluster(), self.clock.uptime());
         }
         if shift.changed {
             self.shifts.send_replace(());
@@ -388,7 +389,7 @@ mod tests {
     #[test]
     fn reports_and_renewals_are_signs_of_life() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
-        let at = Timestamp::from_millis;
+        let at = Duration::from_millis;
         let report: Node = serde_json::from_value(json!({"status": {"conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}}))
         .unwrap();
