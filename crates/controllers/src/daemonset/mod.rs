@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::history::{self, ControllerRevision, History, Made, oldest, place};
 use crate::pod_control::{ClaimError, Owner, OwnerKind, PodControl, owners_concerned, slow_start};
 use crate::refusal;
-use crate::view::{Node, Pod, nodes};
+use crate::view::{Node, PODS_BY_NODE, Pod, nodes, pods_by_node};
 use crate::{Registration, Settings};
 use eligible::eligible;
 use failed::FailedPods;
@@ -54,7 +54,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (nodes, history) = (nodes(manager), History::new(manager));
     let pods = PodControl::new(manager, REGISTRATION.name);
     let (of_node, of_pod, of_revision) = (sets.clone(), sets.clone(), sets.clone());
-    let (all_pods, all_revisions) = (pods.informer().clone(), history.informer().clone());
+    let (all_pods, all_revisions) = (pods_by_node(manager), history.informer().clone());
+    let on_node = all_pods.clone();
     let reconcile = DaemonSets {
         objects: Objects::of::<WholeDaemonSet>(manager.client()),
         sets: sets.clone(),
@@ -67,7 +68,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&sets, |change| [change.key.clone()])
-        .watches(&nodes, move |change| sets_concerned(change, of_node.store()))
+        .watches(&nodes, move |change| sets_concerned(change, of_node.store(), on_node.store()))
         .watches(&all_pods, move |change| owners_concerned(change, KIND, of_pod.store(), |set| &set.selector))
         .watches(&all_revisions, move |change| {
             owners_concerned(change, KIND, of_revision.store(), |set| &set.selector)
@@ -77,7 +78,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
 }
 
 /// The sets that want something else of a node than before.
-fn sets_concerned(change: &Change<Node>, sets: &Store<DaemonSet>) -> Vec<ObjectKey> {
+fn sets_concerned(change: &Change<Node>, sets: &Store<DaemonSet>, pods: &Store<Pod>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
     if let (Some(old), Some(new)) = (old, new)
         && old.metadata.labels == new.metadata.labels
@@ -87,14 +88,20 @@ fn sets_concerned(change: &Change<Node>, sets: &Store<DaemonSet>) -> Vec<ObjectK
     }
     let cluster = change.key.cluster();
     let mut sets = sets.in_cluster(cluster);
-    sets.retain(|set| {
-        let wanted = |node: Option<&Node>| node.map(|node| eligible(set, node)).unwrap_or_default();
-        wanted(old) != wanted(new)
-    });
+    let there =
+        if old.is_none() { pods.by_index(PODS_BY_NODE, cluster, change.key.name()) } else { Vec::new() };
+    sets.retain(|set| is_concerned(set, old, new, &there));
     let key = |set: &Arc<DaemonSet>| {
         ObjectKey::namespaced(cluster.clone(), set.metadata.namespace(), set.metadata.name())
     };
     sets.iter().map(key).collect()
+}
+
+/// Whether a set wants something else of a node than before, where these pods are if it is new. One that was
+/// away may have pods from before, and not be wanted any more.
+fn is_concerned(set: &DaemonSet, old: Option<&Node>, new: Option<&Node>, there: &[Arc<Pod>]) -> bool {
+    let wanted = |node: Option<&Node>| node.map(|node| eligible(set, node)).unwrap_or_default();
+    wanted(old) != wanted(new) || there.iter().any(|pod| pod.metadata.is_controlled_by(set.metadata.uid()))
 }
 
 struct DaemonSets {

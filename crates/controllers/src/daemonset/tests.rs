@@ -216,6 +216,23 @@ fn play(seed: u64) {
     }
 }
 
+#[test]
+fn a_node_that_comes_back_unwanted_is_looked_at_for_what_is_left_there() {
+    let spec = json!({
+        "selector": {"matchLabels": {"app": "d"}}, "template": {"spec": {"nodeSelector": {"role": "d"}}},
+    });
+    let set = json!({"metadata": {"name": "d", "uid": "u"}, "spec": spec});
+    let set: DaemonSet = serde_json::from_value(set).unwrap();
+    let pod = |owner: &str| -> Arc<Pod> {
+        let owner = json!({"kind": "DaemonSet", "name": "d", "uid": owner, "controller": true});
+        let pod = json!({"metadata": {"name": "p", "ownerReferences": [owner]}});
+        Arc::new(serde_json::from_value(pod).unwrap())
+    };
+    let back = &nodes("n")[0];
+    assert!(!super::is_concerned(&set, None, Some(back), &[pod("other")]));
+    assert!(super::is_concerned(&set, None, Some(back), &[pod("other"), pod("u")]));
+}
+
 fn available(text: &[String]) -> usize {
     text.iter().filter(|pod| pod.ends_with(":a")).count()
 }
