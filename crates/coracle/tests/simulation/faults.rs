@@ -55,6 +55,8 @@ enum Fault {
     Slow(Duration),
     /// A stream breaks off after so many pieces.
     Cut(u64),
+    /// Each piece of a stream takes its time.
+    Late(Duration),
 }
 
 impl Faults {
@@ -101,6 +103,7 @@ impl Faults {
             12..20 if changes => Some(Fault::Beaten),
             20..24 if writes => Some(Fault::AnswerLost),
             24..80 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
+            80..110 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
             _ => None,
         }
     }
@@ -172,6 +175,13 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
         }
         Some(Fault::Cut(pieces)) => Ok(carry_out(request).await?.map(|body| {
             let frames = BodyStream::new(body).take(usize::try_from(pieces).unwrap());
+            StreamBody::new(frames).boxed_unsync()
+        })),
+        Some(Fault::Late(delay)) => Ok(carry_out(request).await?.map(|body| {
+            let frames = BodyStream::new(body).then(move |frame| async move {
+                tokio::time::sleep(delay).await;
+                frame
+            });
             StreamBody::new(frames).boxed_unsync()
         })),
     }

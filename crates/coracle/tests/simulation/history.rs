@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::people::People;
 use crate::rules;
-use crate::state::{PODS, RESOURCES, State, is_going, name, namespace, shown, text};
+use crate::state::{NODES, PODS, RESOURCES, State, is_going, name, namespace, shown, text};
 
 /// A watch for longer than any run.
 const WATCH_SECONDS: u64 = 1_000_000;
@@ -136,7 +136,9 @@ impl History {
     /// What happened since, in short.
     pub(crate) fn since(&self, len: usize) -> Vec<String> {
         let told = self.told();
-        told.moments[len..].iter().map(Moment::to_string).collect()
+        // Nodes say all the time that they are well.
+        let told = told.moments[len..].iter().filter(|moment| moment.resource != NODES);
+        told.map(Moment::to_string).collect()
     }
 
     /// Looks at what is there now.

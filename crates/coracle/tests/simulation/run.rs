@@ -65,12 +65,14 @@ async fn live(mut rng: Rng, trace: bool) -> Outcome {
     let mut world = World::begin(&mut rng, trace).await;
     let stories: Vec<_> = (0..STORIES).map(|number| Story::new(&world, number, rng.fork())).collect();
     let told = join_all(stories.into_iter().map(Story::tell));
+    let trouble = world.trouble_nodes();
     let stories = tokio::select! {
         biased;
         stories = told => stories,
+        () = trouble => unreachable!("it goes on for ever"),
         () = world.disturb() => unreachable!("it goes on for ever"),
     };
-    world.calm();
+    world.calm().await;
     let mut wrong = settle(&world, &stories).await;
     wrong.extend(world.history.check());
     let (digest, requests) = world.end().await;

@@ -13,6 +13,7 @@ pub(crate) const RESOURCES: &[(&str, &str)] = &[
     (ENDPOINT_SLICES, "/apis/discovery.k8s.io/v1/endpointslices"),
     (JOBS, "/apis/batch/v1/jobs"),
     (NAMESPACES, "/api/v1/namespaces"),
+    (NODES, "/api/v1/nodes"),
     (PODS, "/api/v1/pods"),
     (REPLICA_SETS, "/apis/apps/v1/replicasets"),
     (RESOURCE_QUOTAS, "/api/v1/resourcequotas"),
@@ -27,6 +28,7 @@ pub(crate) const DEPLOYMENTS: &str = "deployments";
 pub(crate) const ENDPOINT_SLICES: &str = "endpointslices";
 pub(crate) const JOBS: &str = "jobs";
 pub(crate) const NAMESPACES: &str = "namespaces";
+pub(crate) const NODES: &str = "nodes";
 pub(crate) const PODS: &str = "pods";
 pub(crate) const REPLICA_SETS: &str = "replicasets";
 pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";

@@ -10,6 +10,7 @@ use coracle_controllers::Settings;
 use coracle_kubelet::fake::{self, FakeNodes};
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::{CompactionPolicy, memory};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::Faults;
@@ -25,6 +26,10 @@ pub(crate) const NODES: u32 = 3;
 /// The longest time between two disturbances, and that something is away then.
 const MAX_PEACE_S: u64 = 40;
 const MAX_AWAY_MS: u64 = 5_000;
+
+/// The longest time between two nodes that go, and that one is away: longer than until its pods are given up.
+const MAX_NODE_PEACE_S: u64 = 200;
+const MAX_NODE_AWAY_S: u64 = 90;
 
 /// How far the clock jumps at most.
 const MAX_JUMP_MS: u64 = 60_000;
@@ -64,18 +69,11 @@ impl World {
         let components = components();
         let mut world =
             Self { clock, server, faults, people, history, components, rng: rng.fork(), _watches: watches };
-        world.create_nodes().await;
+        create_nodes(&world.server, &world.clock.clock()).await;
         for which in 0..world.components.len() {
             world.start(which);
         }
         world
-    }
-
-    async fn create_nodes(&self) {
-        let quiet = Faults::new(Rng::seeded(0), false);
-        quiet.calm();
-        let client = quiet.client(&self.server, "people", "kubectl");
-        fake::create_nodes(&client, &FakeNodes::new(NODES), &self.clock.clock()).await.unwrap();
     }
 
     fn start(&mut self, which: usize) {
@@ -108,6 +106,21 @@ impl World {
         }
     }
 
+    /// Takes a node away and brings it back, now and then, for ever.
+    pub(crate) fn trouble_nodes(&mut self) -> impl Future<Output = ()> + use<> {
+        let (people, server, clock, mut rng) =
+            (self.people.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_PEACE_S))).await;
+                let path = format!("/api/v1/nodes/fake-{}", rng.below(u64::from(NODES)));
+                people.delete(&path, &Value::Null).await;
+                tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_AWAY_S))).await;
+                create_nodes(&server, &clock).await;
+            }
+        }
+    }
+
     fn jump(&mut self) {
         let millis = i64::try_from(self.rng.below(MAX_JUMP_MS)).unwrap();
         self.clock.jump(if self.rng.one_in(2) { millis } else { -millis });
@@ -129,8 +142,9 @@ impl World {
     }
 
     /// From now on nothing goes wrong.
-    pub(crate) fn calm(&mut self) {
+    pub(crate) async fn calm(&mut self) {
         self.faults.calm();
+        create_nodes(&self.server, &self.clock.clock()).await;
         self.start_missing();
     }
 
@@ -141,6 +155,14 @@ impl World {
         }
         self.faults.digest()
     }
+}
+
+/// Makes the nodes that are not there.
+async fn create_nodes(server: &ApiServer, clock: &Clock) {
+    let quiet = Faults::new(Rng::seeded(0), false);
+    quiet.calm();
+    let client = quiet.client(server, "people", "kubectl");
+    fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }
 
 fn components() -> [Component; 3] {

@@ -5,6 +5,7 @@
 
 mod daemon_set;
 mod job;
+mod node;
 mod quota;
 mod replica_set;
 mod rollout;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::history::Moment;
-use crate::state::{PODS, State, controller, is_active, is_ready, uid};
+use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
 /// For how long something may be acted on that has changed: longer than anything is away, and than a watch that was
 /// cut needs to come back after several failures.
@@ -39,6 +40,7 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
         Box::new(job::Indexes::default()),
         Box::new(job::Counts),
         Box::new(daemon_set::OnePerNode),
+        Box::new(node::Nodes),
         Box::new(quota::Quota),
     ]
 }
@@ -94,7 +96,8 @@ impl Losses {
         let was_well = is_active(old) && is_ready(old);
         let is_well = moment.now().is_some_and(|new| is_active(new) && is_ready(new));
         let only_unready = moment.now().is_some_and(is_active);
-        let by_others = self.deleted.contains(uid(old)) || only_unready;
+        let is_disrupted = has_condition(&moment.object, "DisruptionTarget");
+        let by_others = self.deleted.contains(uid(old)) || only_unready || is_disrupted;
         let is_loss = was_well && !is_well && by_others;
         if is_loss && let Some((_, owner)) = controller(old) {
             self.lost.entry(owner.to_owned()).or_default().push(moment.at);

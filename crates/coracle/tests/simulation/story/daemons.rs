@@ -6,35 +6,24 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::workload::{image_of, template, write};
-use crate::state::{DAEMON_SETS, PODS, State, app, image, is_going, is_ready, number, shown, text};
-use crate::world::NODES;
+use crate::state::{
+    DAEMON_SETS, NODES, PODS, State, app, image, is_going, is_ready, name, number, shown, text,
+};
+use crate::world;
 
 const NAME: &str = "agent";
 
 #[derive(Default)]
 pub(super) struct Daemons {
     version: u64,
-    nodes: BTreeSet<String>,
 }
 
 impl Daemons {
     pub(super) async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(5) {
             0 if self.version > 0 => stage.delete_a_pod().await,
-            1 | 2 => self.choose_a_node(stage).await,
+            1 | 2 => choose_a_node(stage).await,
             _ => self.update(stage).await,
-        }
-    }
-
-    /// One more node is chosen, or one fewer.
-    async fn choose_a_node(&mut self, stage: &mut Stage) {
-        let node = format!("fake-{}", stage.rng.below(u64::from(NODES)));
-        let is_chosen = !self.nodes.remove(&node);
-        let label = if is_chosen { json!("yes") } else { Value::Null };
-        let patch = json!({"metadata": {"labels": {stage.namespace.clone(): label}}});
-        stage.people.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
-        if is_chosen {
-            self.nodes.insert(node);
         }
     }
 
@@ -52,9 +41,8 @@ impl Daemons {
         let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == NAME).collect();
         let is_right =
             |pod: &&&Value| image(pod) == image_of(self.version) && !is_going(pod) && is_ready(pod);
-        let on: BTreeSet<_> =
-            pods.iter().filter(is_right).map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
-        let wanted = if self.version == 0 { BTreeSet::new() } else { self.nodes.clone() };
+        let on: BTreeSet<_> = pods.iter().filter(is_right).map(|pod| text(pod, "/spec/nodeName")).collect();
+        let wanted = if self.version == 0 { BTreeSet::new() } else { chosen(namespace, state) };
         let mut wrong = Vec::new();
         if on != wanted || pods.len() != wanted.len() {
             wrong.push(format!("{NAME} {} should be on {wanted:?}: {}", self.version, shown(pods)));
@@ -68,4 +56,19 @@ impl Daemons {
         }
         wrong
     }
+}
+
+/// One more node is chosen, or one fewer.
+async fn choose_a_node(stage: &mut Stage) {
+    let node = format!("fake-{}", stage.rng.below(u64::from(world::NODES)));
+    let is_chosen = stage.history.look(|state| chosen(&stage.namespace, state).contains(node.as_str()));
+    let label = if is_chosen { Value::Null } else { json!("yes") };
+    let patch = json!({"metadata": {"labels": {stage.namespace.clone(): label}}});
+    stage.people.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
+}
+
+/// The nodes with the label that people choose them by. A node that comes back does not have it.
+fn chosen<'a>(namespace: &str, state: &'a State) -> BTreeSet<&'a str> {
+    let is_chosen = |node: &&Value| node["metadata"]["labels"][namespace] == "yes";
+    state.list(NODES, "").filter(is_chosen).map(name).collect()
 }
