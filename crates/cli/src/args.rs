@@ -95,6 +95,12 @@ pub(crate) struct ServerArgs {
     /// from this machine are not counted.
     #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
     max_connections_per_address: usize,
+    /// Run no controllers: nothing is made of what is stored, unless by controllers of your own.
+    #[arg(long)]
+    disable_controller_manager: bool,
+    /// Do not schedule pods.
+    #[arg(long)]
+    disable_scheduler: bool,
     /// Simulate so many nodes, whose pods run by rule; they are as given after a comma: cpu=, memory=,
     /// pods=, zones=, taint=KEY[=VALUE]:EFFECT, missing-image=NAME.
     #[arg(long, value_name = "NUMBER[,SETTING...]")]
@@ -119,6 +125,8 @@ impl ServerArgs {
                 .map_err(ConfigError::from)?,
             authentication: self.authentication.settings()?,
             max_connections_per_address: self.max_connections_per_address,
+            controllers: !self.disable_controller_manager,
+            scheduler: !self.disable_scheduler,
             fake_nodes: self.fake_nodes.clone(),
             node_monitor: self.nodes.monitor(),
             node_cidrs: self.nodes.cidrs()?,
@@ -268,6 +276,15 @@ mod tests {
         let twice = config("coracle up --data-dir /d --service-cidr 10.0.0.0/16,10.1.0.0/16").unwrap_err();
         assert!(twice.to_string().starts_with("invalid --service-cidr: "), "{twice}");
         assert!(config("coracle up --data-dir /d --service-cidr 10.0.0.0/31").is_err());
+    }
+
+    #[test]
+    fn controllers_and_scheduler_can_be_left_out() {
+        let both = config("coracle up --data-dir /d").unwrap();
+        assert!(both.controllers && both.scheduler);
+        let bare = config("coracle up --data-dir /d --disable-controller-manager --disable-scheduler");
+        let bare = bare.unwrap();
+        assert!(!bare.controllers && !bare.scheduler);
     }
 
     #[test]

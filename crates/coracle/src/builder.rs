@@ -94,6 +94,7 @@ impl Coracle {
         let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
         let fake_nodes = config.fake_nodes.clone();
+        let (controllers, scheduler) = (config.controllers, config.scheduler);
         // Files and memory are ours alone.
         let shares_store = matches!(config.store, StoreConfig::Etcd(_));
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
@@ -145,9 +146,11 @@ impl Coracle {
             store.close().await;
             return Err(StartError::FakeNodes(Box::new(error)));
         }
-        let scheduler = start_scheduler(&service, &clock, replica.as_ref());
-        let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
-        let controllers = start_controllers(&service, settings, simulation, replica.as_ref());
+        let scheduler = start_scheduler(&service, scheduler, &clock, replica.as_ref());
+        let settings =
+            Settings { clock: clock.clone(), trust, signer, token_writer, node_monitor, node_cidrs };
+        let settings = controllers.then_some(settings);
+        let controllers = start_controllers(&service, settings, &clock, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
         service.add_metrics(move || managed::workqueues(&figures));
         let client = in_process::client(service, in_process::ADMINISTRATOR);
@@ -208,29 +211,35 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
     })
 }
 
-/// Runs the controllers of all clusters.
+/// Runs the controllers of all clusters; none without settings, and then a lease is left to others.
 fn start_controllers(
     server: &ApiServer,
-    settings: Settings,
+    settings: Option<Settings>,
+    clock: &Clock,
     simulation: Option<Simulation>,
     replica: Option<&Replica>,
 ) -> Managed {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
-    let clock = settings.clock.clone();
-    Managed::start("kube-controller-manager", &client, &clock, replica, move |manager| {
-        coracle_controllers::register(manager, &settings);
+    let replica = replica.filter(|_| settings.is_some() || simulation.is_some());
+    Managed::start("kube-controller-manager", &client, clock, replica, move |manager| {
+        if let Some(settings) = &settings {
+            coracle_controllers::register(manager, settings);
+        }
         if let Some(simulation) = &simulation {
             simulation.register(manager);
         }
     })
 }
 
-/// Runs the scheduler of all clusters.
-fn start_scheduler(server: &ApiServer, clock: &Clock, replica: Option<&Replica>) -> Managed {
+/// Runs the scheduler of all clusters, if it is wanted; otherwise a lease is left to others.
+fn start_scheduler(server: &ApiServer, is_wanted: bool, clock: &Clock, replica: Option<&Replica>) -> Managed {
     let client = in_process::client(server.clone(), in_process::SCHEDULER);
     let its_clock = clock.clone();
+    let replica = replica.filter(|_| is_wanted);
     Managed::start("kube-scheduler", &client, clock, replica, move |manager| {
-        coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), &its_clock);
+        if is_wanted {
+            coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), &its_clock);
+        }
     })
 }
 

@@ -37,6 +37,11 @@ pub struct Config {
     pub authentication: Authentication,
     /// How many connections there may be from one address at the same time; this machine is not counted.
     pub max_connections_per_address: usize,
+    /// Whether the controllers run here. Without them objects are stored and nothing follows from them, unless
+    /// somebody else's controllers do it.
+    pub controllers: bool,
+    /// Whether pods are scheduled here.
+    pub scheduler: bool,
     /// Nodes without machines, whose pods run by rule. With some, even none, nodes that users mark are
     /// simulated too.
     pub fake_nodes: Option<FakeNodes>,
@@ -58,6 +63,8 @@ impl Config {
             service_network: ServiceNetwork::default(),
             authentication: Authentication::default(),
             max_connections_per_address: Limits::default().max_connections_per_address,
+            controllers: true,
+            scheduler: true,
             fake_nodes: None,
             node_monitor: NodeMonitor::default(),
             node_cidrs: None,

@@ -53,6 +53,30 @@ async fn every_namespace_gets_a_service_account_and_keeps_it() {
 }
 
 #[tokio::test]
+async fn without_controllers_nothing_follows_from_what_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path());
+    (config.store, config.controllers, config.scheduler) = (StoreConfig::Memory, false, false);
+    config.listen.clear();
+    let cluster = Coracle::start(config).await.unwrap();
+    create_namespace(&cluster.client(), "blue").await;
+    let node = json!({"metadata": {"name": "n"}});
+    let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(cluster.client());
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let idle = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
+    assert_eq!(idle.reconciles, 0);
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), "blue");
+    assert!(accounts.get_opt("default").await.unwrap().is_none());
+    let status = pods.get("p").await.unwrap().status.unwrap();
+    assert_eq!(status.conditions, None, "nobody has looked at it");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
 async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
     let (cluster, dir) = start().await;
     let ca = std::fs::read_to_string(dir.path().join("pki/ca.crt")).unwrap();

@@ -24,6 +24,8 @@ impl System for Coracle {
         let address = format!("127.0.0.1:{}", free_port());
         let mut command = Command::new(&self.program);
         command.args(["server", "--listen", &address, "--data-dir"]).arg(&data);
+        // As kube-apiserver, beside which it is measured.
+        command.args(["--disable-controller-manager", "--disable-scheduler"]);
         let begin = start();
         let server = Server::spawn(&mut command, dir.join("coracle.log"))?;
         Running::wait(self.name(), server, &data.join("admin.kubeconfig"), None, begin)

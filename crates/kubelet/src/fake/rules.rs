@@ -91,6 +91,7 @@ impl PodRules {
         let run = if is_job { Delay::After(JOB_RUN) } else { Delay::Never };
         let app = |container: &Container| {
             let course = command::course(&container.command, &container.args);
+            let run = if is_pause(&container.image) { Delay::Never } else { run };
             let course = course.unwrap_or(command::Course { run, exit_code: 0 });
             found.container(container, ["finish-after", "exit-code"], course)
         };
@@ -125,6 +126,12 @@ impl PodRules {
 /// What a container does that nothing is known of.
 const ENDLESS: command::Course = command::Course { run: Delay::Never, exit_code: 0 };
 const AT_ONCE: command::Course = command::Course { run: Delay::AT_ONCE, exit_code: 0 };
+
+/// Whether an image is the one that everybody takes to do nothing, for ever.
+fn is_pause(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name == "pause" || name.starts_with("pause:") || name.starts_with("pause@")
+}
 
 /// Whether an init container goes on running beside the others.
 pub(super) fn is_sidecar(container: &Container) -> bool {
@@ -269,6 +276,9 @@ mod tests {
         let owner = json!([{"kind": "Job", "name": "j", "uid": "u", "controller": true}]);
         let job = rules(json!({"ownerReferences": owner}), json!({})).unwrap();
         assert_eq!(job.containers[0].finish_after, Delay::After(JOB_RUN));
+        for (image, is_one) in [("r.example/pause:3.10", true), ("pause", true), ("pauses:1", false)] {
+            assert_eq!(is_pause(image), is_one, "{image}");
+        }
     }
 
     #[test]
