@@ -109,18 +109,23 @@ pub struct Registration {
     register: fn(&mut Manager, &Settings),
 }
 
-/// Every controller there is.
+/// Those that upstream's API server runs itself: it is not whole without them.
+pub const OF_THE_API_SERVER: &[Registration] = &[
+    cluster_authentication_trust::REGISTRATION,
+    customresourcedefinition::finalizer::REGISTRATION,
+    customresourcedefinition::naming::REGISTRATION,
+    customresourcedefinition::registration::REGISTRATION,
+    service_cidr::repair::REGISTRATION,
+];
+
+/// All others, which upstream has in its controller manager.
 pub const CONTROLLERS: &[Registration] = &[
     bootstrap_token::cleaner::REGISTRATION,
     certificates::approver::REGISTRATION,
     certificates::cleaner::REGISTRATION,
     certificates::signer::REGISTRATION,
-    cluster_authentication_trust::REGISTRATION,
     clusterrole_aggregation::REGISTRATION,
     cronjob::REGISTRATION,
-    customresourcedefinition::finalizer::REGISTRATION,
-    customresourcedefinition::naming::REGISTRATION,
-    customresourcedefinition::registration::REGISTRATION,
     daemonset::REGISTRATION,
     deployment::REGISTRATION,
     disruption::REGISTRATION,
@@ -141,7 +146,6 @@ pub const CONTROLLERS: &[Registration] = &[
     resourcequota::REGISTRATION,
     root_ca::REGISTRATION,
     service_cidr::REGISTRATION,
-    service_cidr::repair::REGISTRATION,
     serviceaccount::REGISTRATION,
     serviceaccount_token::REGISTRATION,
     statefulset::REGISTRATION,
@@ -156,7 +160,15 @@ pub const CONTROLLERS: &[Registration] = &[
 
 /// Hands every controller to the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {
+    register_api_server(manager, settings);
     for controller in CONTROLLERS {
+        (controller.register)(manager, settings);
+    }
+}
+
+/// Hands only those to the manager without which an API server is not whole.
+pub fn register_api_server(manager: &mut Manager, settings: &Settings) {
+    for controller in OF_THE_API_SERVER {
         (controller.register)(manager, settings);
     }
 }
@@ -167,10 +179,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_upstreams() {
-        let mut names: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();
+        let all = || OF_THE_API_SERVER.iter().chain(CONTROLLERS);
+        let mut names: Vec<_> = all().map(|controller| controller.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), CONTROLLERS.len());
+        assert_eq!(names.len(), all().count());
         assert!(names.iter().all(|name| name.ends_with("-controller")));
     }
 }

@@ -147,10 +147,8 @@ impl Coracle {
             return Err(StartError::FakeNodes(Box::new(error)));
         }
         let scheduler = start_scheduler(&service, scheduler, &clock, replica.as_ref());
-        let settings =
-            Settings { clock: clock.clone(), trust, signer, token_writer, node_monitor, node_cidrs };
-        let settings = controllers.then_some(settings);
-        let controllers = start_controllers(&service, settings, &clock, simulation, replica.as_ref());
+        let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
+        let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
         service.add_metrics(move || managed::workqueues(&figures));
         let client = in_process::client(service, in_process::ADMINISTRATOR);
@@ -211,19 +209,23 @@ fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
     })
 }
 
-/// Runs the controllers of all clusters; none without settings, and then a lease is left to others.
+/// Runs the controllers of all clusters, if they are wanted. Otherwise only those that belong to the server itself:
+/// as many as there are servers may run them, and a lease is left to others.
 fn start_controllers(
     server: &ApiServer,
-    settings: Option<Settings>,
-    clock: &Clock,
+    are_wanted: bool,
+    settings: Settings,
     simulation: Option<Simulation>,
     replica: Option<&Replica>,
 ) -> Managed {
     let client = in_process::client(server.clone(), in_process::CONTROLLERS);
-    let replica = replica.filter(|_| settings.is_some() || simulation.is_some());
-    Managed::start("kube-controller-manager", &client, clock, replica, move |manager| {
-        if let Some(settings) = &settings {
-            coracle_controllers::register(manager, settings);
+    let clock = settings.clock.clone();
+    let replica = replica.filter(|_| are_wanted || simulation.is_some());
+    Managed::start("kube-controller-manager", &client, &clock, replica, move |manager| {
+        if are_wanted {
+            coracle_controllers::register(manager, &settings);
+        } else {
+            coracle_controllers::register_api_server(manager, &settings);
         }
         if let Some(simulation) = &simulation {
             simulation.register(manager);

@@ -38,7 +38,8 @@ pub struct Config {
     /// How many connections there may be from one address at the same time; this machine is not counted.
     pub max_connections_per_address: usize,
     /// Whether the controllers run here. Without them objects are stored and nothing follows from them, unless
-    /// somebody else's controllers do it.
+    /// somebody else's controllers do it; only what upstream's API server does by itself is done, such as to serve
+    /// custom kinds.
     pub controllers: bool,
     /// Whether pods are scheduled here.
     pub scheduler: bool,

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount,
 };
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -67,13 +68,25 @@ async fn without_controllers_nothing_follows_from_what_is_stored() {
     let pod = json!({"metadata": {"name": "p"}, "spec": spec});
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-    let idle = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    assert_eq!(idle.reconciles, 0);
+    let definitions = Api::<CustomResourceDefinition>::all(cluster.client());
+    definitions.create(&PostParams::default(), &boats()).await.unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), "blue");
     assert!(accounts.get_opt("default").await.unwrap().is_none());
     let status = pods.get("p").await.unwrap().status.unwrap();
     assert_eq!(status.conditions, None, "nobody has looked at it");
+    let conditions = definitions.get("boats.example.org").await.unwrap().status.unwrap().conditions.unwrap();
+    let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
+    assert!(is_served, "custom kinds are the server's own business");
     cluster.shutdown().await;
+}
+
+fn boats() -> CustomResourceDefinition {
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let names = json!({"plural": "boats", "singular": "boat", "kind": "Boat"});
+    let spec = json!({"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]});
+    serde_json::from_value(json!({"metadata": {"name": "boats.example.org"}, "spec": spec})).unwrap()
 }
 
 #[tokio::test]
