@@ -42,7 +42,6 @@ mod taint_eviction;
 mod ttl;
 mod ttl_after_finished;
 mod validatingadmissionpolicy_status;
-#[expect(unused_imports, reason = "the controllers that read the rest are being written")]
 mod view;
 mod volume_protection;
 

@@ -29,12 +29,12 @@ pub(crate) use int_or_string::{IntOrString, Rounding};
 pub(crate) use job::{
     ExitCodes, Job, JobEnd, JobStatus, PodFailureRule, SuccessRule, UncountedTerminatedPods, jobs,
 };
-pub(crate) use node::{Node, NodeAddress, Taint, nodes};
+pub(crate) use node::{Node, Taint, nodes};
 pub(crate) use persistent_volume::{PersistentVolume, StorageClass, storage_classes, volumes};
 pub(crate) use persistent_volume_claim::{PersistentVolumeClaim, claims};
 pub(crate) use pod::{
-    Container, ContainerPort, ContainerStatus, PODS_BY_NODE, Phase, Pod, PodStatus, Terminated, Toleration,
-    Volume, index_by_claim, next_available, pods, pods_by_node, pods_of_claim,
+    Container, ContainerStatus, PODS_BY_NODE, Phase, Pod, Toleration, index_by_claim, next_available, pods,
+    pods_by_node, pods_of_claim,
 };
 pub(crate) use pod_template::PodTemplate;
 pub(crate) use reference::ObjectReference;

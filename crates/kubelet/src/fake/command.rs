@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::duration::Delay;
+use super::view::Container;
 
 /// How long a command runs, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub(super) struct Course {
     pub(super) exit_code: i32,
 }
 
-/// What can be known of a command with its arguments; none if that is nothing.
-pub(super) fn course(command: &[Box<str>], args: &[Box<str>]) -> Option<Course> {
-    let words: Vec<&str> = command.iter().chain(args).map(|word| &**word).collect();
+/// What can be known of the command of a container with its arguments; none if that is nothing.
+pub(super) fn course(container: &Container) -> Option<Course> {
+    let words: Vec<&str> = container.command.iter().chain(&container.args).map(|word| &**word).collect();
     let (program, rest) = words.split_first()?;
     match (program.rsplit('/').next()?, rest) {
         ("sh" | "bash" | "ash", ["-c", script]) => shell(script),
@@ -102,7 +103,8 @@ mod tests {
     fn of(words: &[&str]) -> Option<(Option<u128>, i32)> {
         let words: Vec<Box<str>> = words.iter().map(|word| Box::from(*word)).collect();
         let (command, args) = words.split_at(1.min(words.len()));
-        let course = course(command, args)?;
+        let container = Container { command: command.into(), args: args.into(), ..Container::default() };
+        let course = course(&container)?;
         Some((course.run.duration().map(|run| run.as_millis()), course.exit_code))
     }
 

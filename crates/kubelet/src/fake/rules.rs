@@ -90,17 +90,16 @@ impl PodRules {
         let is_job = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "Job");
         let run = if is_job { Delay::After(JOB_RUN) } else { Delay::Never };
         let app = |container: &Container| {
-            let course = command::course(&container.command, &container.args);
             let run = if is_pause(&container.image) { Delay::Never } else { run };
-            let course = course.unwrap_or(command::Course { run, exit_code: 0 });
+            let course = command::course(container).unwrap_or(command::Course { run, exit_code: 0 });
             found.container(container, ["finish-after", "exit-code"], course)
         };
         let init = |container: &Container| {
             if is_sidecar(container) {
                 found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], ENDLESS)
             } else {
-                let course = command::course(&container.command, &container.args);
-                found.container(container, ["init-after", "init-exit-code"], course.unwrap_or(AT_ONCE))
+                let course = command::course(container).unwrap_or(AT_ONCE);
+                found.container(container, ["init-after", "init-exit-code"], course)
             }
         };
         let missing = found.missing_image(pod);
