@@ -89,9 +89,10 @@ fn json_protobuf_and_yaml_hold_the_same_object() {
     for (api_version, kind, id) in kinds() {
         for seed in 0..ROUNDS {
             let context = format!("{api_version} {kind} seed {seed}");
-            let decoded = json::conform(&object(seed, &api_version, kind, id), id).expect(&context);
+            let decoded = json::conform(object(seed, &api_version, kind, id), id).expect(&context);
             assert_eq!(decoded.problems, [], "{context}");
-            let again = json::conform(&decoded.object, id).expect(&context);
+            let text = serde_json::to_vec(&decoded.object).unwrap();
+            let again = json::decode(&text, Target::Type(id)).expect(&context);
             assert_eq!(again, decoded, "{context}: reading twice is reading once");
             let bytes = protobuf::encode(&decoded.object, id);
             let from_protobuf = protobuf::decode(&bytes, None).expect(&context);
@@ -103,10 +104,61 @@ fn json_protobuf_and_yaml_hold_the_same_object() {
     }
 }
 
+/// Some value inside of a tree, any of them by chance.
+fn somewhere<'a>(rng: &mut Rng, value: &'a mut Value) -> &'a mut Value {
+    let children = match value {
+        Value::Array(items) => items.len(),
+        Value::Object(fields) => fields.len(),
+        _ => 0,
+    };
+    if children == 0 || rng.u8(0..5) == 0 {
+        return value;
+    }
+    let at = rng.usize(..children);
+    let child = match value {
+        Value::Array(items) => &mut items[at],
+        Value::Object(fields) => fields.values_mut().nth(at).expect("there are as many"),
+        _ => unreachable!("it has children"),
+    };
+    somewhere(rng, child)
+}
+
+#[test]
+fn what_is_settled_in_place_is_what_would_be_read() {
+    let others = serde_json::json!([
+        null, "", "x", "1000m", "AA=", "2024-02-29T12:00:00Z", "0001-01-01T00:00:00Z", 0, 1, 1.0, 0.5, -0.0, u64::MAX,
+        i64::MAX, false, true, [], [null], [1], {}, {"": null}, {"x": 1}
+    ]);
+    let others = others.as_array().unwrap();
+    let (mut told, mut tried) = (0, 0);
+    for (api_version, kind, id) in kinds() {
+        for seed in 0..MUTATIONS {
+            let mut rng = Rng::with_seed(seed as u64);
+            let made = object(rng.u64(..), &api_version, kind, id);
+            let mut tree = json::conform(made, id).unwrap().object;
+            for _ in 0..rng.usize(0..3) {
+                *somewhere(&mut rng, &mut tree) = others[rng.usize(..others.len())].clone();
+            }
+            tried += 1;
+            let text = serde_json::to_vec(&tree).unwrap();
+            match json::conform_soon(tree.clone(), id) {
+                Ok(settled) => {
+                    told += 1;
+                    let read = json::decode(&text, Target::Type(id)).unwrap();
+                    assert_eq!(read.object, settled, "{api_version} {kind} seed {seed}");
+                    assert_eq!(read.problems, [], "{api_version} {kind} seed {seed}");
+                }
+                Err(same) => assert_eq!(same, tree, "{api_version} {kind} seed {seed}"),
+            }
+        }
+    }
+    assert!(told * 3 > tried, "a third has not been changed: {told} of {tried}");
+}
+
 #[test]
 fn changed_bytes_do_no_harm() {
     for (api_version, kind, id) in kinds() {
-        let object = json::conform(&object(1, &api_version, kind, id), id).unwrap().object;
+        let object = json::conform(object(1, &api_version, kind, id), id).unwrap().object;
         let bodies = [protobuf::encode(&object, id), serde_json::to_vec(&object).unwrap()];
         for seed in 0..MUTATIONS {
             let mut rng = Rng::with_seed(seed as u64);

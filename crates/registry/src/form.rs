@@ -110,7 +110,7 @@ impl<'a> ObjectForm<'a> {
             return self.kind.conform(self.version, object);
         }
         match self.type_id() {
-            Some(id) => json::conform(&object, id),
+            Some(id) => json::conform(object, id),
             None => Ok(Decoded { object, problems: Vec::new() }),
         }
     }
@@ -122,8 +122,19 @@ impl<'a> ObjectForm<'a> {
     /// If it has a value that does not fit.
     pub fn convert(&self, object: Value) -> Result<Decoded, DecodeError> {
         match self.type_id() {
-            Some(id) => json::convert(&object, id),
+            Some(id) => json::convert(object, id),
             None => self.conform(object),
+        }
+    }
+
+    /// The same for trees of which it is soon told that a strict reader refuses nothing; any other is given back.
+    ///
+    /// # Errors
+    /// The same tree, if it takes more to tell.
+    pub fn conform_soon(&self, object: Value) -> Result<Value, Value> {
+        match self.type_id() {
+            Some(id) => json::conform_soon(object, id),
+            None => Err(object),
         }
     }
 

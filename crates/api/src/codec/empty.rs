@@ -23,6 +23,15 @@ pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Valu
     object.insert(field.name.to_owned(), value);
 }
 
+/// Whether a field that has this value is left as it is by [`insert`].
+pub(super) fn is_kept(field: &Field, value: &Value) -> bool {
+    if value.is_null() {
+        return !field.omit_empty && of_field(field).is_null();
+    }
+    let is_left_out = !field.pointer && is_empty(field, value);
+    !is_left_out || !(field.omit_empty || is_list_like(field) && !field.keep_empty)
+}
+
 /// Whether a list is there and has no items, in a field that is `null` without. Whoever creates an object
 /// with one owns the field, though it is stored as if it had not been there; see [`settle`].
 pub(super) fn is_told(field: &Field, value: &Value) -> bool {

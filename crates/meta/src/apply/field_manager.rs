@@ -199,6 +199,7 @@ impl FieldManager<'_> {
     /// Entries that a client sends count, so that it can change them; one that knows nothing
     /// of them must not lose them. A subresource does not take them.
     fn managed_before(&self, live: Option<&Value>, sent: Option<Value>) -> ManagedFields {
+        let before = live.and_then(managed_fields);
         if self.subresource.is_empty() {
             if is_reset(sent.as_ref()) {
                 return ManagedFields::default();
@@ -208,8 +209,11 @@ impl FieldManager<'_> {
             {
                 return managed;
             }
+        } else if sent.as_ref() == before {
+            // Nearly every patch leaves them as they were, and what it left need not be copied.
+            return ManagedFields::decode_owned(sent).unwrap_or_default();
         }
-        ManagedFields::decode(live.and_then(managed_fields)).unwrap_or_default()
+        ManagedFields::decode(before).unwrap_or_default()
     }
 
     fn track_update(

@@ -59,7 +59,7 @@ pub trait Kind: Send + Sync {
     /// If it has a value that does not fit.
     fn conform(&self, version: &str, object: Value) -> Result<Decoded, DecodeError> {
         match self.type_id(version) {
-            Some(id) => json::conform(&object, id),
+            Some(id) => json::conform(object, id),
             None => Ok(Decoded { object, problems: Vec::new() }),
         }
     }

@@ -4,7 +4,7 @@ use coracle_meta::apply::unchanged_but_for_times;
 use coracle_meta::field::Path;
 use coracle_meta::object::{Meta, ensure_namespace, keep_system_fields, validate_object_meta_update};
 use coracle_store::Entry;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::commit::{Known, Plan, Step};
 use super::create::{Candidate, Tracking};
@@ -314,11 +314,13 @@ fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, 
 
 /// A status write changes the status and metadata, and nothing else.
 fn with_status_of(old: &Value, new: Value) -> Value {
-    let mut result = old.clone();
-    let (Value::Object(fields), Value::Object(new)) = (&mut result, new) else { return result };
-    fields.remove("status");
-    fields.extend(new.into_iter().filter(|(name, _)| name == "status" || name == "metadata"));
-    result
+    let written = |name: &str| matches!(name, "status" | "metadata");
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old.clone() };
+    let kept =
+        old.iter().filter(|(name, _)| *name != "status" && !(written(name) && new.contains_key(*name)));
+    let mut result: Map<_, _> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    result.extend(new.into_iter().filter(|(name, _)| written(name)));
+    Value::Object(result)
 }
 
 /// What of the metadata a write to the status leaves as it is.

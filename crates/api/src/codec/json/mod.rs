@@ -4,6 +4,7 @@
 //! fields that are there twice take the last value; both are reported, with the words and paths
 //! upstream uses. Writing needs nothing of this crate: a tree that was read is in its final form.
 
+mod conforming;
 mod scan;
 mod single;
 #[cfg(test)]
@@ -18,6 +19,8 @@ use crate::schema::TypeId;
 use scan::Scanner;
 use walk::Walk;
 use words::Words;
+
+pub use conforming::conform_soon;
 
 pub(super) use walk::float;
 
@@ -37,14 +40,21 @@ pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
 }
 
 /// Brings a tree that was changed, by a patch for example, to the form of its type again.
-pub fn conform(object: &Value, id: TypeId) -> Result<Decoded, DecodeError> {
-    decode(&text_of(object)?, Target::Type(id))
+pub fn conform(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
+    conform_in(Words::Json, object, id)
 }
 
 /// The same where upstream converts the tree and does not write and read it again: it says in
 /// other words what does not fit.
-pub fn convert(object: &Value, id: TypeId) -> Result<Decoded, DecodeError> {
-    Walk::new(&text_of(object)?).with_words(Words::Tree).run(Target::Type(id))
+pub fn convert(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
+    conform_in(Words::Tree, object, id)
+}
+
+fn conform_in(words: Words, object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
+    match conform_soon(object, id) {
+        Ok(object) => Ok(Decoded { object, problems: Vec::new() }),
+        Err(object) => Walk::new(&text_of(&object)?).with_words(words).run(Target::Type(id)),
+    }
 }
 
 fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {

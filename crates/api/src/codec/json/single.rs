@@ -209,6 +209,11 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Whether bytes are written like this, and not only read.
+pub(super) fn is_canonical_base64(text: &str) -> bool {
+    BASE64.decode(text).is_ok_and(|bytes| BASE64.encode(bytes) == text)
+}
+
 fn fault_offset(error: &base64::DecodeError, text: &str) -> usize {
     match error {
         base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {

@@ -56,7 +56,8 @@ mod tests {
     fn a_tree_that_does_not_fit_is_told_in_the_words_of_the_converter() {
         let check = |kind: &str, object: Value, message: &str| {
             let id = types().kind("", "v1", kind).unwrap();
-            assert_eq!(json::convert(&object, id).unwrap_err().to_string(), message, "{object}");
+            let shown = object.to_string();
+            assert_eq!(json::convert(object, id).unwrap_err().to_string(), message, "{shown}");
         };
         let config_map = |object, message| check("ConfigMap", object, message);
         config_map(json!({"metadata": []}), "cannot restore struct from: slice");

@@ -12,7 +12,7 @@ fn id(group: &str, version: &str, kind: &str) -> TypeId {
 
 /// What upstream stores and returns for this object.
 fn conformed(object: &Value, id: TypeId) -> Value {
-    json_codec::conform(object, id).expect("it fits its type").object
+    json_codec::conform(object.clone(), id).expect("it fits its type").object
 }
 
 /// The metadata of an object with this name and nothing else: everything that is not a

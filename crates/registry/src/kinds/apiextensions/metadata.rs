@@ -10,7 +10,7 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Reads metadata that stands in a custom object or in a schema.
 pub(crate) fn read(found: &Value) -> Result<Metadata, String> {
     let id = types().named(OBJECT_META).expect("ObjectMeta is among the built-in types");
-    let decoded = json::conform(found, id).map_err(|error| error.to_string())?;
+    let decoded = json::conform(found.clone(), id).map_err(|error| error.to_string())?;
     let unknown = decoded.problems.into_iter().filter_map(|problem| match problem {
         Problem::Unknown(path) => Some(path),
         _ => None,

@@ -1,0 +1,175 @@
+//! Brings a tree to the form of its type without writing and reading it again.
+//!
+//! Most of what a patch leaves of an object is what was stored, and that is in its final form; what it changes lacks
+//! at most fields that are always written, or has some that are left out. So a tree is looked at first, and if that
+//! is all there is to do, it is done in place. Whatever is rare, wrong or takes long to tell is left to the reader.
+
+use serde_json::{Map, Number, Value};
+
+use super::MAX_DEPTH;
+use super::single::is_canonical_base64;
+use crate::codec::budget::Budget;
+use crate::codec::time::{Precision, Timestamp};
+use crate::codec::{empty, quantity};
+use crate::schema::{Field, Item, Shape, Single, TypeId, types};
+
+/// The object as reading its text would give it, if that would find no problem; the same object otherwise, or if it
+/// takes reading to tell.
+pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
+    let mut look = Look { budget: Budget::default(), depth: 0, is_complete: true };
+    if look.structure(&object, id).is_none() {
+        return Err(object);
+    }
+    if !look.is_complete {
+        complete(&mut object, Item::Struct(id), true);
+    }
+    Ok(object)
+}
+
+/// Whole numbers below this are the same as floating-point numbers.
+const EXACT: u64 = 9_007_199_254_740_992;
+
+/// Looking at one tree. Everything returns nothing as soon as something does not, or may not, fit its type.
+struct Look {
+    budget: Budget,
+    depth: usize,
+    /// Whether all fields that are always written are there, and none that is left out.
+    is_complete: bool,
+}
+
+impl Look {
+    fn structure(&mut self, value: &Value, id: TypeId) -> Option<()> {
+        self.budget.structure().ok()?;
+        let is_whole = self.depth == 0;
+        let object = value.as_object()?;
+        self.deeper(|look| {
+            let mut fields = types().get(id).fields.iter();
+            for (name, value) in object {
+                // Both are in the order of their names; fields that are passed by are not in the object.
+                let field = loop {
+                    let field = fields.next()?;
+                    if field.name == name {
+                        break field;
+                    }
+                    look.is_complete &= field.omit_empty;
+                };
+                let told = is_whole && empty::is_told(field, value);
+                look.is_complete &= told || empty::is_kept(field, value);
+                look.field(value, field)?;
+            }
+            look.is_complete &= fields.all(|field| field.omit_empty);
+            Some(())
+        })
+    }
+
+    fn field(&mut self, value: &Value, field: &Field) -> Option<()> {
+        match (field.shape, value) {
+            // As if it were not there.
+            (_, Value::Null) => Some(()),
+            (Shape::One(item), _) => self.item(value, item),
+            (Shape::List(item), Value::Array(items)) => self.items(items, item),
+            (Shape::Map(item), Value::Object(fields)) => self.entries(fields, item),
+            (Shape::List(_) | Shape::Map(_), _) => None,
+        }
+    }
+
+    fn items(&mut self, items: &[Value], item: Item) -> Option<()> {
+        self.deeper(|look| items.iter().try_for_each(|value| look.item(value, item)))
+    }
+
+    fn entries(&mut self, fields: &Map<String, Value>, item: Item) -> Option<()> {
+        self.deeper(|look| fields.values().try_for_each(|value| look.item(value, item)))
+    }
+
+    fn item(&mut self, value: &Value, item: Item) -> Option<()> {
+        self.budget.value().ok()?;
+        match item {
+            Item::Struct(id) => self.structure(value, id),
+            Item::Single(single) => self.single(value, single),
+        }
+    }
+
+    fn single(&mut self, value: &Value, single: Single) -> Option<()> {
+        let is_so = match (single, value) {
+            (Single::String | Single::IntOrString, Value::String(_)) | (Single::Boolean, Value::Bool(_)) => {
+                true
+            }
+            (Single::Int32 | Single::IntOrString, Value::Number(number)) => {
+                number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+            }
+            (Single::Int64, Value::Number(number)) => number.is_i64(),
+            (Single::Double, Value::Number(number)) => is_as_go_writes(number),
+            (Single::Bytes, Value::String(text)) => is_canonical_base64(text),
+            (Single::Quantity, Value::String(text)) => {
+                quantity::canonical(text).is_ok_and(|canonical| canonical == *text)
+            }
+            (Single::Time, Value::String(text)) => is_time(text, Precision::Seconds),
+            (Single::MicroTime, Value::String(text)) => is_time(text, Precision::Micros),
+            (Single::Strings, Value::Array(items)) => {
+                return self.items(items, Item::Single(Single::String));
+            }
+            (Single::RawExtension | Single::FieldsV1 | Single::Json | Single::Patch, Value::Object(_)) => {
+                return self.any(value);
+            }
+            _ => false,
+        };
+        is_so.then_some(())
+    }
+
+    /// Any value in which nobody looks for problems.
+    fn any(&mut self, value: &Value) -> Option<()> {
+        self.budget.value().ok()?;
+        match value {
+            Value::Object(fields) => {
+                self.deeper(|look| fields.values().try_for_each(|value| look.any(value)))
+            }
+            Value::Array(items) => self.deeper(|look| items.iter().try_for_each(|item| look.any(item))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(()),
+        }
+    }
+
+    fn deeper(&mut self, look: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= MAX_DEPTH).then_some(())?;
+        let found = look(self);
+        self.depth -= 1;
+        found
+    }
+}
+
+/// Adds the fields that are always written, and takes out those that are left out.
+fn complete(value: &mut Value, item: Item, is_whole: bool) {
+    let (Item::Struct(id), Value::Object(object)) = (item, value) else { return };
+    for field in &types().get(id).fields {
+        let Some(value) = object.get_mut(field.name) else { continue };
+        match (field.shape, &mut *value) {
+            (Shape::One(item), value) => complete(value, item, false),
+            (Shape::List(item), Value::Array(items)) => {
+                items.iter_mut().for_each(|value| complete(value, item, false));
+            }
+            (Shape::Map(item), Value::Object(fields)) => {
+                fields.values_mut().for_each(|value| complete(value, item, false));
+            }
+            (Shape::List(_) | Shape::Map(_), _) => {}
+        }
+        let told = is_whole && empty::is_told(field, value);
+        if !told && !empty::is_kept(field, value) {
+            let value = object.remove(field.name).unwrap_or_default();
+            empty::insert(object, field, value);
+        }
+    }
+    empty::complete(object, id);
+}
+
+/// Without a point where there is nothing after it.
+fn is_as_go_writes(number: &Number) -> bool {
+    match number.as_i64() {
+        Some(whole) => whole.unsigned_abs() < EXACT,
+        None => number.as_f64().is_some_and(|number| number.fract() != 0.0),
+    }
+}
+
+fn is_time(text: &str, precision: Precision) -> bool {
+    let time = Timestamp::parse(text, precision);
+    time.is_ok_and(|time| !time.is_zero() && time.format(precision) == text)
+}
