@@ -38,6 +38,12 @@ pub(crate) fn is_invalid(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 422)
 }
 
+/// Whether it is known that nothing was done: the server said so itself. Whoever hears nothing, or that it took
+/// too long, cannot know.
+pub(crate) fn is_certain(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code < 500)
+}
+
 /// What the server said, as people are to read it in events and conditions.
 pub(crate) fn message(error: &kube::Error) -> String {
     match error {
@@ -73,5 +79,11 @@ mod tests {
         let invalid = api(json!({"code": 422, "reason": "Invalid", "message": "so not"}));
         assert!(is_invalid(&invalid) && !is_invalid(&conflict));
         assert_eq!(message(&invalid), "so not");
+        let timeout = api(json!({"code": 504, "reason": "Timeout"}));
+        assert!(
+            is_certain(&invalid)
+                && !is_certain(&timeout)
+                && !is_certain(&kube::Error::LinesCodecMaxLineLengthExceeded)
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Making and deleting pods, and telling people of it.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_runtime::{
     Behind, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Recorder, Written,
@@ -8,7 +9,7 @@ use coracle_runtime::{
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use k8s_openapi::api::core::v1::Pod as WholePod;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use serde::Serialize;
 
 use super::batch::{MAX_IN_FLIGHT, slow_start};
@@ -18,12 +19,17 @@ use super::related::{controlled_by, index_by_controller, orphans_beside};
 use crate::refusal;
 use crate::view::{Described, Pod, pods};
 
+/// Pods that are asked for at a time where all of a namespace are.
+const PAGE: u32 = 500;
+
 /// The pods of a controller.
 pub(crate) struct PodControl {
     pods: Objects,
     informer: Informer<Pod>,
     recorder: Recorder,
     writes: OwnWrites,
+    /// Owners for whom a pod may have been made that nobody was told of.
+    doubtful: Mutex<HashSet<ObjectKey>>,
 }
 
 impl PodControl {
@@ -37,6 +43,7 @@ impl PodControl {
             informer,
             recorder,
             writes: OwnWrites::default(),
+            doubtful: Mutex::default(),
         }
     }
 
@@ -63,9 +70,25 @@ impl PodControl {
     /// Returns when the informer knows of all pods that were made, changed and deleted for an owner.
     ///
     /// # Errors
-    /// If that takes long. The owner is to be looked at again.
+    /// If that takes long, or cannot be told now. The owner is to be looked at again.
     pub(crate) async fn seen(&self, owner: &ObjectKey) -> Result<(), Behind> {
+        if self.doubtful().contains(owner) {
+            self.learn(owner).await.map_err(|_| Behind)?;
+            self.doubtful().remove(owner);
+        }
         self.writes.seen(owner, &self.informer).await
+    }
+
+    /// Asks the server itself which pods there are around an owner, and notes them as if they had just been
+    /// written. The server makes up their names, so the one that was lost cannot be asked for alone.
+    async fn learn(&self, owner: &ObjectKey) -> kube::Result<()> {
+        let params = ListParams::default().limit(PAGE);
+        let note = |page: Vec<Written>| page.iter().for_each(|pod| self.note(owner, pod));
+        self.pods.list_pages(owner, &params, note).await
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pods that an owner manages, and those around it that nobody does.
@@ -106,6 +129,9 @@ impl PodControl {
                 Ok(written)
             }
             Err(error) => {
+                if !refusal::is_certain(&error) {
+                    self.doubtful().insert(owner.key.clone());
+                }
                 if !refusal::is_terminating(&error) {
                     let message = format!("Error creating: {}", refusal::message(&error));
                     self.tell(owner, EventType::Warning, "FailedCreate", message);

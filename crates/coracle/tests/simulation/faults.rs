@@ -96,17 +96,14 @@ impl Faults {
         let writes = *request.method() != Method::GET;
         // What is made is not there before, so nobody can have changed it.
         let changes = writes && *request.method() != Method::POST;
-        // Who makes a pod under a name that the server picks and hears nothing cannot know of it, and makes another;
-        // so does upstream. Rules about numbers of pods are not about that.
-        let may_lose_answer = writes && !makes_a_pod(request);
         match rng.below(200) {
             0..5 => Some(Fault::Refused),
             5..8 => Some(Fault::Lost),
             8..12 => Some(Fault::Slow(Duration::from_millis(rng.below(3000)))),
             12..20 if changes => Some(Fault::Beaten),
-            20..24 if may_lose_answer => Some(Fault::AnswerLost),
-            24..80 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
-            80..110 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
+            20..24 if writes => Some(Fault::AnswerLost),
+            24..54 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
+            54..80 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
             _ => None,
         }
     }
@@ -203,10 +200,6 @@ fn object_of(path: &str) -> String {
     let is_namespaced = segments[version + 1] == "namespaces" && segments.len() > version + 4;
     let length = version + if is_namespaced { 5 } else { 3 };
     segments[..length.min(segments.len())].join("/")
-}
-
-fn makes_a_pod(request: &Request<Body>) -> bool {
-    *request.method() == Method::POST && request.uri().path().ends_with("/pods")
 }
 
 fn is_watch(request: &Request<Body>) -> bool {

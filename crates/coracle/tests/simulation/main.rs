@@ -15,6 +15,7 @@
 mod chosen;
 mod faults;
 mod history;
+mod measured;
 mod people;
 mod rules;
 mod run;
@@ -27,6 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chosen::Chosen;
 use run::Outcome;
+
+/// As the program has it, for much of a run is allocating.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let chosen = match Chosen::from_arguments(std::env::args().skip(1)) {

@@ -11,8 +11,8 @@ use crate::state::State;
 use crate::story::Story;
 use crate::world::World;
 
-/// Namespaces of a run.
-const STORIES: u64 = 3;
+/// Namespaces of a run, at most.
+const MAX_STORIES: u64 = 3;
 
 /// How long it may take until everything is as wanted, once nothing goes wrong any more. Upstream's delay after many
 /// failures is 1000 seconds.
@@ -63,7 +63,8 @@ pub(crate) fn simulate(seed: u64, trace: bool) -> Outcome {
 
 async fn live(mut rng: Rng, trace: bool) -> Outcome {
     let mut world = World::begin(&mut rng, trace).await;
-    let stories: Vec<_> = (0..STORIES).map(|number| Story::new(&world, number, rng.fork())).collect();
+    let count = 1 + rng.below(MAX_STORIES);
+    let stories: Vec<_> = (0..count).map(|number| Story::new(&world, number, rng.fork())).collect();
     let told = join_all(stories.into_iter().map(Story::tell));
     let trouble = world.trouble_nodes();
     let stories = tokio::select! {

@@ -8,12 +8,16 @@ use serde_json::Value;
 /// What is watched: the plural, and where it is.
 pub(crate) const RESOURCES: &[(&str, &str)] = &[
     (CONTROLLER_REVISIONS, "/apis/apps/v1/controllerrevisions"),
+    (CRON_JOBS, "/apis/batch/v1/cronjobs"),
     (DAEMON_SETS, "/apis/apps/v1/daemonsets"),
     (DEPLOYMENTS, "/apis/apps/v1/deployments"),
+    (DISRUPTION_BUDGETS, "/apis/policy/v1/poddisruptionbudgets"),
     (ENDPOINT_SLICES, "/apis/discovery.k8s.io/v1/endpointslices"),
     (JOBS, "/apis/batch/v1/jobs"),
     (NAMESPACES, "/api/v1/namespaces"),
     (NODES, "/api/v1/nodes"),
+    (CLAIMS, "/api/v1/persistentvolumeclaims"),
+    (VOLUMES, "/api/v1/persistentvolumes"),
     (PODS, "/api/v1/pods"),
     (REPLICA_SETS, "/apis/apps/v1/replicasets"),
     (RESOURCE_QUOTAS, "/api/v1/resourcequotas"),
@@ -23,12 +27,16 @@ pub(crate) const RESOURCES: &[(&str, &str)] = &[
 ];
 
 pub(crate) const CONTROLLER_REVISIONS: &str = "controllerrevisions";
+pub(crate) const CRON_JOBS: &str = "cronjobs";
 pub(crate) const DAEMON_SETS: &str = "daemonsets";
 pub(crate) const DEPLOYMENTS: &str = "deployments";
+pub(crate) const DISRUPTION_BUDGETS: &str = "poddisruptionbudgets";
 pub(crate) const ENDPOINT_SLICES: &str = "endpointslices";
 pub(crate) const JOBS: &str = "jobs";
 pub(crate) const NAMESPACES: &str = "namespaces";
 pub(crate) const NODES: &str = "nodes";
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+pub(crate) const VOLUMES: &str = "persistentvolumes";
 pub(crate) const PODS: &str = "pods";
 pub(crate) const REPLICA_SETS: &str = "replicasets";
 pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
@@ -149,4 +157,19 @@ pub(crate) fn shown<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
         format!("{name} {} {phase}{ready}{going}", image.rsplit(':').next().unwrap_or_default())
     };
     format!("[{}]", pods.into_iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+/// Claims and volumes in one line.
+pub(crate) fn shown_claims(claims: &[&Value], volumes: &[&Value]) -> String {
+    let claim = |claim: &&Value| {
+        let (phase, volume) = (text(claim, "/status/phase"), text(claim, "/spec/volumeName"));
+        format!("{} {phase} {volume}", name(claim))
+    };
+    let volume = |volume: &&Value| {
+        let claim = text(volume, "/spec/claimRef/name");
+        format!("{} {} of {claim}", name(volume), text(volume, "/status/phase"))
+    };
+    let claims: Vec<_> = claims.iter().map(claim).collect();
+    let volumes: Vec<_> = volumes.iter().map(volume).collect();
+    format!("[{}] and [{}]", claims.join(", "), volumes.join(", "))
 }

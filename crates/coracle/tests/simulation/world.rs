@@ -1,6 +1,6 @@
 //! A server and everything that acts on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use coracle_apiserver::{ApiServer, HealthChecks, Registry, Site};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::faults::Faults;
 use crate::history::History;
+use crate::measured::Measurements;
 use crate::people::People;
 
 /// When it all begins: some day in 2026.
@@ -62,10 +63,14 @@ impl World {
         let compaction = CompactionPolicy { max_age, ..CompactionPolicy::default() };
         let store = memory::open(memory::Options { clock: clock.clock(), compaction });
         let registry = Registry::new(store, clock.clock(), rng.fork());
-        let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock());
+        let watched = Arc::new(OnceLock::new());
+        let measurements = Measurements { clock: clock.clock(), history: Arc::clone(&watched) };
+        let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock())
+            .with_metrics_source(Arc::new(measurements));
         server.bootstrap(&Site::default()).await.unwrap();
         let (people, faults) = (People::new(&server), Faults::new(rng.fork(), trace));
         let (history, watches) = History::begin(&people, trace).await;
+        watched.get_or_init(|| history.clone());
         let components = components();
         let mut world =
             Self { clock, server, faults, people, history, components, rng: rng.fork(), _watches: watches };

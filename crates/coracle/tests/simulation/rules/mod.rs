@@ -3,6 +3,8 @@
 //! Controllers act on what they knew a moment ago. So a rule about what people want is kept if it was for any of
 //! what they wanted within the last [`MEMORY`].
 
+mod budget;
+mod cron_job;
 mod daemon_set;
 mod job;
 mod node;
@@ -10,6 +12,7 @@ mod quota;
 mod replica_set;
 mod rollout;
 mod stateful_set;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -42,6 +45,9 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
         Box::new(daemon_set::OnePerNode),
         Box::new(node::Nodes),
         Box::new(quota::Quota),
+        Box::new(cron_job::Concurrency::default()),
+        Box::new(budget::Budget::new(deleted.clone())),
+        Box::new(volume::Volumes),
     ]
 }
 

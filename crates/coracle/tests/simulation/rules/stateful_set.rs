@@ -9,18 +9,20 @@ use super::{Lately, Losses, Rule};
 use crate::history::Moment;
 use crate::state::{
     PODS, STATEFUL_SETS, State, controller, is_active, is_going, is_ready, name, namespace, number, shown,
-    uid,
+    text, uid,
 };
 
 pub(super) struct Ordered {
     losses: Losses,
     /// How many pods there are to be, by the identity of the set.
     replicas: BTreeMap<String, Lately<u64>>,
+    /// The identities of sets without any order.
+    parallel: BTreeSet<String>,
 }
 
 impl Ordered {
     pub(super) fn new(deleted: BTreeSet<String>) -> Self {
-        Self { losses: Losses::new(deleted), replicas: BTreeMap::new() }
+        Self { losses: Losses::new(deleted), replicas: BTreeMap::new(), parallel: BTreeSet::new() }
     }
 }
 
@@ -30,9 +32,13 @@ impl Rule for Ordered {
         if let Some(set) = moment.now().filter(|_| moment.resource == STATEFUL_SETS) {
             let known = self.replicas.entry(uid(set).to_owned()).or_default();
             known.note(moment.at, number(set, "/spec/replicas"));
+            if text(set, "/spec/podManagementPolicy") == "Parallel" {
+                self.parallel.insert(uid(set).to_owned());
+            }
         }
         let Some(("StatefulSet", set)) = controller(&moment.object) else { return Ok(()) };
-        if moment.resource != PODS || is_loss || self.losses.of(set, moment.at) > 0 {
+        let has_order = moment.resource == PODS && !self.parallel.contains(set);
+        if !has_order || is_loss || self.losses.of(set, moment.at) > 0 {
             return Ok(());
         }
         let pods: Vec<_> = of_set(state, namespace(&moment.object), set);

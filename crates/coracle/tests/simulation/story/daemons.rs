@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::Stage;
 use super::workload::{image_of, template, write};
+use super::{Plot, Stage};
 use crate::state::{
     DAEMON_SETS, NODES, PODS, State, app, image, is_going, is_ready, name, number, shown, text,
 };
@@ -19,7 +21,7 @@ pub(super) struct Daemons {
 }
 
 impl Daemons {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         match stage.rng.below(5) {
             0 if self.version > 0 => stage.delete_a_pod().await,
             1 | 2 => choose_a_node(stage).await,
@@ -36,8 +38,14 @@ impl Daemons {
         }});
         write(stage, &stage.path("apps/v1", DAEMON_SETS), &set).await;
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Daemons {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == NAME).collect();
         let is_right =
             |pod: &&&Value| image(pod) == image_of(self.version) && !is_going(pod) && is_ready(pod);

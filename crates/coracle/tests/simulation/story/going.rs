@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::Stage;
 use super::workload::{self, Wanted, template, write};
+use super::{Plot, Stage};
 use crate::state::{DEPLOYMENTS, NAMESPACES, State, name};
 
 const NAME: &str = "short-lived";
@@ -20,7 +22,7 @@ pub(super) struct Going {
 }
 
 impl Going {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         if self.is_going {
             // A name is free again once nothing is left.
             while stage.create_namespace().await.is_null() {
@@ -47,8 +49,14 @@ impl Going {
         }});
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Going {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let mut wrong: Vec<_> =
             workload::wrong_pods(namespace, state, NAME, self.wanted).into_iter().collect();
         if self.is_going {

@@ -1,9 +1,11 @@
 //! Jobs of all sorts: some by index, some that fail, some suspended at first, some deleted.
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::Stage;
 use super::workload::{self, image_of};
+use super::{Plot, Stage};
 use crate::state::{JOBS, PODS, State, app, has_condition, name, number, shown};
 
 /// So often a job may fail that is to succeed after all.
@@ -31,7 +33,7 @@ enum End {
 }
 
 impl Jobs {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         match stage.rng.below(6) {
             0 => stage.delete_a_pod().await,
             1 => self.resume(stage).await,
@@ -87,8 +89,14 @@ impl Jobs {
         let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
         workload::delete(stage, &path).await;
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Jobs {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         self.wanted.iter().filter_map(|job| job.wrong(namespace, state)).collect()
     }
 }

@@ -1,9 +1,11 @@
 //! A deployment that wants more pods than a quota allows, until it is raised.
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
-use super::Stage;
-use super::workload::{self, Wanted, write};
+use super::workload::{self, PATIENCE, Wanted, write};
+use super::{Plot, Stage};
 use crate::state::{DEPLOYMENTS, RESOURCE_QUOTAS, State, text};
 
 const NAME: &str = "greedy";
@@ -16,7 +18,7 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         match stage.rng.below(4) {
             0 if self.hard > 0 => stage.delete_a_pod().await,
             1 | 2 if self.hard > 0 => self.deploy(stage).await,
@@ -30,6 +32,14 @@ impl Limited {
     }
 
     async fn deploy(&mut self, stage: &mut Stage) {
+        // A quota that nobody has looked at yet limits nothing, and takes away nothing later.
+        let is_known = |state: &State| {
+            let quota = state.get(RESOURCE_QUOTAS, &stage.namespace, NAME);
+            quota.is_some_and(|quota| !text(quota, "/status/hard/pods").is_empty())
+        };
+        while !stage.history.look(is_known) {
+            tokio::time::sleep(PATIENCE).await;
+        }
         self.wanted = Wanted { replicas: stage.rng.below(6), version: 1 };
         let deployment = json!({"metadata": {"name": NAME}, "spec": {
             "replicas": self.wanted.replicas,
@@ -42,8 +52,14 @@ impl Limited {
         }});
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Limited {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let allowed = Wanted { replicas: self.wanted.replicas.min(self.hard), ..self.wanted };
         let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, allowed).into_iter().collect();
         if let Some(quota) = state.get(RESOURCE_QUOTAS, namespace, NAME) {

@@ -1,17 +1,22 @@
 //! What happens in one namespace: people want things, and change their minds.
 
+mod cron;
 mod daemons;
+mod evictions;
 mod going;
 mod jobs;
 mod limited;
 mod ordered;
 mod rollout;
+mod scaled;
 mod service;
+mod stored;
 mod workload;
 
 use std::time::Duration;
 
 use coracle_base::Rng;
+use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use crate::history::History;
@@ -35,29 +40,37 @@ pub(crate) struct Stage {
 }
 
 /// What a story is about. What people want last is remembered.
-enum Plot {
-    Daemons(daemons::Daemons),
-    Going(going::Going),
-    Jobs(jobs::Jobs),
-    Limited(limited::Limited),
-    Ordered(ordered::Ordered),
-    Rollout(rollout::Rollout),
+trait Plot {
+    /// People change their minds.
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
+
+    /// People leave, and want nothing any more that would never come to rest.
+    fn finish<'a>(&'a mut self, _stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// What is not as it is wanted.
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
 }
 
 pub(crate) struct Story {
     stage: Stage,
-    plot: Plot,
+    plot: Box<dyn Plot>,
 }
 
 impl Story {
     pub(crate) fn new(world: &World, number: u64, mut rng: Rng) -> Self {
-        let plot = match rng.below(8) {
-            0 => Plot::Daemons(daemons::Daemons::default()),
-            1 => Plot::Going(going::Going::default()),
-            2 | 3 => Plot::Jobs(jobs::Jobs::default()),
-            4 => Plot::Limited(limited::Limited::default()),
-            5 => Plot::Ordered(ordered::Ordered::default()),
-            _ => Plot::Rollout(rollout::Rollout::default()),
+        let plot: Box<dyn Plot> = match rng.below(12) {
+            0 => Box::new(cron::Cron::default()),
+            1 => Box::new(daemons::Daemons::default()),
+            2 => Box::new(evictions::Evictions::default()),
+            3 => Box::new(going::Going::default()),
+            4 | 5 => Box::new(jobs::Jobs::default()),
+            6 => Box::new(limited::Limited::default()),
+            7 => Box::new(ordered::Ordered::default()),
+            8 => Box::new(scaled::Scaled::default()),
+            9 => Box::new(stored::Stored::default()),
+            _ => Box::new(rollout::Rollout::default()),
         };
         let (people, history) = (world.people.clone(), world.history.clone());
         Self { stage: Stage { namespace: format!("story-{number}"), people, history, rng }, plot }
@@ -68,31 +81,18 @@ impl Story {
         let Self { stage, plot } = &mut self;
         stage.create_namespace().await;
         for _ in 0..stage.between(CHANGES) {
-            match plot {
-                Plot::Daemons(plot) => plot.change(stage).await,
-                Plot::Going(plot) => plot.change(stage).await,
-                Plot::Jobs(plot) => plot.change(stage).await,
-                Plot::Limited(plot) => plot.change(stage).await,
-                Plot::Ordered(plot) => plot.change(stage).await,
-                Plot::Rollout(plot) => plot.change(stage).await,
-            }
+            plot.change(stage).await;
             let longest = if stage.rng.one_in(3) { LONG_PAUSE_MS } else { SHORT_PAUSE_MS };
             tokio::time::sleep(Duration::from_millis(stage.rng.below(longest))).await;
         }
+        plot.finish(stage).await;
         self
     }
 
     /// What is not as it is wanted.
     pub(crate) fn wrong(&self, state: &State) -> Vec<String> {
         let namespace = &self.stage.namespace;
-        let mut wrong = match &self.plot {
-            Plot::Daemons(plot) => plot.wrong(namespace, state),
-            Plot::Going(plot) => plot.wrong(namespace, state),
-            Plot::Jobs(plot) => plot.wrong(namespace, state),
-            Plot::Limited(plot) => plot.wrong(namespace, state),
-            Plot::Ordered(plot) => plot.wrong(namespace, state),
-            Plot::Rollout(plot) => plot.wrong(namespace, state),
-        };
+        let mut wrong = self.plot.wrong(namespace, state);
         wrong.extend(orphans(namespace, state));
         wrong.into_iter().map(|what| format!("{namespace}: {what}")).collect()
     }

@@ -1,9 +1,11 @@
 //! A StatefulSet: scaled, updated, deleted and made anew.
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
-use super::Stage;
 use super::workload::{self, Wanted, template, write};
+use super::{Plot, Stage};
 use crate::state::{STATEFUL_SETS, State, number};
 
 const NAME: &str = "db";
@@ -14,7 +16,7 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         let wanted = match (self.wanted, stage.rng.below(7)) {
             (Some(_), 0) => {
                 let path = format!("{}/{NAME}", stage.path("apps/v1", STATEFUL_SETS));
@@ -37,8 +39,14 @@ impl Ordered {
         write(stage, &stage.path("apps/v1", STATEFUL_SETS), &set).await;
         self.wanted = Some(wanted);
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Ordered {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let wanted = self.wanted.unwrap_or_default();
         let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
         if let Some(set) = state.get(STATEFUL_SETS, namespace, NAME) {

@@ -1,9 +1,11 @@
 //! A deployment behind a service: rolled out, scaled, deleted, left to others and made anew.
 
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
-use super::{Stage, service};
+use super::{Plot, Stage, service};
 use crate::state::{DEPLOYMENTS, State, number};
 
 const NAME: &str = "web";
@@ -15,7 +17,7 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    pub(super) async fn change(&mut self, stage: &mut Stage) {
+    async fn turn(&mut self, stage: &mut Stage) {
         if !self.has_service {
             service::create(stage, NAME).await;
             self.has_service = true;
@@ -56,8 +58,14 @@ impl Rollout {
         }});
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
+}
 
-    pub(super) fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+impl Plot for Rollout {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let wanted = self.wanted.unwrap_or_default();
         let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
         if self.has_service {

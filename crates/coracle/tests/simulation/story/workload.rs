@@ -8,7 +8,7 @@ use super::Stage;
 use crate::state::{PODS, State, app, image, is_going, is_ready, shown};
 
 /// How long people wait before they try again what cannot be done yet.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many pods are wanted, and of which version.
 #[derive(Clone, Copy, Debug, Default)]

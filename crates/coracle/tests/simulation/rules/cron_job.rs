@@ -1,0 +1,40 @@
+//! A CronJob that forbids it never has two jobs that run at the same time.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Lately, Rule};
+use crate::history::Moment;
+use crate::state::{CRON_JOBS, JOBS, State, controller, has_condition, is_going, name, namespace, text, uid};
+
+#[derive(Default)]
+pub(super) struct Concurrency {
+    /// Whether it is forbidden, by the identity of the CronJob.
+    is_forbidden: BTreeMap<String, Lately<bool>>,
+}
+
+impl Rule for Concurrency {
+    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
+        if let Some(cron) = moment.now().filter(|_| moment.resource == CRON_JOBS) {
+            let known = self.is_forbidden.entry(uid(cron).to_owned()).or_default();
+            known.note(moment.at, text(cron, "/spec/concurrencyPolicy") == "Forbid");
+        }
+        let Some(job) = moment.made().filter(|_| moment.resource == JOBS) else { return Ok(()) };
+        let Some(("CronJob", cron)) = controller(job) else { return Ok(()) };
+        let known = self.is_forbidden.entry(cron.to_owned()).or_default();
+        if !known.values(moment.at).all(|forbidden| *forbidden) {
+            return Ok(());
+        }
+        let runs = |job: &&Value| {
+            controller(job).is_some_and(|(_, owner)| owner == cron)
+                && !is_going(job)
+                && !["Complete", "Failed"].iter().any(|condition| has_condition(job, condition))
+        };
+        let running: Vec<_> = state.list(JOBS, namespace(job)).filter(runs).map(name).collect();
+        if running.len() > 1 {
+            return Err(format!("{} runs {running:?} at the same time", namespace(job)));
+        }
+        Ok(())
+    }
+}

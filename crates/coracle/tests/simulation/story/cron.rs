@@ -1,0 +1,80 @@
+//! A CronJob that is due each minute: changed, suspended, its jobs deleted; suspended in the end.
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Value, json};
+
+use super::workload::{image_of, write};
+use super::{Plot, Stage};
+use crate::state::{CRON_JOBS, JOBS, State, has_condition, name};
+
+const NAME: &str = "tick";
+
+/// How many jobs stay that have ended well, unless people say otherwise; none fails.
+const KEPT: usize = 3;
+
+#[derive(Default)]
+pub(super) struct Cron {
+    is_there: bool,
+    is_suspended: bool,
+}
+
+impl Cron {
+    async fn turn(&mut self, stage: &mut Stage) {
+        match stage.rng.below(6) {
+            0 if self.is_there => stage.delete_a_pod().await,
+            1 if self.is_there => self.suspend(stage, !self.is_suspended).await,
+            _ => self.write(stage).await,
+        }
+        // Long enough for some of them to become due.
+        tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(150))).await;
+    }
+
+    async fn write(&mut self, stage: &mut Stage) {
+        let annotations = json!({
+            "fake.coracle.dev/exit-code": "0",
+            "fake.coracle.dev/finish-after": stage.one_of(&["1s", "20s", "100s"]),
+        });
+        let object = json!({"metadata": {"name": NAME}, "spec": {
+            "schedule": "* * * * *",
+            "timeZone": stage.one_of(&["Etc/UTC", "Europe/Berlin"]),
+            "concurrencyPolicy": stage.one_of(&["Allow", "Forbid", "Replace"]),
+            "jobTemplate": {"spec": {"backoffLimit": 1000, "template": {
+                "metadata": {"labels": {"app": NAME}, "annotations": annotations},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": image_of(1)}]},
+            }}},
+        }});
+        write(stage, &stage.path("batch/v1", CRON_JOBS), &object).await;
+        self.is_there = true;
+    }
+
+    async fn suspend(&mut self, stage: &mut Stage, suspend: bool) {
+        let path = format!("{}/{NAME}", stage.path("batch/v1", CRON_JOBS));
+        stage.people.patch(&path, &json!({"spec": {"suspend": suspend}})).await;
+        self.is_suspended = suspend;
+    }
+}
+
+impl Plot for Cron {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.suspend(stage, true).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let jobs: Vec<_> = state.list(JOBS, namespace).collect();
+        let running = jobs.iter().filter(|job| !has_condition(job, "Complete"));
+        let mut wrong: Vec<_> = running.map(|job| format!("{} has not ended", name(job))).collect();
+        if jobs.len() > KEPT {
+            wrong.push(format!("{} jobs are kept", jobs.len()));
+        }
+        let active = |cron: &&Value| cron["status"]["active"].as_array().is_some_and(|jobs| !jobs.is_empty());
+        if let Some(cron) = state.get(CRON_JOBS, namespace, NAME).filter(active) {
+            wrong.push(format!("{NAME} says {}", cron["status"]));
+        }
+        wrong
+    }
+}

@@ -1,0 +1,88 @@
+//! A StatefulSet whose pods keep something: each has a claim, and the claim a volume on some node.
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Value, json};
+
+use super::workload::{self, Wanted, template, write};
+use super::{Plot, Stage};
+use crate::state::{CLAIMS, STATEFUL_SETS, State, VOLUMES, name, shown_claims, text, uid};
+
+const NAME: &str = "disk";
+
+#[derive(Default)]
+pub(super) struct Stored {
+    wanted: Option<Wanted>,
+}
+
+impl Stored {
+    async fn turn(&mut self, stage: &mut Stage) {
+        let path = stage.path("apps/v1", STATEFUL_SETS);
+        match (self.wanted, stage.rng.below(6)) {
+            (Some(_), 0) => {
+                workload::delete(stage, &format!("{path}/{NAME}")).await;
+                self.wanted = None;
+            }
+            (Some(_), 1 | 2) => stage.delete_a_pod().await,
+            _ => {
+                let wanted = Wanted { replicas: stage.rng.below(4), version: 1 };
+                // What is not wanted any more takes its claims with it.
+                let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+                let request = json!({"requests": {"storage": "1Gi"}});
+                let claim = json!({"metadata": {"name": "data"},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": request}});
+                let mut template = template(stage, NAME, wanted.version);
+                template["spec"]["containers"][0]["volumeMounts"] =
+                    json!([{"name": "data", "mountPath": "/data"}]);
+                let set = json!({"metadata": {"name": NAME}, "spec": {
+                    "replicas": wanted.replicas,
+                    "serviceName": NAME,
+                    "podManagementPolicy": "Parallel",
+                    "selector": {"matchLabels": {"app": NAME}},
+                    "persistentVolumeClaimRetentionPolicy": policy,
+                    "template": template,
+                    "volumeClaimTemplates": [claim],
+                }});
+                write(stage, &path, &set).await;
+                self.wanted = Some(wanted);
+            }
+        }
+    }
+}
+
+impl Plot for Stored {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        self.turn(stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let wanted = self.wanted.unwrap_or_default();
+        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let claims: Vec<_> = state.list(CLAIMS, namespace).collect();
+        let of_here = |volume: &&Value| text(volume, "/spec/claimRef/namespace") == namespace;
+        let volumes: Vec<_> = state.list(VOLUMES, "").filter(of_here).collect();
+        let is_bound = |claim: &&&Value| {
+            let mine = |volume: &&Value| {
+                name(volume) == text(claim, "/spec/volumeName")
+                    && text(volume, "/spec/claimRef/uid") == uid(claim)
+                    && text(volume, "/status/phase") == "Bound"
+            };
+            text(claim, "/status/phase") == "Bound" && volumes.iter().copied().any(|volume| mine(&volume))
+        };
+        let is_there = |ordinal: u64| {
+            claims.iter().any(|claim| name(claim) == format!("data-{NAME}-{ordinal}") && is_bound(&claim))
+        };
+        // A claim goes with a pod that is not wanted any more; if others took the pod before its set has told the
+        // claim so, the claim stays. Upstream's does, too.
+        let may_stay = self.wanted.is_some();
+        let kept = claims.len() as u64 == wanted.replicas || may_stay;
+        if !(0..wanted.replicas).all(is_there)
+            || !kept
+            || volumes.len() != claims.iter().filter(is_bound).count()
+        {
+            let shown = shown_claims(&claims, &volumes);
+            wrong.push(format!("{} claims are wanted, and there are {shown}", wanted.replicas));
+        }
+        wrong
+    }
+}
