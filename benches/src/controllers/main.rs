@@ -4,6 +4,8 @@
 //! controllers, the scheduler and nodes whose pods run at once. The baseline is the same number of pods made
 //! by a client, with nobody doing anything about them.
 
+mod idle;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -41,7 +43,8 @@ fn main() -> Result<()> {
         let cluster = Coracle::start(config).await?;
         let outcome = tokio::time::timeout(LIMIT, measure(&cluster)).await;
         cluster.shutdown().await;
-        outcome.context("it takes too long")?
+        outcome.context("it takes too long")??;
+        idle::measure().await
     })
 }
 

@@ -1,0 +1,114 @@
+//! What an idle cluster costs, and what one more controller or one more kind does that has nothing to do.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anyhow::Result;
+use coracle::kube::api::{Api, DynamicObject, PostParams};
+use coracle::kube::core::{ApiResource, GroupVersionKind};
+use coracle::{Config, Coracle, Handle, StoreConfig};
+use coracle_base::Task;
+use coracle_benches::measure::{processor_time, report, resident_bytes};
+use coracle_runtime::informer::PartialObject;
+use coracle_runtime::{
+    Action, ClusterId, Controller, Manager, ObjectKey, Reconcile, ResourcePath, Selection,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// How long it is watched that nothing happens.
+const WATCHED: Duration = Duration::from_secs(5);
+
+const CONTROLLERS: usize = 1000;
+const KINDS: usize = 100;
+
+/// What so much more of the processor would be noise and no work: one request costs as much.
+const NOISE: Duration = Duration::from_millis(5);
+
+/// A controller that never has anything to do.
+struct Idle;
+
+impl Reconcile for Idle {
+    type Error = Infallible;
+
+    async fn reconcile(&self, _key: &ObjectKey) -> Result<Action, Infallible> {
+        Ok(Action::AwaitChange)
+    }
+}
+
+pub(crate) async fn measure() -> Result<()> {
+    let mut config = Config::new("/nothing/is/written/there");
+    config.store = StoreConfig::Memory;
+    config.listen.clear();
+    let cluster = Coracle::start(config).await?;
+    cluster.run_until_idle().await?;
+    let alone = spent().await;
+    let shown = format!("{:.1} ms of a processor in {} s", millis(alone), WATCHED.as_secs());
+    report("An idle cluster", &shown, "the baseline", true);
+
+    let before = resident_bytes();
+    let (stop, running) = add_controllers(&cluster).await?;
+    tell(&format!("{CONTROLLERS} more idle controllers"), alone, before, CONTROLLERS).await;
+    stop.cancel();
+    running.await?;
+
+    let before = resident_bytes();
+    add_kinds(&cluster).await?;
+    cluster.run_until_idle().await?;
+    tell(&format!("{KINDS} more kinds"), alone, before, KINDS).await;
+    cluster.shutdown().await;
+    Ok(())
+}
+
+async fn tell(what: &str, alone: Duration, before: u64, count: usize) {
+    let more = spent().await.saturating_sub(alone);
+    let kib = resident_bytes().saturating_sub(before) as f64 / 1024.0 / count as f64;
+    let shown = format!("{:.1} ms more of a processor, {kib:.1} KiB each", millis(more));
+    report(what, &shown, "no work", more < NOISE);
+}
+
+/// What the process takes of the processors while nobody wants anything.
+async fn spent() -> Duration {
+    let before = processor_time();
+    tokio::time::sleep(WATCHED).await;
+    processor_time().saturating_sub(before)
+}
+
+/// Controllers of one kind, on one watch.
+async fn add_controllers(cluster: &Handle) -> Result<(CancellationToken, Task<()>)> {
+    let mut manager = Manager::new(cluster.client(), ClusterId::default());
+    let maps = manager
+        .informer::<PartialObject>(Selection::at(&ResourcePath::new("", "v1", "configmaps")).metadata_only());
+    for _ in 0..CONTROLLERS {
+        manager.add(Controller::new("idle", Idle).watches(&maps, |change| [change.key.clone()]));
+    }
+    let idle = manager.idle();
+    let stop = CancellationToken::new();
+    let running = Task::spawn("idle controllers", manager.run(stop.clone()));
+    idle.run_until_idle().await?;
+    Ok((stop, running))
+}
+
+async fn add_kinds(cluster: &Handle) -> Result<()> {
+    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api = Api::<DynamicObject>::all_with(cluster.client(), &ApiResource::from_gvk(&gvk));
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer"}, "color": {"type": "string"}}}}});
+    for number in 0..KINDS {
+        let plural = format!("boats{number}");
+        let kind = json!({
+            "metadata": {"name": format!("{plural}.example.org")},
+            "spec": {
+                "group": "example.org", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": format!("Boat{number}")},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        });
+        api.create(&PostParams::default(), &serde_json::from_value(kind)?).await?;
+    }
+    Ok(())
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
