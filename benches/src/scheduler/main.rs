@@ -12,13 +12,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use coracle::config::FakeNodes;
-use coracle::kube::Api;
-use coracle::kube::api::WatchParams;
-use coracle::kube::core::{ApiResource, DynamicObject, GroupVersionKind, WatchEvent};
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use coracle_benches::measure::{block_on, micros, per_second, ratio, report, resident_bytes, start};
 use coracle_scheduler::{DEFAULT_SCHEDULER_NAME, ProfileConfig, Simulation};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use http_body_util::BodyExt;
 use serde_json::Value;
 
 use pods::Kind;
@@ -31,6 +29,11 @@ const CONCURRENT: usize = 32;
 
 /// What all of it may take in memory.
 const MEMORY_AIM_MIB: u64 = 600;
+
+/// How a watch tells of an object that is new to it, in which no text of a pod can be.
+const ADDED: &[u8] = br#"{"type":"ADDED","#;
+
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 #[derive(Parser)]
 struct Args {
@@ -132,19 +135,18 @@ async fn create(cluster: &Handle, kind: &str, objects: impl Iterator<Item = Valu
     Ok(())
 }
 
-/// Returns when a client has been told of so many bound pods.
+/// Returns when a client has been told of so many bound pods. It only counts them: it is not the client that is
+/// measured.
 async fn until_bound(cluster: &Handle, pods: usize) -> Result<()> {
-    let bound = WatchParams::default().fields("spec.nodeName!=").timeout(290);
-    let pods_of = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
-    let api = Api::<DynamicObject>::namespaced_with(cluster.client(), "default", &pods_of);
-    let mut events = api.watch_metadata(&bound, "").await?.boxed();
+    let path =
+        "/api/v1/namespaces/default/pods?watch=true&fieldSelector=spec.nodeName%21%3D&timeoutSeconds=290";
+    let request = http::Request::get(path).header("accept", METADATA_ONLY);
+    let mut events = cluster.client().send(request.body(Vec::new().into())?).await?.into_body();
     let mut left = pods;
     while left > 0 {
-        match events.try_next().await?.context("the watch ended")? {
-            WatchEvent::Added(_) => left -= 1,
-            WatchEvent::Error(status) => anyhow::bail!("the watch failed: {status}"),
-            _ => {}
-        }
+        let frame = events.frame().await.context("the watch ended")??;
+        let Some(lines) = frame.data_ref() else { continue };
+        left = left.saturating_sub(lines.windows(ADDED.len()).filter(|window| *window == ADDED).count());
     }
     Ok(())
 }

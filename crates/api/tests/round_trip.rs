@@ -126,7 +126,8 @@ fn somewhere<'a>(rng: &mut Rng, value: &'a mut Value) -> &'a mut Value {
 #[test]
 fn what_is_settled_in_place_is_what_would_be_read() {
     let others = serde_json::json!([
-        null, "", "x", "1000m", "AA=", "2024-02-29T12:00:00Z", "0001-01-01T00:00:00Z", 0, 1, 1.0, 0.5, -0.0, u64::MAX,
+        null, "", "x", "1000m", "AA=", "2024-02-29T12:00:00Z", "2024-02-29T12:00:00.1Z", "2024-02-30T12:00:00Z",
+        "2024-02-29t12:00:00z", "2024-02-29T12:00:00.123456Z", "2024-02-29T1:00:00.1Z", "0001-01-01T00:00:00Z", 0, 1, 1.0, 0.5, -0.0, u64::MAX,
         i64::MAX, false, true, [], [null], [1], {}, {"": null}, {"x": 1}
     ]);
     let others = others.as_array().unwrap();

@@ -171,8 +171,7 @@ impl PodControl {
         let preconditions = Preconditions { uid: Some(metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match self.pods.delete(&key, &params).await {
-            // Another one has its name; this one is gone.
-            Err(error) if refusal::is_conflict(&error) => {}
+            Err(error) if refusal::is_conflict(&error) && self.is_another(&key, pod).await? => {}
             Err(error) => {
                 let message = format!("Error deleting: {}", refusal::message(&error));
                 self.tell(owner, EventType::Warning, "FailedDelete", message);
@@ -185,6 +184,13 @@ impl PodControl {
         }
         self.writes.note_deleted(owner.key, key, metadata.uid());
         Ok(())
+    }
+
+    /// Whether a name is not this pod's any more. A conflict alone does not say so: a server also answers so if
+    /// others kept writing.
+    async fn is_another(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
+        let found: Option<Written> = self.pods.get(key).await?;
+        Ok(found.is_none_or(|found| *found.metadata.uid != *pod.object_metadata().uid()))
     }
 
     /// Begins to delete pods.

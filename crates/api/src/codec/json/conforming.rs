@@ -169,7 +169,12 @@ fn is_as_go_writes(number: &Number) -> bool {
     }
 }
 
+/// Whether a time is as it is written. Those in UTC with all digits of their precision are.
 fn is_time(text: &str, precision: Precision) -> bool {
-    let time = Timestamp::parse(text, precision);
-    time.is_ok_and(|time| !time.is_zero() && time.format(precision) == text)
+    let length = match precision {
+        Precision::Seconds => "2006-01-02T15:04:05Z".len(),
+        Precision::Micros => "2006-01-02T15:04:05.000000Z".len(),
+    };
+    let is_canonical = text.len() == length && text.ends_with('Z');
+    is_canonical && Timestamp::parse(text, precision).is_ok_and(|time| !time.is_zero())
 }
