@@ -150,7 +150,7 @@ impl Coracle {
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
-        service.add_metrics(move || managed::workqueues(&figures));
+        service.add_metrics(move || managed::metrics(&figures));
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,

@@ -5,9 +5,11 @@
 //! whenever the lease is ours again.
 
 use std::pin::pin;
+use std::sync::Arc;
 
-use coracle_base::{Clock, Task};
-use coracle_runtime::{ClusterId, Idle, IdleReport, LeaderLease, Manager, ObjectKey, WorkqueueMetrics};
+use coracle_base::metrics::Gauge;
+use coracle_base::{Clock, Metrics, Task};
+use coracle_runtime::{ClusterId, Idle, IdleReport, LeaderLease, Manager, ObjectKey};
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -41,31 +43,57 @@ pub(crate) struct Managed {
     running: Components,
 }
 
-/// What the queues of the manager that runs have to do. It knows nobody who knows the server, so the server
-/// may have it.
-pub(crate) type Figures = watch::Receiver<Option<WorkqueueMetrics>>;
+/// What is counted by a manager. It knows nobody who knows the server, so the server may have it.
+#[derive(Clone)]
+pub(crate) struct Figures {
+    /// Whether the lease is held, if there is one; also told while none runs.
+    leading: Metrics,
+    /// What the one that runs counts.
+    running: watch::Receiver<Option<Metrics>>,
+}
 
 /// All of that, as a part of the page of metrics.
-pub(crate) fn workqueues(managers: &[Figures]) -> String {
-    WorkqueueMetrics::of_all(managers.iter().filter_map(|figures| figures.borrow().clone())).text()
+pub(crate) fn metrics(managers: &[Figures]) -> String {
+    let all: Vec<Metrics> = managers
+        .iter()
+        .flat_map(|figures| [Some(figures.leading.clone()), figures.running.borrow().clone()])
+        .flatten()
+        .collect();
+    Metrics::text_of(&all)
 }
 
 /// What is told of the manager that runs.
 #[derive(Default)]
 struct Board {
     idle: watch::Sender<Option<Idle>>,
-    figures: watch::Sender<Option<WorkqueueMetrics>>,
+    metrics: watch::Sender<Option<Metrics>>,
+    leading: Metrics,
+    leads: Arc<Gauge>,
 }
 
 impl Board {
+    /// Also tells whether the lease of this name is held.
+    fn with_lease(name: &str) -> Self {
+        let leading = Metrics::default();
+        let help = "Whether this process holds the lease.";
+        let leads = leading.gauges("leader_election_master_status", help, ["name"]).with([name]);
+        Self { leading, leads, ..Self::default() }
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { leading: self.leading.clone(), running: self.metrics.subscribe() }
+    }
+
     fn show(&self, manager: &Manager) {
         self.idle.send_replace(Some(manager.idle()));
-        self.figures.send_replace(Some(manager.metrics()));
+        self.metrics.send_replace(Some(manager.metrics().clone()));
+        self.leads.set(1.0);
     }
 
     fn clear(&self) {
         self.idle.send_replace(None);
-        self.figures.send_replace(None);
+        self.metrics.send_replace(None);
+        self.leads.set(0.0);
     }
 }
 
@@ -118,7 +146,7 @@ impl Managed {
         lease: LeaderLease,
         make: impl Fn() -> Manager + Send + 'static,
     ) -> Self {
-        let (board, stop) = (Board::default(), CancellationToken::new());
+        let (board, stop) = (Board::with_lease(name), CancellationToken::new());
         Self::run(name, board, stop, move |board, stop| lead(name, lease, make, board, stop))
     }
 
@@ -128,12 +156,12 @@ impl Managed {
         stop: CancellationToken,
         run: impl FnOnce(Board, CancellationToken) -> Run,
     ) -> Self {
-        let (idle, figures) = (board.idle.subscribe(), board.figures.subscribe());
+        let (idle, figures) = (board.idle.subscribe(), board.figures());
         let running = Components::new(vec![Task::spawn(name, run(board, stop.clone()))]);
         Self { idle, figures, stop, running }
     }
 
-    /// What its queues have to do.
+    /// What it counts.
     pub(crate) fn figures(&self) -> Figures {
         self.figures.clone()
     }
@@ -213,7 +241,6 @@ async fn serve(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -307,7 +334,9 @@ mod tests {
         let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "another"}}));
         leases.patch::<Written>(&key(), &PatchParams::default(), &stolen).await.unwrap();
         process.leads(false).await;
-        assert!(workqueues(&[process.managed.figures()]).lines().all(|line| line.starts_with('#')));
+        let told = metrics(&[process.managed.figures()]);
+        let samples: Vec<_> = told.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(samples, [r#"leader_election_master_status{name="kube-controller-manager"} 0"#]);
         leases.delete(&key(), &DeleteParams::default()).await.unwrap();
         process.leads(true).await;
         assert_eq!(process.begun(), 2, "a new manager");

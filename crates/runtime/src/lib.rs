@@ -63,7 +63,6 @@ pub use informer::{Change, Consumer, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};
 pub use lease::LeaderLease;
 pub use manager::{Manager, ReconcileError};
-pub use metrics::WorkqueueMetrics;
 pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
 pub use own_writes::{Behind, OwnWrites};
 pub use program::{Activity, Program};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use coracle_base::{Clock, Rng, Task, TaskError};
+use coracle_base::{Clock, Metrics, Rng, Task, TaskError};
 use futures_util::future::join_all;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use crate::dynamic::Dynamic;
 use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
-use crate::metrics::WorkqueueMetrics;
+use crate::metrics::Workqueues;
 use crate::program::Program;
 use crate::recorder::{Events, Recorder};
 
@@ -53,11 +53,14 @@ pub struct Manager {
     dynamic: Dynamic,
     shared: Vec<Arc<dyn Any + Send + Sync>>,
     events: Events,
+    metrics: Metrics,
+    workqueues: Workqueues,
 }
 
 impl Manager {
     /// A manager that has nothing to do yet.
     pub fn new(client: Client, cluster: ClusterId) -> Self {
+        let metrics = Metrics::default();
         Self {
             client,
             cluster,
@@ -69,6 +72,8 @@ impl Manager {
             dynamic: Dynamic::default(),
             shared: Vec::new(),
             events: Events::new(),
+            workqueues: Workqueues::new(&metrics),
+            metrics,
         }
     }
 
@@ -140,6 +145,7 @@ impl Manager {
     /// Adds a controller.
     pub fn add(&mut self, controller: Controller) {
         controller.queue().draw_from(self.rng.fork());
+        self.workqueues.add(controller.name(), controller.queue().clone());
         self.controllers.push(controller);
     }
 
@@ -156,11 +162,9 @@ impl Manager {
         Idle::new(self.client.clone(), informers, dynamic, queues, activities, self.events.waiting())
     }
 
-    /// What tells how much the queues of everything added so far have to do.
-    pub fn metrics(&self) -> WorkqueueMetrics {
-        let queues =
-            self.controllers.iter().map(|controller| (controller.name(), controller.queue().clone()));
-        WorkqueueMetrics::new(queues.collect())
+    /// Where everything that is added declares what it counts. What the queues have to do is told there, too.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Looks at what is there, and lets one controller look at one key, once. For tests of a controller:

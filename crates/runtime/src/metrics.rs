@@ -1,69 +1,90 @@
-//! What the queues of a manager have to do, for a page of metrics, under the names of client-go
-//! (`util/workqueue/metrics.go`).
+//! What the queues of a manager have to do, under the names of client-go (`util/workqueue/metrics.go`).
 
-use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_base::Metrics;
+use coracle_base::metrics::{Samples, Type};
 
 use crate::key::ObjectKey;
 use crate::queue::Queue;
 
-/// Tells of all queues of a manager. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct WorkqueueMetrics {
-    queues: Arc<[(&'static str, Queue<ObjectKey>)]>,
+/// The queues of a manager, by the name of their controller.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Workqueues {
+    queues: Arc<Mutex<Vec<(&'static str, Queue<ObjectKey>)>>>,
 }
 
+/// What is told of each queue.
+type Tell = fn(&Queue<ObjectKey>, &[(&str, &str)], &mut Samples<'_>);
+
 /// A family of samples, one for each queue.
-type Family = (&'static str, &'static str, &'static str, fn(&Queue<ObjectKey>) -> f64);
+type Family = (&'static str, Type, &'static str, Tell);
 
 const FAMILIES: &[Family] = &[
-    ("workqueue_depth", "gauge", "Keys that wait for a worker.", |queue| queue.depth().waiting as f64),
-    ("workqueue_adds_total", "counter", "Keys that began to wait.", |queue| queue.counts().added as f64),
-    ("workqueue_retries_total", "counter", "Attempts that failed and are made again.", |queue| {
-        queue.counts().retried as f64
+    ("workqueue_depth", Type::Gauge, "Keys that wait for a worker.", |queue, labels, samples| {
+        samples.add_value(labels, queue.depth().waiting as f64);
     }),
-    ("workqueue_queue_duration_seconds_sum", "counter", "Time for which keys waited.", |queue| {
-        queue.counts().waited.as_secs_f64()
-    }),
-    ("workqueue_queue_duration_seconds_count", "counter", "Keys that have waited.", |queue| {
-        queue.counts().taken as f64
-    }),
-    ("workqueue_work_duration_seconds_sum", "counter", "Time for which keys were worked on.", |queue| {
-        queue.counts().worked.as_secs_f64()
+    ("workqueue_adds_total", Type::Counter, "Keys that began to wait.", |queue, labels, samples| {
+        samples.add_value(labels, queue.counts().added as f64);
     }),
     (
-        "workqueue_longest_running_processor_seconds",
-        "gauge",
-        "Age of the work that lasts longest.",
-        |queue| queue.counts().longest_running.as_secs_f64(),
+        "workqueue_retries_total",
+        Type::Counter,
+        "Attempts that failed and are made again.",
+        |queue, labels, samples| samples.add_value(labels, queue.counts().retried as f64),
     ),
-    ("workqueue_oldest_waiting_seconds", "gauge", "Age of the key that waits longest.", |queue| {
-        queue.counts().oldest.as_secs_f64()
-    }),
+    (
+        "workqueue_queue_duration_seconds",
+        Type::Histogram,
+        "How long keys waited.",
+        |queue, labels, samples| samples.add(labels, queue.waited()),
+    ),
+    (
+        "workqueue_work_duration_seconds",
+        Type::Histogram,
+        "How long keys were worked on.",
+        |queue, labels, samples| samples.add(labels, queue.worked()),
+    ),
+    (
+        "workqueue_unfinished_work_seconds",
+        Type::Gauge,
+        "Age of all work that lasts, together.",
+        |queue, labels, samples| samples.add_value(labels, queue.counts().unfinished.as_secs_f64()),
+    ),
+    (
+        "workqueue_longest_running_processor_seconds",
+        Type::Gauge,
+        "Age of the work that lasts longest.",
+        |queue, labels, samples| samples.add_value(labels, queue.counts().longest_running.as_secs_f64()),
+    ),
+    (
+        "workqueue_oldest_waiting_seconds",
+        Type::Gauge,
+        "Age of the key that waits longest.",
+        |queue, labels, samples| samples.add_value(labels, queue.counts().oldest.as_secs_f64()),
+    ),
 ];
 
-impl WorkqueueMetrics {
-    pub(crate) fn new(queues: Vec<(&'static str, Queue<ObjectKey>)>) -> Self {
-        Self { queues: queues.into() }
-    }
-
-    /// All queues of several managers, which have different names.
-    #[must_use]
-    pub fn of_all(managers: impl IntoIterator<Item = Self>) -> Self {
-        Self { queues: managers.into_iter().flat_map(|one| one.queues.to_vec()).collect() }
-    }
-
-    /// In Prometheus' text format.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (family, kind, help, value) in FAMILIES {
-            // Writing to a string does not fail.
-            let _ = write!(text, "# HELP {family} {help}\n# TYPE {family} {kind}\n");
-            for (name, queue) in self.queues.iter() {
-                let _ = writeln!(text, "{family}{{name=\"{name}\"}} {}", value(queue));
-            }
+impl Workqueues {
+    /// No queues yet; those that are added are told of there.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let queues = Self::default();
+        for (name, kind, help, tell) in FAMILIES {
+            let queues = queues.clone();
+            metrics.collected(name, *kind, help, move |samples| queues.tell(*tell, samples));
         }
-        text
+        queues
+    }
+
+    /// One more.
+    pub(crate) fn add(&self, name: &'static str, queue: Queue<ObjectKey>) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name, queue));
+    }
+
+    fn tell(&self, tell: Tell, samples: &mut Samples<'_>) {
+        for (name, queue) in self.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            tell(queue, &[("name", name)], samples);
+        }
     }
 }
 
@@ -74,18 +95,26 @@ mod tests {
     use super::*;
     use crate::key::ClusterId;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn every_queue_tells_its_depth() {
+        let metrics = Metrics::default();
+        let queues = Workqueues::new(&metrics);
         let (one, other) = (Queue::new(Rng::seeded(1)), Queue::new(Rng::seeded(2)));
+        queues.add("one", one.clone());
+        queues.add("other", other);
         one.add(ObjectKey::cluster_wide(ClusterId::default(), "n")).await;
-        let managers = [("one", one), ("other", other)].map(|queue| WorkqueueMetrics::new(vec![queue]));
-        let text = WorkqueueMetrics::of_all(managers).text();
+        one.add(ObjectKey::cluster_wide(ClusterId::default(), "m")).await;
+        one.take().await.unwrap().finish(crate::queue::Outcome::Done);
+        let text = metrics.text();
         assert_eq!(text.matches("# HELP workqueue_depth").count(), 1);
         for line in [
             "# TYPE workqueue_depth gauge",
             "workqueue_depth{name=\"one\"} 1",
             "workqueue_depth{name=\"other\"} 0",
-            "workqueue_adds_total{name=\"one\"} 1",
+            "workqueue_adds_total{name=\"one\"} 2",
+            "# TYPE workqueue_queue_duration_seconds histogram",
+            "workqueue_queue_duration_seconds_bucket{name=\"one\",le=\"1e-08\"} 1",
+            "workqueue_work_duration_seconds_count{name=\"one\"} 1",
         ] {
             assert!(text.lines().any(|told| told == line), "{line} in {text}");
         }

@@ -7,7 +7,6 @@
 mod info;
 mod process;
 mod requests;
-mod text;
 mod watches;
 
 pub(crate) use info::RequestInfo;
@@ -16,6 +15,7 @@ pub(crate) use watches::WatchedResource;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use coracle_base::metrics::Text;
 use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
 
@@ -23,7 +23,6 @@ use crate::body::{ResponseBody, full};
 use crate::catalogue::Catalogue;
 use crate::status::Refusal;
 use requests::Requests;
-use text::Text;
 use watches::Watches;
 
 /// The form that is told.
@@ -78,7 +77,7 @@ impl Metrics {
             text.append(&source());
         }
         process::tell(&mut text);
-        let mut response = Response::new(full(text.into_bytes()));
+        let mut response = Response::new(full(text.into_string()));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         Ok(response)

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::text::Text;
+use coracle_base::metrics::Text;
 
 /// In which the kernel counts time for programs, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
+use coracle_base::metrics::{Buckets, Histogram, Text};
 use coracle_registry::catalog;
 use http::Response;
 use http_body_util::BodyExt;
@@ -13,11 +13,10 @@ use tokio::time::Instant;
 
 use super::Metrics;
 use super::info::{Labels, RequestInfo};
-use super::text::Text;
 use crate::body::{Held, ResponseBody};
 
 /// Upstream's limits of how long requests take, in seconds.
-const BUCKETS: [f64; 21] = [
+const LIMITS: [f64; 21] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0,
 ];
@@ -30,6 +29,7 @@ const MAX_SERIES: usize = 8192;
 pub(super) struct Requests {
     series: RwLock<HashMap<u64, Arc<Series>, RandomState>>,
     hasher: RandomState,
+    buckets: Buckets,
     reading: AtomicI64,
     changing: AtomicI64,
 }
@@ -39,6 +39,7 @@ impl Default for Requests {
         Self {
             series: RwLock::default(),
             hasher: RandomState::new(),
+            buckets: Buckets::new(&LIMITS),
             reading: AtomicI64::new(0),
             changing: AtomicI64::new(0),
         }
@@ -57,12 +58,11 @@ struct Series {
     code: u16,
     count: AtomicU64,
     running: AtomicI64,
-    buckets: [AtomicU64; BUCKETS.len()],
-    total_us: AtomicU64,
+    took: Histogram,
 }
 
 impl Series {
-    fn new(labels: &Labels<'_>, code: u16) -> Self {
+    fn new(labels: &Labels<'_>, code: u16, buckets: &Buckets) -> Self {
         Self {
             verb: labels.verb,
             group: labels.group.into(),
@@ -74,8 +74,7 @@ impl Series {
             code,
             count: AtomicU64::new(0),
             running: AtomicI64::new(0),
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            total_us: AtomicU64::new(0),
+            took: Histogram::with_buckets(buckets),
         }
     }
 
@@ -90,15 +89,6 @@ impl Series {
             ("version", &self.version),
         ]
     }
-
-    fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        if let Some(bucket) = BUCKETS.iter().position(|limit| seconds <= *limit) {
-            self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        }
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.total_us.fetch_add(micros, Ordering::Relaxed);
-    }
 }
 
 impl Requests {
@@ -111,7 +101,7 @@ impl Requests {
         if all.len() >= MAX_SERIES {
             return None;
         }
-        Some(all.entry(id).or_insert_with(|| Arc::new(Series::new(labels, code))).clone())
+        Some(all.entry(id).or_insert_with(|| Arc::new(Series::new(labels, code, &self.buckets))).clone())
     }
 
     fn inflight(&self, info: &RequestInfo) -> &AtomicI64 {
@@ -151,24 +141,8 @@ impl Requests {
         const NAME: &str = "apiserver_request_duration_seconds";
         text.family(NAME, "histogram", "How long requests took, without watches.");
         for alike in all.chunk_by(|a, b| a.labels() == b.labels()).filter(|alike| alike[0].verb != "WATCH") {
-            let sum = |part: &dyn Fn(&Series) -> &AtomicU64| -> u64 {
-                alike.iter().map(|series| part(series).load(Ordering::Relaxed)).sum()
-            };
-            let labels = alike[0].labels();
-            let mut below = 0;
-            for (index, limit) in BUCKETS.iter().enumerate() {
-                below += sum(&|series| &series.buckets[index]);
-                let limit = limit.to_string();
-                let mut labels = labels.to_vec();
-                labels.push(("le", &limit));
-                text.sample(&format!("{NAME}_bucket"), &labels, below);
-            }
-            let count = sum(&|series| &series.count);
-            let mut infinite = labels.to_vec();
-            infinite.push(("le", "+Inf"));
-            text.sample(&format!("{NAME}_bucket"), &infinite, count);
-            text.sample(&format!("{NAME}_sum"), &labels, sum(&|series| &series.total_us) as f64 / 1e6);
-            text.sample(&format!("{NAME}_count"), &labels, count);
+            let took: Vec<&Histogram> = alike.iter().map(|series| &series.took).collect();
+            Histogram::tell_together(&took, NAME, &alike[0].labels(), text);
         }
     }
 }
@@ -201,7 +175,7 @@ impl Running {
             return response.map(|body| Held::new(body, Watching(series)).boxed_unsync());
         }
         series.count.fetch_add(1, Ordering::Relaxed);
-        series.observe(self.began.elapsed());
+        series.took.observe_duration(self.began.elapsed());
         response
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use coracle_base::metrics::Text;
 use coracle_registry::Declaration;
-
-use super::text::Text;
 
 /// How many resources are told apart; custom ones come and go. Further ones are not told of.
 const MAX_RESOURCES: usize = 2048;

@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coracle_base::Rng;
+use coracle_base::metrics::Histogram;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use state::{Added, Next, State};
+use state::{Added, Durations, Next, State};
 pub use state::{Counts, Depth};
 
 /// The most keys a queue knows of at a time, whether they wait, are worked on or are delayed: a few dozen
@@ -65,6 +66,7 @@ pub struct Queue<K: Key> {
 
 struct Shared<K: Key> {
     state: Mutex<State<K>>,
+    durations: Arc<Durations>,
     /// There may be something to take, or an earlier deadline.
     ready: Notify,
     /// A key was forgotten, so that there may be room for another.
@@ -81,9 +83,10 @@ impl<K: Key> Queue<K> {
 
     /// As [`Queue::new`], for fewer keys.
     pub fn with_limit(max_keys: usize, rng: Rng) -> Self {
-        let state = Mutex::new(State::new(max_keys, FIRST_RETRY, LAST_RETRY, rng));
-        let shared = Shared { state, ready: Notify::new(), room: Notify::new(), quiet: Notify::new() };
-        Self { shared: Arc::new(shared) }
+        let state = State::new(max_keys, FIRST_RETRY, LAST_RETRY, rng);
+        let durations = Arc::clone(state.durations());
+        let (ready, room, quiet) = (Notify::new(), Notify::new(), Notify::new());
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), durations, ready, room, quiet }) }
     }
 
     /// From now on delays are drawn from `rng`.
@@ -193,6 +196,16 @@ impl<K: Key> Queue<K> {
     /// What it has done, and for how long what it has is there.
     pub fn counts(&self) -> Counts {
         self.state().counts(Instant::now())
+    }
+
+    /// How long keys have waited before they were handed out.
+    pub fn waited(&self) -> &Histogram {
+        &self.shared.durations.waited
+    }
+
+    /// How long keys were worked on.
+    pub fn worked(&self) -> &Histogram {
+        &self.shared.durations.worked
     }
 
     /// How many keys have been handed out since the beginning.

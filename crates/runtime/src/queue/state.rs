@@ -1,8 +1,10 @@
 //! What a queue knows, as plain data: no locks, no waiting, and the time is handed in.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_base::metrics::{Buckets, Histogram};
 use coracle_base::{Backoff, Rng};
 use tokio::time::Instant;
 
@@ -28,14 +30,27 @@ pub struct Counts {
     pub taken: u64,
     /// How often work failed and was to be done again.
     pub retried: u64,
-    /// How long keys have waited before they were handed out, all together.
-    pub waited: Duration,
-    /// How long keys were worked on, all together.
-    pub worked: Duration,
     /// How long the key waits that has waited longest.
     pub oldest: Duration,
+    /// How long the work has lasted that is not done, all together.
+    pub unfinished: Duration,
     /// How long the work lasts that has lasted longest and is not done.
     pub longest_running: Duration,
+}
+
+/// How long keys waited and were worked on, since the beginning.
+#[derive(Debug)]
+pub(super) struct Durations {
+    pub(super) waited: Histogram,
+    pub(super) worked: Histogram,
+}
+
+impl Durations {
+    pub(super) fn new() -> Self {
+        // As upstream's (`component-base/metrics/prometheus/workqueue`): ten nanoseconds to some minutes.
+        let buckets = Buckets::exponential(10e-9, 10.0, 12);
+        Self { waited: Histogram::with_buckets(&buckets), worked: Histogram::with_buckets(&buckets) }
+    }
 }
 
 /// What became of an attempt to add.
@@ -101,6 +116,7 @@ pub(super) struct State<K> {
     delayed: BTreeSet<(Instant, K)>,
     processing: usize,
     counts: Counts,
+    durations: Arc<Durations>,
     closed: bool,
     max_keys: usize,
     first_retry: Duration,
@@ -117,6 +133,7 @@ impl<K: Key> State<K> {
             delayed: BTreeSet::new(),
             processing: 0,
             counts: Counts::default(),
+            durations: Arc::new(Durations::new()),
             closed: false,
             max_keys,
             first_retry,
@@ -151,7 +168,7 @@ impl<K: Key> State<K> {
         };
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.phase = Phase::Processing;
-            self.counts.waited += now.saturating_duration_since(entry.since);
+            self.durations.waited.observe_duration(now.saturating_duration_since(entry.since));
             entry.since = now;
             // Whatever it was to come back for is seen now.
             if let Some(due) = entry.due.take() {
@@ -171,7 +188,7 @@ impl<K: Key> State<K> {
         let again = entry.phase == Phase::ProcessingAgain;
         let priority = entry.place.0;
         entry.phase = Phase::Resting;
-        self.counts.worked += now.saturating_duration_since(entry.since);
+        self.durations.worked.observe_duration(now.saturating_duration_since(entry.since));
         self.counts.retried += u64::from(outcome == Outcome::Failed);
         let delay = match outcome {
             Outcome::Done => None,
@@ -208,20 +225,28 @@ impl<K: Key> State<K> {
         self.waiting.is_empty() && self.processing == 0
     }
 
+    pub(super) fn durations(&self) -> &Arc<Durations> {
+        &self.durations
+    }
+
     pub(super) fn taken(&self) -> u64 {
         self.counts.taken
     }
 
     pub(super) fn counts(&self, now: Instant) -> Counts {
-        let longest = |phases: &[Phase]| {
-            let among = self.entries.values().filter(|entry| phases.contains(&entry.phase));
-            among.map(|entry| now.saturating_duration_since(entry.since)).max().unwrap_or_default()
-        };
-        Counts {
-            oldest: longest(&[Phase::Waiting]),
-            longest_running: longest(&[Phase::Processing, Phase::ProcessingAgain]),
-            ..self.counts
+        let mut counts = self.counts;
+        for entry in self.entries.values() {
+            let age = now.saturating_duration_since(entry.since);
+            match entry.phase {
+                Phase::Waiting => counts.oldest = counts.oldest.max(age),
+                Phase::Processing | Phase::ProcessingAgain => {
+                    counts.longest_running = counts.longest_running.max(age);
+                    counts.unfinished += age;
+                }
+                Phase::Resting => {}
+            }
         }
+        counts
     }
 
     pub(super) fn depth(&self) -> Depth {

@@ -1,0 +1,75 @@
+//! What the page looks like.
+
+use super::*;
+
+#[test]
+fn the_page_is_sorted_and_leaves_out_what_has_no_samples() {
+    let metrics = Metrics::default();
+    let pods = metrics.counters("pods_total", "Pods.", ["mode", "result"]);
+    metrics.counters("nothing_total", "Nothing.", ["a"]);
+    metrics.gauge("age", "An age.").set(0.25);
+    pods.with(["b", "x"]).inc();
+    pods.with(["a", "y"]).add(2);
+    pods.with(["a", "x"]).inc();
+    let expected = "# HELP age An age.\n# TYPE age gauge\nage 0.25\n\
+        # HELP pods_total Pods.\n# TYPE pods_total counter\n\
+        pods_total{mode=\"a\",result=\"x\"} 1\npods_total{mode=\"a\",result=\"y\"} 2\npods_total{mode=\"b\",result=\"x\"} 1\n";
+    assert_eq!(metrics.text(), expected);
+}
+
+#[test]
+fn what_is_declared_twice_is_counted_together() {
+    let metrics = Metrics::default();
+    metrics.counter("a_total", "A.").inc();
+    metrics.counter("a_total", "A.").inc();
+    assert_eq!(metrics.text(), "# HELP a_total A.\n# TYPE a_total counter\na_total 2\n");
+}
+
+#[test]
+#[should_panic = "a is declared twice"]
+fn one_name_is_one_thing() {
+    let metrics = Metrics::default();
+    metrics.counter("a", "A.");
+    metrics.gauge("a", "A.");
+}
+
+#[test]
+#[should_panic = "a is declared twice"]
+fn one_name_has_the_same_buckets() {
+    let metrics = Metrics::default();
+    metrics.histogram("a", "A.", Buckets::default());
+    metrics.histogram("a", "A.", Buckets::new(&[1.0]));
+}
+
+#[test]
+fn several_components_have_one_page() {
+    let components = [Metrics::default(), Metrics::default()];
+    for (metrics, depth) in components.iter().zip([1.0, 2.0]) {
+        let name = format!("{depth}");
+        metrics.collected("depth", Type::Gauge, "Depth.", move |samples| {
+            samples.add_value(&[("name", &name)], depth);
+        });
+    }
+    let expected = "# HELP depth Depth.\n# TYPE depth gauge\ndepth{name=\"1\"} 1\ndepth{name=\"2\"} 2\n";
+    assert_eq!(Metrics::text_of(&components), expected);
+}
+
+#[test]
+fn a_series_can_be_forgotten() {
+    let metrics = Metrics::default();
+    let sizes = metrics.gauges("size", "Size.", ["zone"]);
+    sizes.with(["a"]).set(1.0);
+    sizes.forget(["a"]);
+    sizes.forget(["unknown"]);
+    assert_eq!(metrics.text(), "");
+}
+
+#[test]
+fn nobody_fills_the_memory_with_labels() {
+    let metrics = Metrics::default();
+    let counters = metrics.counters("a_total", "A.", ["name"]);
+    for number in 0..=MAX_SERIES {
+        counters.with([&number.to_string()]).inc();
+    }
+    assert_eq!(metrics.text().lines().count(), 2 + MAX_SERIES);
+}
