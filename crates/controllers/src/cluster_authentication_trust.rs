@@ -43,8 +43,10 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (objects, clock) = (Objects::of::<ConfigMap>(manager.client()), settings.clock.clone());
     let known = published.store().clone();
     let reconcile = Publisher { objects, clock, trust: trust.clone(), published: published.clone() };
-    let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&published, itself).follows(trust, move || {
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("cluster_authentication_trust_controller")
+        .watches(&published, itself)
+        .follows(trust, move || {
             // Also where it is missing in the cluster that everybody has.
             let published = known.keys().into_iter().filter(|key| key.namespace() == NAMESPACE);
             published.chain([key(ClusterId::default())]).collect::<BTreeSet<_>>()

@@ -28,6 +28,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let objects = Objects::of::<ClusterRole>(manager.client());
     let known = roles.store().clone();
     let controller = Controller::new(REGISTRATION.name, Aggregation { objects, roles: roles.clone() })
+        .queue_name("ClusterRoleAggregator")
         .watches(&roles, move |change| concerned(change, &known.in_cluster(change.key.cluster())));
     manager.add(controller);
 }

@@ -160,8 +160,11 @@ pub const CONTROLLERS: &[Registration] = &[
 /// Hands every controller to the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {
     register_api_server(manager, settings);
+    let help = "Which controllers run where.";
+    let running = manager.metrics().gauges("running_managed_controllers", help, ["name", "manager"]);
     for controller in CONTROLLERS {
         (controller.register)(manager, settings);
+        running.with([controller.name, "kube-controller-manager"]).set(1.0);
     }
 }
 

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
+use coracle_base::metrics::{Buckets, Counters, Histograms};
+use coracle_base::{Clock, Metrics};
 use coracle_runtime::informer::{Metadata, MetadataOnly, View};
 use coracle_runtime::{
     Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
@@ -37,8 +40,16 @@ fn register(manager: &mut Manager, settings: &Settings) {
         manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
     let (objects, trust) = (Objects::of::<ConfigMap>(manager.client()), trust.clone());
     let (of_namespaces, followed) = (namespaces.clone(), trust.clone());
-    let reconcile = RootCa { objects, trust, namespaces: namespaces.clone(), published: published.clone() };
+    let reconcile = RootCa {
+        objects,
+        trust,
+        namespaces: namespaces.clone(),
+        published: published.clone(),
+        clock: settings.clock.clone(),
+        syncs: Syncs::new(manager.metrics()),
+    };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("root_ca_cert_publisher")
         .watches(&namespaces, active_namespaces::itself)
         .watches(&published, active_namespaces::around)
         .follows(&followed, move || of_namespaces.store().keys());
@@ -126,6 +137,8 @@ struct RootCa {
     trust: watch::Receiver<Trust>,
     namespaces: Informer<MetadataOnly>,
     published: Informer<Published>,
+    clock: Clock,
+    syncs: Syncs,
 }
 
 /// What the ConfigMap holds.
@@ -153,20 +166,55 @@ impl RootCa {
     }
 }
 
+/// Looks at namespaces, by the code with which they ended, under upstream's names.
+struct Syncs {
+    total: Counters<1>,
+    took: Histograms<1>,
+}
+
+impl Syncs {
+    fn new(metrics: &Metrics) -> Self {
+        let (help, buckets) = ("How long looks at namespaces took.", Buckets::exponential(0.001, 2.0, 15));
+        Self {
+            total: metrics.counters("root_ca_cert_publisher_sync_total", "Looks at namespaces.", ["code"]),
+            took: metrics.histograms("root_ca_cert_publisher_sync_duration_seconds", help, buckets, ["code"]),
+        }
+    }
+
+    fn count(&self, synced: &kube::Result<()>, took: Duration) {
+        let code = match synced {
+            Ok(()) => 200,
+            Err(kube::Error::Api(status)) if status.code != 0 => status.code,
+            Err(_) => 500,
+        };
+        let code = code.to_string();
+        self.total.with([&code]).inc();
+        self.took.with([&code]).observe_duration(took);
+    }
+}
+
 impl Reconcile for RootCa {
     type Error = kube::Error;
 
     async fn reconcile(&self, namespace: &ObjectKey) -> Result<Action, kube::Error> {
+        let began = self.clock.uptime();
+        let synced = self.sync(namespace).await;
+        self.syncs.count(&synced, self.clock.uptime().saturating_sub(began));
+        synced.map(|()| Action::AwaitChange)
+    }
+}
+
+impl RootCa {
+    async fn sync(&self, namespace: &ObjectKey) -> kube::Result<()> {
         let key = ObjectKey::namespaced(namespace.cluster().clone(), namespace.name(), NAME);
         let published = self.published.store().get(&key);
         let active = active_namespaces::is_active(&self.namespaces, namespace);
         let data = Data::from([(KEY.to_owned(), self.trust.borrow().root_ca.clone())]);
         match plan(active, published.as_deref(), &data) {
-            Plan::Nothing => {}
-            Plan::Create => self.create(&key, &data).await?,
-            Plan::Repair => self.repair(&key, &data).await?,
+            Plan::Nothing => Ok(()),
+            Plan::Create => self.create(&key, &data).await,
+            Plan::Repair => self.repair(&key, &data).await,
         }
-        Ok(Action::AwaitChange)
     }
 }
 

@@ -21,6 +21,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let objects = Objects::of::<ServiceAccount>(manager.client());
     let reconcile = ServiceAccounts { objects, namespaces: namespaces.clone(), accounts: accounts.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("serviceaccount")
         .watches(&namespaces, active_namespaces::itself)
         .watches(&accounts, active_namespaces::around);
     manager.add(controller);

@@ -83,6 +83,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         accounts,
     };
     let mut controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("serviceaccount_tokens_service")
         .watches(&secrets, |change| [change.key.clone()])
         .watches(&of_accounts, move |change| around(change, &owned));
     if let Some(trust) = &settings.trust {

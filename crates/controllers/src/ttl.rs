@@ -32,6 +32,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let all = nodes.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("ttlcontroller")
         .watches(&nodes, move |change| concerned(change, &sizes, &all));
     manager.add(controller);
 }

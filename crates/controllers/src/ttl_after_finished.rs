@@ -1,7 +1,9 @@
 //! Deletes jobs some time after they came to their end, if they say so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_base::metrics::{Buckets, Histogram};
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use kube::api::{DeleteParams, Preconditions};
@@ -15,10 +17,17 @@ pub(crate) const REGISTRATION: Registration =
 fn register(manager: &mut Manager, settings: &Settings) {
     let jobs = jobs(manager);
     let objects = Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client());
-    let reconcile = Expiry { objects, jobs: jobs.clone(), clock: settings.clock.clone() };
-    let controller = Controller::new(REGISTRATION.name, reconcile).watches(&jobs, |change| {
-        change.new.as_ref().and_then(|job| expires_at(job)).map(|_| change.key.clone())
-    });
+    let delay = manager.metrics().histogram(
+        "ttl_after_finished_controller_job_deletion_duration_seconds",
+        "How long after its time a job was deleted.",
+        Buckets::exponential(0.1, 2.0, 14),
+    );
+    let reconcile = Expiry { objects, jobs: jobs.clone(), clock: settings.clock.clone(), delay };
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("ttl_jobs_to_delete")
+        .watches(&jobs, |change| {
+            change.new.as_ref().and_then(|job| expires_at(job)).map(|_| change.key.clone())
+        });
     manager.add(controller);
 }
 
@@ -32,6 +41,7 @@ struct Expiry {
     objects: Objects,
     jobs: Informer<Job>,
     clock: Clock,
+    delay: Arc<Histogram>,
 }
 
 impl Expiry {
@@ -54,16 +64,17 @@ impl Reconcile for Expiry {
         }
         // Somebody may just have given it more time.
         let Some(fresh) = self.objects.get::<Job>(key).await? else { return Ok(Action::AwaitChange) };
-        if self.remaining(&fresh).is_none_or(|remaining| !remaining.is_zero()) {
-            return Ok(Action::AwaitChange);
-        }
+        let (expired, now) = (expires_at(&fresh), self.clock.now());
+        let Some(expired) = expired.filter(|at| *at <= now) else { return Ok(Action::AwaitChange) };
         tracing::debug!(job = %key, "deleting a job whose time is up");
         let exactly = Preconditions { uid: Some(fresh.metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::foreground() };
         match self.objects.delete(key, &params).await {
-            Err(error) if !refusal::is_conflict(&error) => Err(error),
-            _ => Ok(Action::AwaitChange),
+            Err(error) if refusal::is_conflict(&error) => {}
+            Err(error) => return Err(error),
+            Ok(()) => self.delay.observe_duration(self.clock.now().since(expired)),
         }
+        Ok(Action::AwaitChange)
     }
 }
 

@@ -311,20 +311,3 @@ async fn a_secret_holds_the_token_of_its_account_and_goes_with_it() {
     assert_eq!(review(&client, &text("token")).await["authenticated"], Value::Null);
     cluster.shutdown().await;
 }
-
-#[tokio::test]
-async fn what_controllers_have_to_do_is_told_with_the_metrics() {
-    let (cluster, _dir) = start().await;
-    create_namespace(&cluster.client(), "blue").await;
-    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-    let text = cluster.client().request_text(request).await.unwrap();
-    for family in ["workqueue_depth", "workqueue_adds_total", "workqueue_work_duration_seconds_sum"] {
-        assert_eq!(text.matches(&format!("# HELP {family} ")).count(), 1, "{family}");
-    }
-    let added = text.lines().find_map(|line| {
-        line.strip_prefix("workqueue_adds_total{name=\"serviceaccount-controller\"} ")?.parse::<f64>().ok()
-    });
-    assert!(added.unwrap() >= 5.0, "four namespaces from the beginning, and one more");
-    cluster.shutdown().await;
-}

@@ -58,6 +58,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A controller, to be handed to a [`Manager`](crate::Manager).
 pub struct Controller {
     name: &'static str,
+    queue_name: &'static str,
     workers: usize,
     queue: Queue<ObjectKey>,
     watched: Vec<watched::Receiver<Progress>>,
@@ -67,10 +68,11 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that watches nothing yet. The name is for logs.
+    /// A controller that watches nothing yet. The name is for logs and metrics.
     pub fn new(name: &'static str, reconcile: impl Reconcile) -> Self {
         Self {
             name,
+            queue_name: name,
             workers: DEFAULT_WORKERS,
             // Its manager says what it draws from.
             queue: Queue::new(Rng::seeded(0)),
@@ -126,6 +128,12 @@ impl Controller {
         self
     }
 
+    /// What its queue is called in metrics, if not as the controller.
+    #[must_use]
+    pub fn queue_name(self, queue_name: &'static str) -> Self {
+        Self { queue_name, ..self }
+    }
+
     /// Works on up to so many keys at a time, never on one key twice.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
@@ -134,6 +142,10 @@ impl Controller {
 
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    pub(crate) fn name_of_queue(&self) -> &'static str {
+        self.queue_name
     }
 
     /// What it has to look at, for those who know more than its informers tell.

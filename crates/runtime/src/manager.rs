@@ -145,7 +145,7 @@ impl Manager {
     /// Adds a controller.
     pub fn add(&mut self, controller: Controller) {
         controller.queue().draw_from(self.rng.fork());
-        self.workqueues.add(controller.name(), controller.queue().clone());
+        self.workqueues.add(controller.name_of_queue(), controller.queue().clone());
         self.controllers.push(controller);
     }
 

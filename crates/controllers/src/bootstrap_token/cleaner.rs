@@ -17,8 +17,9 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let tokens = manager.informer(Selection::of::<Secret>().with_fields(&format!("type={SECRET_TYPE}")));
     let (objects, clock) = (Objects::of::<Secret>(manager.client()), settings.clock.clone());
     let reconcile = Cleaner { objects, clock, tokens: tokens.clone() };
-    let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&tokens, |change| [change.key.clone()]);
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("token_cleaner")
+        .watches(&tokens, |change| [change.key.clone()]);
     manager.add(controller);
 }
 

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coracle_base::Clock;
+use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::informer::{Metadata, PartialObject};
 use coracle_runtime::{
     Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
@@ -55,8 +56,14 @@ fn register(manager: &mut Manager, settings: &Settings) {
         schedules: Mutex::default(),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
+        skew: manager.metrics().histogram(
+            "cronjob_controller_job_creation_skew_duration_seconds",
+            "How long after its time a job was made.",
+            Buckets::exponential(1.0, 2.0, 10),
+        ),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("cronjob")
         .watches(&cron_jobs, |change| [change.key.clone()])
         .watches(&jobs, owners)
         .workers(WORKERS);
@@ -95,6 +102,7 @@ struct CronJobs {
     schedules: Mutex<HashMap<ObjectKey, ScheduleText>>,
     recorder: Recorder,
     clock: Clock,
+    skew: Arc<Histogram>,
 }
 
 impl Reconcile for CronJobs {
@@ -214,6 +222,7 @@ impl CronJobs {
         let made = match self.job_objects.create::<Written>(owner.key, &body).await {
             Ok(written) => {
                 self.job_writes.note(owner.key, &written.metadata.resource_version);
+                self.skew.observe_duration(self.clock.now().since(start.scheduled));
                 self.tell(
                     owner,
                     EventType::Normal,

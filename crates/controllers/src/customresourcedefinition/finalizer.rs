@@ -36,7 +36,9 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let definitions = informer(manager);
     let (client, clock) = (manager.client().clone(), settings.clock.clone());
     let reconcile = Finalizer { client, objects: objects(manager), clock };
-    let controller = Controller::new(REGISTRATION.name, reconcile).watches(&definitions, going);
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("crd_finalizer")
+        .watches(&definitions, going);
     let inventory = inventory::shared(manager);
     inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
     manager.add(controller.workers(WORKERS));

@@ -24,6 +24,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let others = definitions.clone();
     // One worker: who asks first gets a name.
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("crd_naming_condition_controller")
         .watches(&definitions, move |change| concerned(change, &others));
     manager.add(controller);
 }

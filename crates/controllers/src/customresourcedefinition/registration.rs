@@ -36,6 +36,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let reconcile =
         AutoRegistration { services, definitions: definitions.clone(), registered: registered.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("crd_autoregistration_controller")
         .watches(&definitions, versions)
         .watches(&registered, |change| Some(change.key.clone()));
     manager.add(controller);

@@ -29,7 +29,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::history::{self, ControllerRevision, History, Made, oldest, place};
-use crate::pod_control::{ClaimError, Owner, OwnerKind, PodControl, owners_concerned, slow_start};
+use crate::pod_control::{
+    ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, owners_concerned, slow_start,
+};
 use crate::refusal;
 use crate::view::{Node, PODS_BY_NODE, Pod, nodes, pods_by_node};
 use crate::{Registration, Settings};
@@ -65,8 +67,10 @@ fn register(manager: &mut Manager, settings: &Settings) {
         writes: OwnWrites::default(),
         clock: settings.clock.clone(),
         failed: Mutex::default(),
+        stale: StaleSyncs::new(manager.metrics(), "daemonset_controller_stale_sync_skips_total"),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("daemonset")
         .watches(&sets, |change| [change.key.clone()])
         .watches(&nodes, move |change| sets_concerned(change, of_node.store(), on_node.store()))
         .watches(&all_pods, move |change| owners_concerned(change, KIND, of_pod.store(), |set| &set.selector))
@@ -114,6 +118,7 @@ struct DaemonSets {
     writes: OwnWrites,
     clock: Clock,
     failed: Mutex<FailedPods>,
+    stale: StaleSyncs,
 }
 
 /// Why a set could not be looked after.
@@ -133,9 +138,9 @@ impl Reconcile for DaemonSets {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        self.writes.seen(key, &self.sets).await?;
-        self.pods.seen(key).await?;
-        self.history.seen(key).await?;
+        self.stale.check("apps", "daemonsets", self.writes.seen(key, &self.sets).await)?;
+        self.stale.check("", "pods", self.pods.seen(key).await)?;
+        self.stale.check("apps", "controllerrevisions", self.history.seen(key).await)?;
         let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
         let owner = Owner { key, kind: KIND, metadata: &set.metadata };
         if set.selector.is_everything() {

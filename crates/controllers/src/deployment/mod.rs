@@ -64,6 +64,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (known, known_sets) = (deployments.store().clone(), sets.store().clone());
     let known_too = known.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("deployment")
         .watches(&deployments, |change| [change.key.clone()])
         .watches(&sets, move |change: &Change<ReplicaSet>| {
             owners_concerned(change, KIND, &known, Deployment::selector)

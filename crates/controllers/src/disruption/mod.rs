@@ -49,6 +49,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     };
     let known = budgets.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("disruption")
         .watches(&budgets, |change| [change.key.clone()])
         .watches(&pods, move |change| concerned(change, &known, &recorder));
     manager.add(controller);

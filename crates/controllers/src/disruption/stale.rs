@@ -27,9 +27,10 @@ const BY_KUBELET: &str = "TerminationByKubelet";
 pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, clock: &Clock) {
     let objects = Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client());
     let reconcile = Stale { objects, pods: pods.clone(), clock: clock.clone() };
-    let controller = Controller::new(NAME, reconcile).watches(pods, |change| {
-        change.new.as_ref().and_then(|pod| stale_at(pod)).map(|_| change.key.clone())
-    });
+    let controller =
+        Controller::new(NAME, reconcile).queue_name("stale_pod_disruption").watches(pods, |change| {
+            change.new.as_ref().and_then(|pod| stale_at(pod)).map(|_| change.key.clone())
+        });
     manager.add(controller);
 }
 

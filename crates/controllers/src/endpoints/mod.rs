@@ -44,6 +44,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let of_pods = services.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("endpoint")
         .watches(&services, |change| [change.key.clone()])
         .watches(&pods, move |change| services_of(change, of_pods.store()))
         .watches(&endpoints, disturbed)

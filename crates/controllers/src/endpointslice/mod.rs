@@ -5,6 +5,7 @@
 
 mod behind;
 mod hints;
+mod metrics;
 mod pack;
 mod plan;
 mod slices;
@@ -26,6 +27,8 @@ use crate::view::{
 };
 use crate::{Registration, Settings};
 pub(crate) use behind::{EndpointKey, EndpointSet, PortKey, port_key, type_of};
+use metrics::EndpointSliceMetrics;
+pub(crate) use metrics::{Packing, SliceGauges, Turnover, endpoint_buckets};
 pub(crate) use pack::says_the_same;
 use plan::{Input, Plan, plan};
 pub(crate) use slices::{Draft, SliceChanges, SliceWriter, labels_with, owner};
@@ -43,8 +46,15 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "endpointslic
 fn register(manager: &mut Manager, _settings: &Settings) {
     let (services, pods) = (services(manager), pods_by_node(manager));
     let (nodes, slices) = (nodes(manager), endpoint_slices(manager));
-    let writer =
-        SliceWriter { slices: Objects::of::<WholeSlice>(manager.client()), own_writes: OwnWrites::default() };
+    let writer = SliceWriter {
+        slices: Objects::of::<WholeSlice>(manager.client()),
+        own_writes: OwnWrites::default(),
+        changes: manager.metrics().counters(
+            "endpoint_slice_controller_changes",
+            "Slices that were created, updated and deleted.",
+            ["operation"],
+        ),
+    };
     let reconcile = EndpointSlices {
         services: services.clone(),
         pods: pods.clone(),
@@ -54,9 +64,11 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         trigger_times: TriggerTimes::default(),
         spread: Mutex::default(),
         recorder: manager.recorder(COMPONENT),
+        metrics: EndpointSliceMetrics::new(manager.metrics(), &slices, &services),
     };
     let (of_pods, of_nodes, on_nodes) = (services.clone(), services.clone(), pods.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("endpoint_slice")
         .watches(&services, |change| [change.key.clone()])
         .watches(&pods, move |change| services_of(change, of_pods.store()))
         .watches(&slices, |change| told_of(change, CONTROLLER))
@@ -114,6 +126,7 @@ struct EndpointSlices {
     /// Services whose endpoints are spread over zones, so that people are told of it once.
     spread: Mutex<HashSet<ObjectKey>>,
     recorder: Recorder,
+    metrics: EndpointSliceMetrics,
 }
 
 /// Why the slices of a service cannot be made right.
@@ -140,12 +153,20 @@ impl Reconcile for EndpointSlices {
         if !service.selects_pods() {
             return Ok(Action::AwaitChange);
         }
+        let synced = self.sync(key, &service).await;
+        self.metrics.synced(&synced);
+        synced.map(|()| Action::AwaitChange)
+    }
+}
+
+impl EndpointSlices {
+    async fn sync(&self, key: &ObjectKey, service: &Service) -> Result<(), SyncError> {
         self.writer.own_writes.seen(key, &self.slices).await?;
-        let Plan { changes, without_node, is_spread, told } = self.plan(key, &service);
+        let Plan { changes, without_node, is_spread, told } = self.plan(key, service);
         for (pod, node) in without_node {
             let whose = format!("{}/{}", key.namespace(), key.name());
             let what = format!("skipping Pod {pod} for Service {whose}: Node {node} Not Found");
-            self.warn(key, &service, what);
+            self.warn(key, service, what);
         }
         for (kind, reason, message) in told {
             let about = Reference::to("v1", "Service", &service.metadata);
@@ -157,15 +178,16 @@ impl Reconcile for EndpointSlices {
             self.spread().remove(key);
         }
         let owner = owner("v1", "Service", &service.metadata);
+        self.metrics.planned(Turnover::of(&changes));
+        let changed = changes.len();
         if let Err(error) = self.writer.carry_out(key, &owner, changes).await {
-            self.warn(key, &service, error.to_string());
+            self.warn(key, service, error.to_string());
             return Err(error.into());
         }
-        Ok(Action::AwaitChange)
+        self.metrics.changed(service, changed);
+        Ok(())
     }
-}
 
-impl EndpointSlices {
     fn plan(&self, key: &ObjectKey, service: &Service) -> Plan {
         let pods = selected_pods(service, key, self.pods.store());
         let node_of =

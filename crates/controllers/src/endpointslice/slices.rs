@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use coracle_base::metrics::Counters;
 use coracle_runtime::informer::{Labels, ObjectMetadata, OwnerReference};
 use coracle_runtime::{ObjectKey, Objects, OwnWrites, Written};
 use kube::api::DeleteParams;
@@ -36,6 +37,11 @@ pub(crate) struct SliceChanges {
 }
 
 impl SliceChanges {
+    /// How many slices change.
+    pub(crate) fn len(&self) -> usize {
+        self.create.len() + self.update.len() + self.delete.len()
+    }
+
     /// Lets new slices take the place of those that would be deleted and are of the same sort, as far as
     /// `may` allows it: one write less, and the names stay.
     pub(crate) fn recycle(&mut self, may: impl Fn(&EndpointSlice) -> bool) {
@@ -70,6 +76,8 @@ pub(crate) struct SliceWriter {
     pub(crate) slices: Objects,
     /// What was written to slices, by the service they are for.
     pub(crate) own_writes: OwnWrites,
+    /// What was done, by what it is called.
+    pub(crate) changes: Counters<1>,
 }
 
 impl SliceWriter {
@@ -86,7 +94,10 @@ impl SliceWriter {
         };
         for draft in &changes.create {
             match self.slices.create::<Written>(key, &draft.body(key, owner)).await {
-                Ok(written) => self.own_writes.note(key, &written.metadata.resource_version),
+                Ok(written) => {
+                    self.own_writes.note(key, &written.metadata.resource_version);
+                    self.changes.with(["create"]).inc();
+                }
                 // There will never be another one here.
                 Err(error) if refusal::namespace_is_going(&error) => return Ok(()),
                 Err(error) => return Err(failed("create ".to_owned())(error)),
@@ -98,12 +109,14 @@ impl SliceWriter {
             let written = self.slices.replace::<Written>(&at, &draft.body(key, owner)).await;
             let written = written.map_err(failed(format!("update {} ", slice.metadata.name())))?;
             self.own_writes.note(key, &written.metadata.resource_version);
+            self.changes.with(["update"]).inc();
         }
         for slice in &changes.delete {
             let at = key_of(key, slice);
             let deleted = self.slices.delete(&at, &DeleteParams::default()).await;
             deleted.map_err(failed(format!("delete {} ", slice.metadata.name())))?;
             self.own_writes.note_deleted(key, at, slice.metadata.uid());
+            self.changes.with(["delete"]).inc();
         }
         Ok(())
     }

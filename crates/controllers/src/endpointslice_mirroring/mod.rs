@@ -1,19 +1,22 @@
 //! Endpoints that people made for a service without a selector are mirrored to slices, because slices are
 //! all that is read today.
 
+mod metrics;
 mod plan;
 
+use coracle_base::Clock;
 use coracle_runtime::{
     Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
     Recorder, Reference,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
 
-use crate::endpointslice::{SliceWriter, SyncError, owner, told_of};
+use crate::endpointslice::{SliceWriter, SyncError, Turnover, owner, told_of};
 use crate::view::{
     EndpointSlice, Endpoints, SLICES_BY_SERVICE, Service, endpoint_slices, endpoints, services,
 };
 use crate::{Registration, Settings};
+use metrics::MirroringMetrics;
 use plan::{MAX_PER_SUBSET, Plan, may_mirror, plan};
 
 /// The name in the label of its slices.
@@ -27,19 +30,29 @@ const WORKERS: usize = 5;
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "endpointslice-mirroring-controller", register };
 
-fn register(manager: &mut Manager, _settings: &Settings) {
+fn register(manager: &mut Manager, settings: &Settings) {
     let (services, endpoints) = (services(manager), endpoints(manager));
     let slices = endpoint_slices(manager);
-    let writer =
-        SliceWriter { slices: Objects::of::<WholeSlice>(manager.client()), own_writes: OwnWrites::default() };
+    let writer = SliceWriter {
+        slices: Objects::of::<WholeSlice>(manager.client()),
+        own_writes: OwnWrites::default(),
+        changes: manager.metrics().counters(
+            "endpoint_slice_mirroring_controller_changes",
+            "Slices that were created, updated and deleted.",
+            ["operation"],
+        ),
+    };
     let reconcile = Mirroring {
         services: services.clone(),
         endpoints: endpoints.clone(),
         slices: slices.clone(),
         writer,
         recorder: manager.recorder(COMPONENT),
+        clock: settings.clock.clone(),
+        metrics: MirroringMetrics::new(manager.metrics(), &slices),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("endpoint_slice_mirroring")
         .watches(&services, selecting_otherwise)
         .watches(&endpoints, mirrored)
         .watches(&slices, |change| told_of(change, CONTROLLER))
@@ -66,12 +79,23 @@ struct Mirroring {
     slices: Informer<EndpointSlice>,
     writer: SliceWriter,
     recorder: Recorder,
+    clock: Clock,
+    metrics: MirroringMetrics,
 }
 
 impl Reconcile for Mirroring {
     type Error = SyncError;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+        let began = self.clock.uptime();
+        let synced = self.sync(key).await;
+        self.metrics.took(self.clock.uptime().saturating_sub(began));
+        synced.map(|()| Action::AwaitChange)
+    }
+}
+
+impl Mirroring {
+    async fn sync(&self, key: &ObjectKey) -> Result<(), SyncError> {
         self.writer.own_writes.seen(key, &self.slices).await?;
         let (endpoints, service) = (self.endpoints.store().get(key), self.services.store().get(key));
         let told = format!("{}/{}", key.namespace(), key.name());
@@ -81,12 +105,13 @@ impl Reconcile for Mirroring {
         let metadata = endpoints.as_ref().map(|endpoints| endpoints.metadata.clone()).unwrap_or_default();
         let about = Reference::to("v1", "Endpoints", &metadata);
         self.tell(key, &about, &planned);
+        if planned.is_mirrored {
+            self.metrics.mirrored(planned.skipped, Turnover::of(&planned.changes));
+        }
         self.writer.carry_out(key, &owner("v1", "Endpoints", &metadata), planned.changes).await?;
-        Ok(Action::AwaitChange)
+        Ok(())
     }
-}
 
-impl Mirroring {
     fn tell(&self, key: &ObjectKey, about: &Reference, plan: &Plan) {
         let Plan { invalid, skipped, .. } = *plan;
         let warn = |reason, message| {

@@ -31,6 +31,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) changes: SliceChanges,
+    /// Whether there is something to mirror.
+    pub(super) is_mirrored: bool,
     /// How many addresses are none.
     pub(super) invalid: usize,
     /// How many addresses are left out, those included.
@@ -66,7 +68,7 @@ type SliceKey = (AddressType, PortKey);
 type Wanted = BTreeMap<SliceKey, (Vec<EndpointPort>, EndpointSet)>;
 
 fn mirror(endpoints: &Endpoints, existing: Vec<Arc<EndpointSlice>>) -> Plan {
-    let (mut plan, mut wanted) = (Plan::default(), Wanted::new());
+    let (mut plan, mut wanted) = (Plan { is_mirrored: true, ..Plan::default() }, Wanted::new());
     for subset in repack(&endpoints.subsets) {
         add_subset(&subset, &mut wanted, &mut plan);
     }

@@ -45,7 +45,10 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         recorder: manager.recorder(REGISTRATION.name),
         inventory: Arc::clone(&inventory),
     };
-    let controller = Controller::new(REGISTRATION.name, reconcile).awaits(inventory.ready()).workers(WORKERS);
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("garbage_collector_attempt_to_delete")
+        .awaits(inventory.ready())
+        .workers(WORKERS);
     inventory.tell_collector(controller.queue());
     manager.add(controller);
 }

@@ -11,6 +11,9 @@ use super::pods::Samples;
 use super::proposal::{Proposal, Situation};
 use crate::view::Pod;
 
+/// Why a metric that is of no known kind is of no use.
+pub(super) const INVALID_TYPE: &str = "InvalidMetricSourceType";
+
 /// What is to be asked about a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Question<'a> {
@@ -75,7 +78,7 @@ impl MetricSpec {
             _ => None,
         };
         found.ok_or_else(|| Fault {
-            reason: "InvalidMetricSourceType",
+            reason: INVALID_TYPE,
             message: format!("unknown metric source type {:?}", self.r#type),
             context: String::new(),
         })

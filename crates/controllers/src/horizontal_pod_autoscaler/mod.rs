@@ -9,6 +9,7 @@ mod discover;
 mod fetch;
 mod limits;
 mod metric;
+mod metrics;
 mod object;
 mod plan;
 mod pods;
@@ -36,6 +37,7 @@ use crate::{Registration, Settings};
 use fetch::{Fetcher, said};
 use limits::History;
 use metric::{Fault, Outcome};
+use metrics::{Blame, Report, Scaled, ScalerMetrics};
 use object::{Autoscaler, Said, Scale, Status};
 use plan::{Need, Plan};
 use proposal::{Situation, Tolerances};
@@ -61,9 +63,12 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: view::pods(manager),
         remembered: Mutex::default(),
         writes: OwnWrites::default(),
+        metrics: ScalerMetrics::new(manager.metrics(), &scalers),
         client,
     };
-    let controller = Controller::new(REGISTRATION.name, reconcile).watches(&scalers, rewritten);
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("horizontalpodautoscaler")
+        .watches(&scalers, rewritten);
     manager.add(controller.workers(WORKERS));
 }
 
@@ -94,6 +99,7 @@ struct Autoscaling {
     remembered: Mutex<HashMap<ObjectKey, Memory>>,
     /// What was written to the autoscalers.
     writes: OwnWrites,
+    metrics: ScalerMetrics,
 }
 
 /// Why an autoscaler did not get to the end.
@@ -128,13 +134,18 @@ impl Reconcile for Autoscaling {
             self.remembered().remove(key);
             return Ok(Action::AwaitChange);
         };
-        match self.target(key, &scaler).await {
-            Ok(target) => self.scale(key, &scaler, &target).await?,
+        let began = self.clock.uptime();
+        let report = match self.target(key, &scaler).await {
+            Ok(target) => self.scale(key, &scaler, &target).await,
             Err(unscalable) => {
                 self.warn(key, &scaler, unscalable.reason, unscalable.message);
-                self.write(key, &scaler, unscalable.status).await?;
+                let written = self.write(key, &scaler, unscalable.status).await;
+                written.map(|()| Report::idle(Blame::for_target(&scaler)))
             }
-        }
+        };
+        let told = *report.as_ref().unwrap_or(&Report::idle(Blame::Internal));
+        self.metrics.looked(told, self.clock.uptime().saturating_sub(began));
+        report?;
         // Whatever came of it: what it looks at changes without a word.
         Ok(Action::RequeueAfter(PERIOD))
     }
@@ -166,7 +177,7 @@ impl Autoscaling {
         answer.map_err(|error| said(&error, "get"))
     }
 
-    async fn scale(&self, key: &ObjectKey, scaler: &Autoscaler, target: &Target) -> kube::Result<()> {
+    async fn scale(&self, key: &ObjectKey, scaler: &Autoscaler, target: &Target) -> kube::Result<Report> {
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
         self.remember(key, |memory| {
             // Nothing is taken away from a target because of what was before anyone looked.
@@ -184,7 +195,8 @@ impl Autoscaling {
                 Err(unselected) => {
                     self.warn(key, scaler, unselected.reason, unselected.message.clone());
                     self.warn(key, scaler, "FailedComputeMetricsReplicas", unselected.message);
-                    return self.write(key, scaler, unselected.status).await;
+                    let written = self.write(key, scaler, unselected.status).await;
+                    return written.map(|()| Report::idle(Blame::Internal));
                 }
             },
         };
@@ -263,6 +275,7 @@ impl Autoscaling {
     ) -> Plan {
         let mut outcomes: Vec<Result<Outcome, Fault>> = Vec::with_capacity(scaler.spec.metrics.len());
         for metric in &scaler.spec.metrics {
+            let began = self.clock.uptime();
             let outcome = match metric.question() {
                 Ok(question) => match self.fetcher.measure(question, key, selector).await {
                     Ok(measured) => {
@@ -276,6 +289,8 @@ impl Autoscaling {
             if let Err(fault) = &outcome {
                 self.warn(key, scaler, fault.reason, fault.message.clone());
             }
+            let took = self.clock.uptime().saturating_sub(began);
+            self.metrics.computed(scaler, &metric.r#type, &outcome, took);
             outcomes.push(outcome);
         }
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
@@ -304,7 +319,9 @@ impl Autoscaling {
         scaler: &Autoscaler,
         target: &Target,
         mut plan: Plan,
-    ) -> kube::Result<()> {
+    ) -> kube::Result<Report> {
+        let blame = if plan.failure.is_some() { Blame::Internal } else { Blame::Nobody };
+        let mut report = Report::idle(blame);
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
         if let Some(proposed) = plan.proposed {
             self.remember(key, |memory| memory.history.note_proposal(proposed, now));
@@ -316,12 +333,14 @@ impl Autoscaling {
             let params = PatchParams::default();
             match target.objects.patch_subresource::<Written>(&target.key, "scale", &params, &patch).await {
                 Ok(_) => {
+                    report.scaled = Scaled::between(current, replicas);
                     self.remember(key, |memory| memory.history.note_change(current, replicas, now));
                     plan.rescaled(replicas, now);
                     let message = format!("New size: {replicas}; reason: {reason}");
                     self.tell(key, scaler, EventType::Normal, "SuccessfulRescale", message);
                 }
                 Err(error) => {
+                    report.blame = Blame::Internal;
                     let why = said(&error, "patch");
                     plan.not_rescaled(&why, scaler.status.desired_replicas, now);
                     let message = format!("New size: {replicas}; reason: {reason}; error: {why}");
@@ -329,7 +348,8 @@ impl Autoscaling {
                 }
             }
         }
-        self.write(key, scaler, plan.status).await
+        self.write(key, scaler, plan.status).await?;
+        Ok(report)
     }
 
     /// Says what is to be said, if that is news.

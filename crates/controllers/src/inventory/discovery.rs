@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coracle_base::metrics::Counter;
 use coracle_runtime::{
     Action, ClusterId, Controller, Dynamic, Following, Informer, Manager, ObjectKey, Reconcile, Selection,
 };
@@ -37,6 +38,10 @@ pub(super) fn register(manager: &mut Manager, inventory: &Arc<Inventory>) {
         definitions: definitions.clone(),
         dynamic: manager.dynamic(),
         followed: Mutex::default(),
+        errors: manager.metrics().counter(
+            "garbagecollector_controller_resources_sync_error_total",
+            "How often it could not be found out which kinds there are, or not all of them could be listed.",
+        ),
     };
     let controller = Controller::new(NAME, reconcile)
         .watches(&definitions, |change| [key(change.key.cluster())])
@@ -70,6 +75,7 @@ struct Discovery {
     definitions: Informer<Definition>,
     dynamic: Dynamic,
     followed: Mutex<BTreeMap<ClusterId, Followed>>,
+    errors: Arc<Counter>,
 }
 
 /// What is to be followed from now on, and what not any more.
@@ -122,7 +128,7 @@ impl Reconcile for Discovery {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let cluster = key.cluster();
-        let kinds = self.inventory.refresh_kinds(cluster).await?;
+        let kinds = self.inventory.refresh_kinds(cluster).await.inspect_err(|_| self.errors.inc())?;
         self.follow(cluster, &kinds, self.which(cluster));
         self.inventory.with(cluster, |known| known.graph.mark_unseen());
         self.inventory.hand_over(cluster).await;
@@ -183,6 +189,7 @@ impl Discovery {
             all.get(cluster).into_iter().flatten().map(|(_, kind)| kind.following.attempted()).collect()
         };
         if tokio::time::timeout(PATIENCE, join_all(attempted)).await.is_err() {
+            self.errors.inc();
             tracing::debug!("some kinds take long to list; what they own is asked for one by one");
         }
     }

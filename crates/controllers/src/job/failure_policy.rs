@@ -27,22 +27,31 @@ impl Failure {
 
 /// What the first rule says that is about this failure.
 pub(super) fn judge(job: &Job, pod: &Pod) -> Failure {
-    let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
-    for (index, rule) in rules.enumerate() {
-        let Some(what) = matched(rule, pod) else { continue };
-        match &*rule.action {
-            "Ignore" => return Failure::Ignore,
-            "Count" => return Failure::Count,
-            "FailIndex" => return Failure::FailIndex,
-            "FailJob" => {
-                let message = format!("{what} matching FailJob rule at index {index}");
-                return Failure::FailJob { message };
-            }
-            // A rule of a later version says nothing to us.
-            _ => {}
+    match first_rule(job, pod) {
+        Some((_, "Ignore", _)) => Failure::Ignore,
+        Some((_, "FailIndex", _)) => Failure::FailIndex,
+        Some((index, "FailJob", what)) => {
+            Failure::FailJob { message: format!("{what} matching FailJob rule at index {index}") }
         }
+        _ => Failure::Count,
     }
-    Failure::Count
+}
+
+/// What that rule is called, if there is one.
+pub(super) fn rule_about(job: &Job, pod: &Pod) -> Option<&'static str> {
+    first_rule(job, pod).map(|(_, action, _)| action)
+}
+
+/// What rules can say. Those of a later version say nothing to us.
+const ACTIONS: [&str; 4] = ["Ignore", "Count", "FailIndex", "FailJob"];
+
+/// Which rule is the first that is about a failure, what it says, and what it found.
+fn first_rule(job: &Job, pod: &Pod) -> Option<(usize, &'static str, String)> {
+    let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
+    rules.enumerate().find_map(|(index, rule)| {
+        let action = ACTIONS.iter().find(|action| ***action == *rule.action)?;
+        Some((index, *action, matched(rule, pod)?))
+    })
 }
 
 /// What a rule found in a pod, as people are told.
@@ -132,6 +141,8 @@ mod tests {
             json!([{"type": "Ready", "status": "False"}, {"type": "DisruptionTarget", "status": "True"}]);
         assert_eq!(judge(&job, &pod(&[("main", 5)], None, disrupted)), Failure::Ignore);
         assert!(!Failure::Ignore.counts() && Failure::FailIndex.counts());
+        let named = |code| rule_about(&job, &pod(&[("main", code)], None, json!([])));
+        assert_eq!([1, 2, 3, 5].map(named), [Some("Count"), None, Some("FailIndex"), Some("FailJob")]);
     }
 
     #[test]

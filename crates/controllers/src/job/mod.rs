@@ -8,6 +8,7 @@ mod backoff;
 mod facts;
 mod failure_policy;
 mod indexes;
+mod metrics;
 #[cfg(test)]
 mod model;
 mod orphans;
@@ -34,12 +35,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::pod_control::{
-    ClaimError, MAX_IN_FLIGHT, Owner, OwnerKind, PodControl, owners_concerned, slow_start,
+    ClaimError, MAX_IN_FLIGHT, Owner, OwnerKind, PodControl, StaleSyncs, owners_concerned, slow_start,
 };
 use crate::view::{Job, JobStatus, Pod, jobs};
 use crate::{Registration, Settings, refusal};
 use backoff::Backoff;
-use facts::{Known, number};
+use facts::{Facts, Known, number};
+use metrics::{JobMetrics, RECONCILING, action};
 use plan::{NewPod, Plan, PodChange, plan};
 use track::{Outcome, Told, Tracking, track};
 
@@ -71,6 +73,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let pods = PodControl::new(manager, REGISTRATION.name);
     let (changed, known) = (pods.informer().clone(), jobs.clone());
     orphans::register(manager, &changed, &jobs);
+    let metrics = Arc::new(JobMetrics::new(manager.metrics()));
+    let (of_jobs, of_pods) = (Arc::clone(&metrics), Arc::clone(&metrics));
     let reconcile = Jobs {
         objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
         jobs: jobs.clone(),
@@ -78,17 +82,26 @@ fn register(manager: &mut Manager, settings: &Settings) {
         writes: OwnWrites::default(),
         backoffs: Backoffs::default(),
         clock: settings.clock.clone(),
+        stale: StaleSyncs::new(manager.metrics(), "job_controller_stale_sync_skips_total"),
+        metrics,
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
-        .watches(&jobs, |change| [change.key.clone()])
-        .watches(&changed, move |change| owners_concerned(change, JOB, known.store(), Job::selector))
+        .queue_name("job")
+        .watches(&jobs, move |change| {
+            of_jobs.saw_job(change);
+            [change.key.clone()]
+        })
+        .watches(&changed, move |change| {
+            of_pods.saw_pod(change);
+            owners_concerned(change, JOB, known.store(), Job::selector)
+        })
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// Whether a job is for somebody else to run.
-fn is_managed_elsewhere(job: &Job) -> bool {
-    job.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
+/// Who else is to run a job.
+fn managed_elsewhere(job: &Job) -> Option<&str> {
+    job.spec.managed_by.as_deref().filter(|manager| *manager != MANAGER)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -136,20 +149,26 @@ struct Jobs {
     writes: OwnWrites,
     backoffs: Backoffs,
     clock: Clock,
+    stale: StaleSyncs,
+    metrics: Arc<JobMetrics>,
 }
 
 impl Reconcile for Jobs {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        self.pods.seen(key).await?;
-        self.writes.seen(key, &self.jobs).await?;
+        let began = self.clock.uptime();
+        self.stale.check("", "pods", self.pods.seen(key).await)?;
+        self.stale.check("batch", "jobs", self.writes.seen(key, &self.jobs).await)?;
         let job = self.jobs.store().get(key);
-        let Some(job) = job.filter(|job| job.end().is_none() && !is_managed_elsewhere(job)) else {
+        let Some(job) = job.filter(|job| job.end().is_none() && managed_elsewhere(job).is_none()) else {
             self.backoffs.forget(key);
             return Ok(Action::AwaitChange);
         };
-        match self.sync(key, &job).await {
+        let mut action = RECONCILING;
+        let synced = self.sync(key, &job, &mut action).await;
+        self.metrics.synced(&job, synced.is_ok(), action, self.clock.uptime().saturating_sub(began));
+        match synced {
             // What was decided on is old, or gone; the change that made it so brings the key back.
             Err(Error::Refused(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
                 Ok(Action::AwaitChange)
@@ -160,7 +179,8 @@ impl Reconcile for Jobs {
 }
 
 impl Jobs {
-    async fn sync(&self, key: &ObjectKey, job: &Job) -> Result<Action, Error> {
+    /// Notes in `did` what was done, once that is decided.
+    async fn sync(&self, key: &ObjectKey, job: &Job, did: &mut &'static str) -> Result<Action, Error> {
         let owner = Owner { key, kind: JOB, metadata: &job.metadata };
         let pods = self.claim(&owner, job).await?;
         if pods.iter().any(|pod| !pod.metadata.is_controlled_by(job.metadata.uid())) {
@@ -169,6 +189,7 @@ impl Jobs {
         }
         let backoff = self.backoffs.get(key, job.metadata.uid());
         let plan = plan(Known { job, pods: &pods, backoff, now: self.clock.now() });
+        *did = action(job, &plan.change);
         let (outcome, changed) = self.change(&owner, &plan).await;
         let tracking = track(&plan, outcome);
         let tracked = self.carry_out(&owner, job, &plan, tracking).await;
@@ -190,21 +211,33 @@ impl Jobs {
             PodChange::Nothing => (Outcome::default(), Ok(())),
             PodChange::End(pods) => self.delete(owner, pods, false).await,
             PodChange::Remove(pods) => self.delete(owner, pods, true).await,
-            PodChange::Create(new) => self.create(owner, plan.facts.job, new).await,
+            PodChange::Create(new) => self.create(owner, &plan.facts, new).await,
         }
     }
 
-    async fn create(&self, owner: &Owner<'_>, job: &Job, new: &[NewPod]) -> (Outcome, kube::Result<()>) {
+    async fn create(
+        &self,
+        owner: &Owner<'_>,
+        facts: &Facts<'_>,
+        new: &[NewPod],
+    ) -> (Outcome, kube::Result<()>) {
+        let job = facts.job;
         let (prototype, next) = (pod::prototype(owner, job), AtomicUsize::new(0));
+        let failed = AtomicUsize::new(0);
         let create = || async {
             let Some(new) = new.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
             match self.pods.create(owner, &pod::pod(&prototype, job, *new)).await {
                 // All the others would be refused likewise, and it ends with the namespace.
                 Err(error) if refusal::is_terminating(&error) => Ok(()),
-                done => done.map(drop),
+                Err(error) => {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    Err(error)
+                }
+                Ok(_) => Ok(()),
             }
         };
         let (created, outcome) = slow_start(new.len(), create).await;
+        self.metrics.created(facts, created, failed.load(Ordering::Relaxed));
         (Outcome { created: number(created), ..Outcome::default() }, outcome)
     }
 
@@ -239,8 +272,10 @@ impl Jobs {
         let mut version: Box<str> = job.metadata.resource_version().into();
         if tracking.status != job.status {
             version = self.write(owner, &tracking.status, &version).await?;
+            self.metrics.wrote(job, &job.status, &tracking.status);
             self.tell(owner, &tracking.told);
         }
+        self.metrics.handled(&tracking.handled);
         self.backoffs.set(owner.key, job.metadata.uid(), plan.facts.backoff);
         let written = tracking.status.clone();
         let releases =
@@ -253,6 +288,7 @@ impl Jobs {
         let told = if failure.is_none() { tracking.finish(job) } else { Vec::new() };
         if tracking.status != written {
             self.write(owner, &tracking.status, &version).await?;
+            self.metrics.wrote(job, &written, &tracking.status);
             self.tell(owner, &told);
         }
         failure.map_or(Ok(()), Err)

@@ -9,7 +9,7 @@ use coracle_runtime::{
 };
 use kube::api::PatchParams;
 
-use super::{FINALIZER, JOB, is_managed_elsewhere, letting_go};
+use super::{FINALIZER, JOB, letting_go, managed_elsewhere};
 use crate::pod_control::controlled_by;
 use crate::refusal;
 use crate::view::{Job, Pod};
@@ -27,6 +27,7 @@ pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, jobs: &Infor
     };
     let known = pods.clone();
     let controller = Controller::new(NAME, reconcile)
+        .queue_name("job_orphan_pod")
         .watches(pods, |change| {
             change.new.as_deref().filter(|pod| may_be_orphan(pod)).map(|_| change.key.clone())
         })
@@ -100,7 +101,7 @@ impl Orphans {
         let job = self.jobs.store().get(&job_key(key, &owner.name));
         job.filter(|job| job.metadata.uid() == &*owner.uid).map_or(Owner::Unknown, |job| Owner::Job {
             is_over: job.end().is_some(),
-            is_ours: !is_managed_elsewhere(&job),
+            is_ours: managed_elsewhere(&job).is_none(),
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::FINALIZER;
 use super::facts::{Facts, has_valid_index, index_of, is_failed, number};
-use super::failure_policy::judge;
+use super::failure_policy::{judge, rule_about};
 use super::plan::{FAILURE_REASONS, Plan, new_condition};
 use crate::view::{Condition, Job, JobStatus, Phase, Pod, UncountedTerminatedPods, condition};
 
@@ -49,6 +49,8 @@ pub(super) struct Tracking {
     pub(super) told: Vec<Told>,
     /// To be let go once the status is written.
     pub(super) let_go: Vec<Arc<Pod>>,
+    /// What rules said about the failures of those pods.
+    pub(super) handled: Vec<&'static str>,
     /// Pods that are not let go yet.
     held: HashSet<Box<str>>,
     /// What the job becomes when nothing is left to count.
@@ -68,6 +70,7 @@ pub(super) fn track(plan: &Plan<'_>, outcome: Outcome) -> Tracking {
         status,
         told: Vec::new(),
         let_go: Vec::new(),
+        handled: Vec::new(),
         held,
         finished: finished(plan, outcome),
         is_complete: true,
@@ -224,8 +227,11 @@ impl Tracking {
             self.finished.as_ref().is_some_and(|finished| &*finished.r#type != "SuccessCriteriaMet");
         let is_ours = facts.indexes.is_none() || has_valid_index(facts.job, pod);
         // With the job everything ends that has not yet.
-        if (is_failed(facts.job, pod) || ends_badly) && is_ours && judge(facts.job, pod).counts() {
-            uncounted.failed.push(uid.into());
+        if (is_failed(facts.job, pod) || ends_badly) && is_ours {
+            self.handled.extend(rule_about(facts.job, pod));
+            if judge(facts.job, pod).counts() {
+                uncounted.failed.push(uid.into());
+            }
         }
         0
     }

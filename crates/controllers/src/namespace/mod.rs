@@ -45,7 +45,9 @@ fn register(manager: &mut Manager, settings: &Settings) {
         inventory: Arc::clone(&inventory),
         clock: settings.clock.clone(),
     };
-    let controller = Controller::new(REGISTRATION.name, reconcile).watches(&namespaces, terminating);
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("namespace")
+        .watches(&namespaces, terminating);
     inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
     manager.add(controller.workers(WORKERS));
 }

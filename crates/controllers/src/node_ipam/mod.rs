@@ -1,5 +1,6 @@
 //! Every node gets a block of addresses for its pods, if the cluster has a range for that.
 
+mod metrics;
 mod pool;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use crate::cidr::Cidr;
 use crate::view::{Node, nodes};
 use crate::{Registration, Settings, refusal};
+use metrics::CidrMetrics;
 use pool::{Exhausted, Pool};
 pub use pool::{NodeCidrError, NodeCidrs};
 
@@ -27,10 +29,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let Some(cidrs) = &settings.node_cidrs else { return };
     let nodes = nodes(manager);
     let (freed, follows) = watch::channel(());
+    let counted = CidrMetrics::new(manager.metrics());
+    let pool = Arc::new(Mutex::new(Pool::new(cidrs.clone(), counted)));
+    metrics::tell_usage(manager.metrics(), &pool);
     let reconcile = NodeIpam {
         objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
         nodes: nodes.clone(),
-        pool: Mutex::new(Pool::new(cidrs.clone())),
+        pool,
         freed,
         recorder: manager.recorder(COMPONENT),
     };
@@ -54,7 +59,7 @@ fn without_block(nodes: &Informer<Node>) -> Vec<ObjectKey> {
 struct NodeIpam {
     objects: Objects,
     nodes: Informer<Node>,
-    pool: Mutex<Pool>,
+    pool: Arc<Mutex<Pool>>,
     /// Rings when nodes that wait for a block may get one.
     freed: watch::Sender<()>,
     recorder: Recorder,

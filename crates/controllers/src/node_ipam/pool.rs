@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use coracle_runtime::{ClusterId, ObjectKey};
 
+use super::metrics::{CidrMetrics, RangeMetrics};
 use crate::cidr::Cidr;
 
 /// How many more bits than the cluster's the blocks of nodes may have in common: more than 65536 of them are
@@ -87,6 +88,7 @@ pub(super) struct Exhausted;
 pub(super) struct Pool {
     cidrs: NodeCidrs,
     clusters: HashMap<ClusterId, Share>,
+    metrics: CidrMetrics,
 }
 
 /// The blocks of one cluster.
@@ -103,11 +105,20 @@ struct Blocks {
     prefix: u8,
     used: HashMap<u64, usize>,
     next: u64,
+    metrics: RangeMetrics,
 }
 
 impl Pool {
-    pub(super) fn new(cidrs: NodeCidrs) -> Self {
-        Self { cidrs, clusters: HashMap::new() }
+    pub(super) fn new(cidrs: NodeCidrs, metrics: CidrMetrics) -> Self {
+        Self { cidrs, clusters: HashMap::new(), metrics }
+    }
+
+    /// How many blocks of each range the cluster has that has most of them, and how many there are.
+    pub(super) fn usage(&self) -> impl Iterator<Item = (Cidr, usize, u64)> {
+        self.cidrs.ranges.iter().enumerate().map(|(index, (range, prefix))| {
+            let used = self.clusters.values().filter_map(|share| Some(share.ranges.get(index)?.used.len()));
+            (*range, used.max().unwrap_or_default(), range.blocks(*prefix))
+        })
     }
 
     /// Whether anything is known of a cluster.
@@ -138,11 +149,12 @@ impl Pool {
     }
 
     fn share(&mut self, cluster: &ClusterId) -> &mut Share {
-        let Self { cidrs, clusters } = self;
+        let Self { cidrs, clusters, metrics } = self;
         clusters.entry(cluster.clone()).or_insert_with(|| {
             let fresh = |(range, prefix): &(Cidr, u8)| {
                 let (range, prefix) = (*range, *prefix);
-                let mut blocks = Blocks { range, prefix, used: HashMap::new(), next: 0 };
+                let metrics = metrics.of(&range);
+                let mut blocks = Blocks { range, prefix, used: HashMap::new(), next: 0, metrics };
                 cidrs.excluded.iter().for_each(|cidr| blocks.occupy(cidr));
                 blocks
             };
@@ -153,6 +165,9 @@ impl Pool {
 
 impl Share {
     fn hold(&mut self, node: &ObjectKey, cidrs: Vec<Cidr>) -> bool {
+        if self.held.get(node).map_or(&[][..], Vec::as_slice) == cidrs {
+            return false;
+        }
         let before = self.held.remove(node).unwrap_or_default();
         for blocks in &mut self.ranges {
             before.iter().for_each(|cidr| blocks.release(cidr));
@@ -169,7 +184,11 @@ impl Share {
 impl Blocks {
     fn occupy(&mut self, cidr: &Cidr) {
         for index in self.range.indexes_of(self.prefix, cidr).into_iter().flatten() {
-            *self.used.entry(index).or_default() += 1;
+            let count = self.used.entry(index).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.metrics.allocations.inc();
+            }
         }
     }
 
@@ -179,6 +198,7 @@ impl Blocks {
                 *count -= 1;
                 if *count == 0 {
                     self.used.remove(&index);
+                    self.metrics.releases.inc();
                 }
             }
         }
@@ -187,8 +207,10 @@ impl Blocks {
     /// The next block that is free after the last one, so that those that were given back rest.
     fn next_free(&mut self) -> Option<Cidr> {
         let count = self.range.blocks(self.prefix);
-        let all = (0..count).map(|offset| (self.next + offset) % count);
-        let index = all.into_iter().find(|index| !self.used.contains_key(index))?;
+        let at = |offset| (self.next + offset) % count;
+        let tries = (0..count).find(|offset| !self.used.contains_key(&at(*offset)))?;
+        let index = at(tries);
+        self.metrics.tries.observe(tries as f64);
         self.next = (index + 1) % count;
         Some(self.range.block(self.prefix, index))
     }
@@ -196,6 +218,8 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use coracle_base::Metrics;
+
     use super::*;
 
     fn cidr(text: &str) -> Cidr {
@@ -209,7 +233,8 @@ mod tests {
     fn pool(ranges: &[&str], excluded: &[&str]) -> Pool {
         let ranges = ranges.iter().map(|range| cidr(range)).collect();
         let excluded = excluded.iter().map(|range| cidr(range)).collect();
-        Pool::new(NodeCidrs::new(ranges, 24, 64).unwrap().without(excluded))
+        let cidrs = NodeCidrs::new(ranges, 24, 64).unwrap().without(excluded);
+        Pool::new(cidrs, CidrMetrics::new(&Metrics::default()))
     }
 
     fn allocated(pool: &mut Pool, name: &str) -> Result<Vec<String>, Exhausted> {
@@ -238,6 +263,28 @@ mod tests {
         assert!(!pool.hold(&node("b"), vec![cidr("10.1.2.0/24")]), "it keeps what it has");
         assert!(pool.hold(&node("b"), Vec::new()), "it is gone");
         assert_eq!(allocated(&mut pool, "d").unwrap(), ["10.1.2.0/24"]);
+    }
+
+    #[test]
+    fn what_is_given_and_given_back_is_counted() {
+        let metrics = Metrics::default();
+        let cidrs = NodeCidrs::new(vec![cidr("10.1.0.0/22")], 24, 64).unwrap();
+        let mut pool = Pool::new(cidrs, CidrMetrics::new(&metrics));
+        let blocks = pool.allocate(&node("a")).unwrap();
+        assert!(!pool.hold(&node("a"), blocks), "as it was given");
+        pool.hold(&node("b"), vec![cidr("10.1.1.0/24")]);
+        pool.allocate(&node("c")).unwrap();
+        pool.hold(&node("b"), Vec::new());
+        assert_eq!(pool.usage().collect::<Vec<_>>(), [(cidr("10.1.0.0/22"), 2, 4)]);
+        let text = metrics.text();
+        for line in [
+            r#"node_ipam_controller_cidrset_cidrs_allocations_total{clusterCIDR="10.1.0.0/22"} 3"#,
+            r#"node_ipam_controller_cidrset_cidrs_releases_total{clusterCIDR="10.1.0.0/22"} 1"#,
+            r#"node_ipam_controller_cidrset_allocation_tries_per_request_count{clusterCIDR="10.1.0.0/22"} 2"#,
+            r#"node_ipam_controller_cidrset_allocation_tries_per_request_sum{clusterCIDR="10.1.0.0/22"} 1"#,
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod health;
 mod heartbeat;
 mod known;
+mod metrics;
 mod taints;
 mod zones;
 
@@ -28,6 +29,7 @@ use crate::{Registration, Settings, refusal};
 use health::{Health, health};
 use heartbeat::{Heartbeats, Lease, leases, node_of};
 use known::{Known, News};
+use metrics::NodeMetrics;
 use taints::{Eviction, eviction, taints};
 use zones::{Permit, Zones};
 
@@ -75,6 +77,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (nodes, pods, leases) = (nodes(manager), pods_by_node(manager), leases(manager));
     let (heartbeats, clock) = (Arc::new(Heartbeats::default()), settings.clock.clone());
     let (shifts, shifted) = watch::channel(());
+    let zones = Arc::<Mutex<Zones>>::default();
     let reconcile = NodeLifecycle {
         node_objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
         pod_objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
@@ -82,7 +85,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: pods.clone(),
         heartbeats: Arc::clone(&heartbeats),
         known: Known::default(),
-        zones: Mutex::default(),
+        metrics: NodeMetrics::new(manager.metrics(), &zones),
+        zones,
         shifts,
         own_writes: OwnWrites::default(),
         recorder: manager.recorder(COMPONENT),
@@ -93,6 +97,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (node_clock, lease_clock) = (clock.clone(), clock);
     let (of_pods, of_shifts) = (nodes.clone(), nodes.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("node_lifecycle_controller")
         .watches(&nodes, move |change| {
             note_status(change, &of_nodes, node_clock.uptime());
             [change.key.clone()]
@@ -146,7 +151,8 @@ struct NodeLifecycle {
     pods: Informer<Pod>,
     heartbeats: Arc<Heartbeats>,
     known: Known,
-    zones: Mutex<Zones>,
+    zones: Arc<Mutex<Zones>>,
+    metrics: NodeMetrics,
     /// Rings when nodes that are not ready have to be looked at because of others.
     shifts: watch::Sender<()>,
     own_writes: OwnWrites,
@@ -169,7 +175,10 @@ impl Reconcile for NodeLifecycle {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
         self.own_writes.seen(key, &self.nodes).await?;
-        match self.look_after(key).await {
+        let began = self.clock.uptime();
+        let looked = self.look_after(key).await;
+        self.metrics.took(self.clock.uptime().saturating_sub(began));
+        match looked {
             // The node is not as it was known; what it is now brings it back.
             Err(MonitorError::Api(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
                 Ok(Action::AwaitChange)
@@ -212,6 +221,9 @@ impl NodeLifecycle {
         match self.known.observe(key, node) {
             News::None => {}
             News::Registered(about) => {
+                if let Some(node) = node {
+                    self.metrics.registered(node);
+                }
                 let text = format!("Registered Node {} in Controller", key.name());
                 self.tell_of_node(
                     key,
@@ -293,6 +305,9 @@ impl NodeLifecycle {
         match written {
             Ok(written) => {
                 self.own_writes.note(key, &written.metadata.resource_version);
+                if matches!(eviction, Eviction::Wanted(_)) {
+                    self.metrics.evicted(node);
+                }
                 Ok(wait)
             }
             Err(error) => {

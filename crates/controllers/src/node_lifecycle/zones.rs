@@ -1,7 +1,7 @@
 //! How fast pods may be made to leave nodes: the more of a zone fails at once, the more likely it is that
 //! something else is wrong than the nodes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use coracle_base::Timestamp;
@@ -108,6 +108,17 @@ impl Zones {
         self.clusters.get(cluster).is_some_and(|cluster| cluster.disrupted)
     }
 
+    /// How many nodes are ready and are not, by zone, in all clusters together.
+    pub(super) fn tally(&self) -> BTreeMap<&str, (usize, usize)> {
+        let mut tally: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (name, zone) in self.clusters.values().flat_map(|cluster| &cluster.zones) {
+            let (ready, not_ready) = tally.entry(name).or_default();
+            *ready += zone.ready;
+            *not_ready += zone.not_ready;
+        }
+        tally
+    }
+
     /// Asks whether pods of a node may be made to leave now. If so, others have to wait.
     pub(super) fn permit(
         &mut self,
@@ -182,7 +193,7 @@ fn counted_zone(node: &Node) -> Option<Box<str>> {
 }
 
 /// The zone of a node, with its region. Older labels come first, as upstream has it.
-fn zone_of(node: &Node) -> Box<str> {
+pub(super) fn zone_of(node: &Node) -> Box<str> {
     let label = |old, new| {
         let labels = &node.metadata.labels;
         labels.get(old).or_else(|| labels.get(new)).unwrap_or_default()

@@ -12,6 +12,9 @@ use super::{Binder, Error, everything, patches, wake};
 use crate::refusal;
 use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
+/// What making a volume is called in metrics.
+const PROVISION: &str = "provision";
+
 impl Binder {
     pub(super) async fn look_after_claim(
         &self,
@@ -26,7 +29,15 @@ impl Binder {
             waiting_pods: &wake::waiting_pods(&self.pods, key),
         });
         match planned {
-            claim::Plan::Bind(volume) => self.bind(key, claim, volume).await?,
+            claim::Plan::Bind(volume) => {
+                let bound = self.bind(key, claim, volume).await;
+                if bound.is_ok() {
+                    self.metrics.done(key);
+                } else {
+                    self.metrics.failed(key);
+                }
+                return bound;
+            }
             claim::Plan::Wait(told) => {
                 if let Some(told) = told {
                     self.tell_claim(key, &claim, told);
@@ -45,10 +56,20 @@ impl Binder {
                 }
             }
             claim::Plan::Assign(class) => {
-                self.patch_claim(key, "", patches::claim_class(&claim, &class)).await?;
+                let assigned = self.patch_claim(key, "", patches::claim_class(&claim, &class)).await;
+                self.metrics.assigned_class(assigned.is_ok());
+                assigned?;
             }
-            claim::Plan::Provision(class) => self.provision(key, claim, &class).await?,
+            claim::Plan::Provision(class) => {
+                self.metrics.began(key, PROVISIONER, PROVISION);
+                let provisioned = self.provision(key, claim, &class).await;
+                if provisioned.is_err() {
+                    self.metrics.failed(key);
+                }
+                return provisioned;
+            }
             claim::Plan::Await { provisioner, told } => {
+                self.metrics.began(key, &provisioner, PROVISION);
                 if let Some(patch) = patches::claim_provisioner(&claim, &provisioner) {
                     self.patch_claim(key, "", patch).await?;
                 }
@@ -114,6 +135,7 @@ impl Binder {
             Ok(volume) => volume,
             Err(refusal) => {
                 self.tell_claim(key, &claim, Told::warning("ProvisioningFailed", refusal.told));
+                self.metrics.failed(key);
                 if refusal.is_of_node {
                     self.patch_claim(key, "", patches::forget_node(&claim)).await?;
                 }

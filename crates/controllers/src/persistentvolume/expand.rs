@@ -34,6 +34,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         volume_writes: OwnWrites::default(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("volume_expand")
         .watches(&claims, |change: &Change<PersistentVolumeClaim>| {
             let new = change.new.as_ref()?;
             wants_more(new).then(|| change.key.clone())

@@ -9,6 +9,7 @@ mod bind;
 mod claim;
 pub(crate) mod expand;
 mod matching;
+mod metrics;
 mod patches;
 mod provision;
 mod release;
@@ -33,6 +34,7 @@ use crate::view::{
 };
 use crate::{Registration, Settings};
 use claim::Told;
+use metrics::VolumeMetrics;
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "persistentvolume-binder-controller", register };
@@ -40,7 +42,8 @@ pub(crate) const REGISTRATION: Registration =
 /// Under what name people are told.
 const COMPONENT: &str = "persistentvolume-controller";
 
-fn register(manager: &mut Manager, _settings: &Settings) {
+fn register(manager: &mut Manager, settings: &Settings) {
+    let counted = Arc::new(VolumeMetrics::new(manager.metrics(), settings.clock.clone()));
     let binder = Binder {
         claim_objects: Objects::of::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(manager.client()),
         volume_objects: Objects::of::<k8s_openapi::api::core::v1::PersistentVolume>(manager.client()),
@@ -52,15 +55,29 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         recorder: manager.recorder(COMPONENT),
         claim_writes: OwnWrites::default(),
         volume_writes: OwnWrites::default(),
+        metrics: Arc::clone(&counted),
     };
     let (claims, volumes, classes) = (binder.claims.clone(), binder.volumes.clone(), binder.classes.clone());
     let (pods, nodes) = (binder.pods.clone(), binder.nodes.clone());
     wake::add_indexes(&claims, &volumes, &pods);
+    metrics::tell_counts(manager.metrics(), &volumes, &claims);
+    let (claims_counted, volumes_counted) = (Arc::clone(&counted), counted);
     let (of_claim, of_volume, of_class, of_pod) =
         (volumes.clone(), claims.clone(), claims.clone(), claims.clone());
     let controller = Controller::new(REGISTRATION.name, binder)
-        .watches(&claims, move |change| wake::by_claim(change, of_claim.store()))
-        .watches(&volumes, move |change| wake::by_volume(change, of_volume.store()))
+        .queue_name("claims")
+        .watches(&claims, move |change| {
+            if change.new.is_none() {
+                claims_counted.forget(&change.key);
+            }
+            wake::by_claim(change, of_claim.store())
+        })
+        .watches(&volumes, move |change| {
+            if change.new.is_none() {
+                volumes_counted.done(&change.key);
+            }
+            wake::by_volume(change, of_volume.store())
+        })
         .watches(&classes, move |change| wake::by_class(change, of_class.store()))
         .watches(&pods, move |change| wake::by_pod(change, of_pod.store()))
         // Only to know them: what waits for a node is tried again.
@@ -79,6 +96,7 @@ struct Binder {
     recorder: Recorder,
     claim_writes: OwnWrites,
     volume_writes: OwnWrites,
+    metrics: Arc<VolumeMetrics>,
 }
 
 /// Why a claim or a volume could not be looked after.

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use coracle_runtime::ObjectKey;
 use kube::api::{DeleteParams, Preconditions};
 
-use super::terms::phase;
+use super::metrics::UNKNOWN_PLUGIN;
+use super::provision::PROVISIONER;
+use super::terms::{PROVISIONED_BY, phase};
 use super::volume::{self, Reclaim};
 use super::{Binder, Error, everything, patches};
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
+
+/// What deleting a volume is called in metrics.
+const DELETE: &str = "delete";
 
 impl Binder {
     pub(super) async fn look_after_volume(
@@ -74,7 +79,9 @@ impl Binder {
                 let uid = Some(volume.metadata.uid().to_owned());
                 let preconditions = Some(Preconditions { uid, resource_version: None });
                 let params = DeleteParams { preconditions, ..DeleteParams::default() };
-                self.volume_objects.delete(key, &params).await?;
+                self.metrics.began(key, provisioner(&volume), DELETE);
+                let deleted = self.volume_objects.delete(key, &params).await;
+                deleted.inspect_err(|_| self.metrics.failed(key))?;
                 self.volume_writes.note_deleted(
                     &everything(key.cluster()),
                     key.clone(),
@@ -83,6 +90,8 @@ impl Binder {
             }
             Reclaim::Fail(told) => {
                 if &*volume.status.phase != phase::FAILED {
+                    self.metrics.began(key, provisioner(&volume), DELETE);
+                    self.metrics.failed(key);
                     self.write_volume_phase(key, &volume, phase::FAILED, &told.message).await?;
                     self.tell_volume(key, &volume, told);
                 }
@@ -90,4 +99,10 @@ impl Binder {
         }
         Ok(())
     }
+}
+
+/// Who deletes a volume.
+fn provisioner(volume: &PersistentVolume) -> &'static str {
+    let is_ours = volume.metadata.annotations.get(PROVISIONED_BY) == Some(PROVISIONER);
+    if is_ours { PROVISIONER } else { UNKNOWN_PLUGIN }
 }

@@ -11,6 +11,7 @@ mod hash;
 mod owner;
 mod ranking;
 mod related;
+mod stale;
 
 pub(crate) use batch::{MAX_IN_FLIGHT, slow_start};
 pub(crate) use claim::{ClaimError, Claims};
@@ -19,3 +20,4 @@ pub(crate) use hash::template_hash;
 pub(crate) use owner::{Owner, OwnerKind, pod_from_template};
 pub(crate) use ranking::deletion_order;
 pub(crate) use related::{controlled_by, index_by_controller, orphans_beside, owners_concerned};
+pub(crate) use stale::StaleSyncs;

@@ -7,6 +7,7 @@ mod node;
 mod terminated;
 mod unscheduled;
 
+use coracle_base::metrics::Counters;
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{Manager, ObjectKey, Objects, Written};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -23,6 +24,16 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let ending = Ending {
         objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         clock: settings.clock.clone(),
+        deleted: manager.metrics().counters(
+            "pod_gc_collector_force_delete_pods_total",
+            "Pods that were ended.",
+            ["namespace", "reason"],
+        ),
+        failed: manager.metrics().counters(
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Attempts to end pods that failed.",
+            ["namespace", "reason"],
+        ),
     };
     node::register(manager, &pods, &nodes, &ending);
     terminated::register(manager, &pods, &ending);
@@ -34,12 +45,27 @@ fn register(manager: &mut Manager, settings: &Settings) {
 struct Ending {
     objects: Objects,
     clock: Clock,
+    deleted: Counters<2>,
+    failed: Counters<2>,
 }
 
 impl Ending {
+    /// Ends a pod, and counts that.
+    async fn end(&self, key: &ObjectKey, pod: &Pod, cause: &Cause) -> kube::Result<()> {
+        let done = self.fail_and_delete(key, pod, cause.disruption.as_ref()).await;
+        let counters = if done.is_ok() { &self.deleted } else { &self.failed };
+        counters.with([key.namespace(), cause.label]).inc();
+        done
+    }
+
     /// Says that a pod has failed, if it has not come to its end, because nobody else will; then deletes it
     /// at once. `disruption` is why, if that is to be told.
-    async fn end(&self, key: &ObjectKey, pod: &Pod, disruption: Option<&Disruption>) -> kube::Result<()> {
+    async fn fail_and_delete(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        disruption: Option<&Disruption>,
+    ) -> kube::Result<()> {
         if !pod.is_finished() {
             let patch = Patch::Strategic(failed(pod, disruption, self.clock.now()));
             let params = PatchParams::default();
@@ -56,6 +82,15 @@ impl Ending {
             done => done,
         }
     }
+}
+
+/// Why a pod is ended.
+#[derive(Debug)]
+struct Cause {
+    /// As metrics call it.
+    label: &'static str,
+    /// What the pod is told of it.
+    disruption: Option<Disruption>,
 }
 
 /// Why a pod is disrupted.

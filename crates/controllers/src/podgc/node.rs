@@ -10,7 +10,7 @@ use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
-use super::{Disruption, Ending};
+use super::{Cause, Disruption, Ending};
 use crate::pod_control::MAX_IN_FLIGHT;
 use crate::view::{Node, PODS_BY_NODE, Pod};
 
@@ -23,8 +23,12 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// Put on a node by people who know that it is shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-const NODE_GONE: Disruption =
-    Disruption { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+const NODE_GONE: Cause = Cause {
+    label: "orphaned",
+    disruption: Some(Disruption { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" }),
+};
+
+const NODE_OUT_OF_SERVICE: Cause = Cause { label: "out-of-service", disruption: None };
 
 pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, nodes: &Informer<Node>, ending: &Ending) {
     let reconcile = Nodes {
@@ -36,6 +40,7 @@ pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, nodes: &Info
     };
     let known = nodes.clone();
     let controller = Controller::new(NAME, reconcile)
+        .queue_name("orphaned_pods_nodes")
         .watches(nodes, |change| worth_a_look(change).then(|| change.key.clone()))
         .watches(pods, move |change| node_of(change, &known));
     manager.add(controller);
@@ -97,7 +102,7 @@ impl Nodes {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn end(&self, node: &ObjectKey, pods: Vec<Arc<Pod>>, why: Option<&Disruption>) -> kube::Result<()> {
+    async fn end(&self, node: &ObjectKey, pods: Vec<Arc<Pod>>, why: &Cause) -> kube::Result<()> {
         let ends = pods.into_iter().map(|pod| async move {
             let cluster = node.cluster().clone();
             let key = ObjectKey::namespaced(cluster, pod.metadata.namespace(), pod.metadata.name());
@@ -125,13 +130,13 @@ impl Reconcile for Nodes {
             Plan::Wait(wait) => return Ok(Action::RequeueAfter(wait)),
             Plan::EndTerminating => {
                 pods.retain(|pod| pod.metadata.is_terminating());
-                self.end(key, pods, None).await?;
+                self.end(key, pods, &NODE_OUT_OF_SERVICE).await?;
             }
             Plan::EndAll => {
                 let found: Option<PartialObject> = self.objects.get(key).await?;
                 // If the informer does not know it yet, it will soon.
                 if found.is_none() {
-                    self.end(key, pods, Some(&NODE_GONE)).await?;
+                    self.end(key, pods, &NODE_GONE).await?;
                 }
             }
         }

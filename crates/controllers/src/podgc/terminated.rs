@@ -6,7 +6,7 @@ use coracle_runtime::{Action, Change, ClusterId, Controller, Informer, Manager, 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
-use super::Ending;
+use super::{Cause, Ending};
 use crate::pod_control::MAX_IN_FLIGHT;
 use crate::view::{Phase, Pod};
 
@@ -15,6 +15,8 @@ const NAME: &str = "pod-garbage-collector-terminated";
 
 /// How many are kept in a cluster, as upstream's `--terminated-pod-gc-threshold`.
 const MAX_TERMINATED: usize = 12_500;
+
+const TOO_MANY: Cause = Cause { label: "terminated", disruption: None };
 
 /// All pods at their end are under one value.
 const BY_END: &str = "terminated";
@@ -61,7 +63,7 @@ struct Terminated {
 impl Terminated {
     async fn end(&self, cluster: &ClusterId, pod: &Pod) -> kube::Result<()> {
         let key = ObjectKey::namespaced(cluster.clone(), pod.metadata.namespace(), pod.metadata.name());
-        self.ending.end(&key, pod, None).await
+        self.ending.end(&key, pod, &TOO_MANY).await
     }
 }
 

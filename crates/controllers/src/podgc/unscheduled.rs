@@ -2,11 +2,13 @@
 
 use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
 
-use super::Ending;
+use super::{Cause, Ending};
 use crate::view::Pod;
 
 /// The name in logs.
 const NAME: &str = "pod-garbage-collector-unscheduled";
+
+const WITHOUT_NODE: Cause = Cause { label: "unscheduled", disruption: None };
 
 pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, ending: &Ending) {
     let reconcile = Unscheduled { pods: pods.clone(), ending: ending.clone() };
@@ -30,7 +32,7 @@ impl Reconcile for Unscheduled {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(pod) = self.pods.store().get(key).filter(|pod| is_stuck(pod)) {
-            self.ending.end(key, &pod, None).await?;
+            self.ending.end(key, &pod, &WITHOUT_NODE).await?;
         }
         Ok(Action::AwaitChange)
     }

@@ -10,20 +10,21 @@ mod tests;
 use std::sync::Arc;
 
 use coracle_base::Clock;
+use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::{
     Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Written,
 };
 use kube::api::{Patch, PatchParams};
 
 use crate::pod_control::{
-    ClaimError, Owner, OwnerKind, PodControl, controlled_by, index_by_controller, owners_concerned,
-    pod_from_template,
+    ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, controlled_by, index_by_controller,
+    owners_concerned, pod_from_template,
 };
 use crate::view::{
     Pod, PodSelector, ReplicaSet, Replicated, ReplicationController, replica_sets, replication_controllers,
 };
 use crate::{Registration, Settings, refusal};
-use plan::{Plan, plan};
+use plan::{Plan, age_ratios, plan};
 use status::Failure;
 
 /// Sets that are worked on at a time: as upstream's `--concurrent-replicaset-syncs` and
@@ -40,48 +41,39 @@ pub(crate) const REPLICATION_CONTROLLER: Registration =
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     owner: OwnerKind,
+    /// What upstream calls its queue.
+    queue: &'static str,
+    group: &'static str,
+    resource: &'static str,
     /// Whether its status counts pods that are being deleted.
     counts_terminating: bool,
 }
 
 fn register_replica_sets(manager: &mut Manager, settings: &Settings) {
     let owner = OwnerKind { api_version: "apps/v1", kind: "ReplicaSet" };
-    let kind = Kind { owner, counts_terminating: true };
+    let kind =
+        Kind { owner, queue: "replicaset", group: "apps", resource: "replicasets", counts_terminating: true };
     let control = PodControl::new(manager, "replicaset-controller");
     let sets: Informer<ReplicaSet> = replica_sets(manager);
     let objects = Objects::of::<k8s_openapi::api::apps::v1::ReplicaSet>(manager.client());
-    add(
-        manager,
-        REPLICA_SET.name,
-        Replicas {
-            kind,
-            control,
-            sets,
-            objects,
-            writes: OwnWrites::default(),
-            clock: settings.clock.clone(),
-        },
-    );
+    let replicas = Replicas::new(manager, settings, kind, control, sets, objects);
+    add(manager, REPLICA_SET.name, replicas);
 }
 
 fn register_replication_controllers(manager: &mut Manager, settings: &Settings) {
     let owner = OwnerKind { api_version: "v1", kind: "ReplicationController" };
-    let kind = Kind { owner, counts_terminating: false };
+    let kind = Kind {
+        owner,
+        queue: "replicationmanager",
+        group: "",
+        resource: "replicationcontrollers",
+        counts_terminating: false,
+    };
     let control = PodControl::new(manager, "replication-controller");
     let sets: Informer<ReplicationController> = replication_controllers(manager);
     let objects = Objects::of::<k8s_openapi::api::core::v1::ReplicationController>(manager.client());
-    add(
-        manager,
-        REPLICATION_CONTROLLER.name,
-        Replicas {
-            kind,
-            control,
-            sets,
-            objects,
-            writes: OwnWrites::default(),
-            clock: settings.clock.clone(),
-        },
-    );
+    let replicas = Replicas::new(manager, settings, kind, control, sets, objects);
+    add(manager, REPLICATION_CONTROLLER.name, replicas);
 }
 
 fn add<S: PodSelector>(manager: &mut Manager, name: &'static str, reconcile: Replicas<S>) {
@@ -89,6 +81,7 @@ fn add<S: PodSelector>(manager: &mut Manager, name: &'static str, reconcile: Rep
     index_by_controller(sets.store());
     let known = sets.store().clone();
     let controller = Controller::new(name, reconcile)
+        .queue_name(kind.queue)
         .watches(&sets, |change| [change.key.clone()])
         .watches(&pods, move |change: &Change<Pod>| {
             let concerned = || owners_concerned(change, kind.owner, &known, Replicated::selector);
@@ -137,14 +130,17 @@ struct Replicas<S> {
     /// What was written to the sets themselves.
     writes: OwnWrites,
     clock: Clock,
+    stale: StaleSyncs,
+    /// How much older those were that went than the youngest one.
+    age_ratio: Arc<Histogram>,
 }
 
 impl<S: PodSelector> Reconcile for Replicas<S> {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        self.control.seen(key).await?;
-        self.writes.seen(key, &self.sets).await?;
+        self.stale.check("", "pods", self.control.seen(key).await)?;
+        self.stale.check(self.kind.group, self.kind.resource, self.writes.seen(key, &self.sets).await)?;
         let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
         let owner = Owner { key, kind: self.kind.owner, metadata: &set.metadata };
         let candidates = self.control.candidates(&owner);
@@ -173,6 +169,26 @@ fn is_terminating(pod: &Pod) -> bool {
 }
 
 impl<S: PodSelector> Replicas<S> {
+    fn new(
+        manager: &Manager,
+        settings: &Settings,
+        kind: Kind,
+        control: PodControl,
+        sets: Informer<Replicated<S>>,
+        objects: Objects,
+    ) -> Self {
+        let metrics = manager.metrics();
+        // Upstream counts both kinds under these names.
+        let stale = StaleSyncs::new(metrics, "replicaset_controller_stale_sync_skips_total");
+        let age_ratio = metrics.histogram(
+            "replicaset_controller_sorting_deletion_age_ratio",
+            "How many times older than the youngest ready pod those ready ones were that were deleted.",
+            Buckets::exponential(0.25, 2.0, 6),
+        );
+        let (writes, clock) = (OwnWrites::default(), settings.clock.clone());
+        Self { kind, control, sets, objects, writes, clock, stale, age_ratio }
+    }
+
     /// Makes or deletes pods.
     async fn scale(
         &self,
@@ -183,7 +199,8 @@ impl<S: PodSelector> Replicas<S> {
         if set.metadata.is_terminating() {
             return Ok(());
         }
-        match plan(set.replicas(), active, || self.related(owner, set), self.clock.now()) {
+        let now = self.clock.now();
+        match plan(set.replicas(), active, || self.related(owner, set), now) {
             Plan::Nothing => Ok(()),
             Plan::Create(count) => {
                 let pod = pod_from_template(owner, &set.spec.template);
@@ -191,6 +208,9 @@ impl<S: PodSelector> Replicas<S> {
                 created.map_err(|error| (Failure::create(&error), error))
             }
             Plan::Delete(pods) => {
+                for ratio in age_ratios(active, &pods, now) {
+                    self.age_ratio.observe(ratio);
+                }
                 let deleted = self.control.delete_many(owner, pods).await;
                 deleted.map_err(|error| (Failure::delete(&error), error))
             }

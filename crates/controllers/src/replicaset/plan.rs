@@ -43,3 +43,12 @@ pub(super) fn plan(
     }
     Plan::Delete(pods)
 }
+
+/// How many times older each of the ready pods that go is than the youngest ready one, in whole numbers as
+/// upstream has it. Where all go, nothing was chosen.
+pub(super) fn age_ratios(active: &[Arc<Pod>], going: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
+    let age = |pod: &Arc<Pod>| now.since(pod.metadata.creation_timestamp).as_millis().max(1);
+    let youngest = active.iter().filter(|pod| pod.is_ready()).map(age).min();
+    let Some(youngest) = youngest.filter(|_| going.len() < active.len()) else { return Vec::new() };
+    going.iter().filter(|pod| pod.is_ready()).map(|pod| (age(pod) / youngest) as f64).collect()
+}

@@ -10,7 +10,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::matters;
-use super::plan::{BURST_REPLICAS, Plan, plan};
+use super::plan::{BURST_REPLICAS, Plan, age_ratios, plan};
 use super::status::{Failure, next_look, patch, status};
 use crate::view::{Phase, Pod, ReplicaSet, rfc3339};
 
@@ -97,6 +97,21 @@ fn only_changes_that_count_are_looked_at() {
             json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         pod.status.conditions = serde_json::from_value(ready).unwrap();
     }));
+}
+
+#[test]
+fn ages_are_told_of_ready_pods_that_were_chosen() {
+    let pod = |made_s: u64, is_ready: bool| {
+        let mut pod = Pod::clone(&pod("p", json!({}), is_ready.then_some(95)));
+        pod.metadata.creation_timestamp = Timestamp::from_millis(made_s * 1000);
+        Arc::new(pod)
+    };
+    // Of 90, 50, 10 and 5 seconds; the youngest is not ready.
+    let active = [pod(10, true), pod(50, true), pod(90, true), pod(95, false)];
+    assert_eq!(age_ratios(&active, &active[..2], NOW), [9.0, 5.0]);
+    assert_eq!(age_ratios(&active, &active[3..], NOW), [] as [f64; 0]);
+    assert_eq!(age_ratios(&active, &active, NOW), [] as [f64; 0], "nothing was chosen");
+    assert_eq!(age_ratios(&active[3..], &[], NOW), [] as [f64; 0]);
 }
 
 #[test]

@@ -52,8 +52,10 @@ fn register(manager: &mut Manager, settings: &Settings) {
         inventory: Arc::clone(&inventory),
         clock: settings.clock.clone(),
     };
-    let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&quotas, unsettled).awaits(inventory.ready());
+    let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("resourcequota_primary")
+        .watches(&quotas, unsettled)
+        .awaits(inventory.ready());
     let (removed, put) = (quotas.clone(), quotas);
     inventory.tell(controller.queue(), Duration::ZERO, move |change| match change {
         InventoryChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),

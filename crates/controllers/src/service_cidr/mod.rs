@@ -31,6 +31,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     };
     let (beside, around) = (ranges.clone(), ranges.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("ipaddresses")
         .watches(&ranges, move |change| overlapping(change, &beside))
         .watches(&addresses, move |change| containing(change, &around));
     manager.add(controller);

@@ -26,7 +26,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::history::{self, ControllerRevision, History, Made, oldest, place};
-use crate::pod_control::{ClaimError, Owner, OwnerKind, PodControl, owners_concerned, slow_start};
+use crate::pod_control::{
+    ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, owners_concerned, slow_start,
+};
 use crate::refusal;
 use crate::view::{PersistentVolumeClaim, Pod, claims};
 use crate::{Registration, Settings};
@@ -64,9 +66,11 @@ fn register(manager: &mut Manager, settings: &Settings) {
         writes: OwnWrites::default(),
         claim_writes: OwnWrites::default(),
         clock: settings.clock.clone(),
+        stale: StaleSyncs::new(manager.metrics(), "statefulset_controller_stale_sync_skips_total"),
     };
     let of_claim = sets.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("statefulset")
         .watches(&sets, |change| [change.key.clone()])
         .watches(&all_pods, move |change| owners_concerned(change, KIND, of_pod.store(), |set| &set.selector))
         .watches(&all_revisions, move |change| {
@@ -108,6 +112,7 @@ struct StatefulSets {
     writes: OwnWrites,
     claim_writes: OwnWrites,
     clock: Clock,
+    stale: StaleSyncs,
 }
 
 /// Why a set could not be looked after.
@@ -142,10 +147,11 @@ impl Reconcile for StatefulSets {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        self.writes.seen(key, &self.sets).await?;
-        self.claim_writes.seen(key, &self.claims).await?;
-        self.pods.seen(key).await?;
-        self.history.seen(key).await?;
+        self.stale.check("apps", "statefulsets", self.writes.seen(key, &self.sets).await)?;
+        let claims = self.claim_writes.seen(key, &self.claims).await;
+        self.stale.check("", "persistentvolumeclaims", claims)?;
+        self.stale.check("", "pods", self.pods.seen(key).await)?;
+        self.stale.check("apps", "controllerrevisions", self.history.seen(key).await)?;
         let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
         let owner = Owner { key, kind: KIND, metadata: &set.metadata };
         let again = self.look_after(owner, &set).await?;

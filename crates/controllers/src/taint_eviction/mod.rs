@@ -9,6 +9,7 @@ mod plan;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use coracle_base::metrics::{Buckets, Counter, Histogram};
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{
     Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, Reconcile, Recorder,
@@ -24,6 +25,9 @@ use plan::{Stay, no_execute, stay};
 /// As many pods at a time as upstream (`UpdateWorkerSize`).
 const WORKERS: usize = 8;
 
+/// Upstream's limits of how late pods leave: five milliseconds to four minutes.
+const DELAYS: [f64; 12] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
+
 pub(crate) const REGISTRATION: Registration = Registration { name: "taint-eviction-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
@@ -36,9 +40,18 @@ fn register(manager: &mut Manager, settings: &Settings) {
         leaving: Arc::clone(&leaving),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
+        deleted: manager
+            .metrics()
+            .counter("taint_eviction_controller_pod_deletions_total", "Pods that had to leave a node."),
+        delay: manager.metrics().histogram(
+            "taint_eviction_controller_pod_deletion_duration_seconds",
+            "How long after the time at which it had to leave a pod was deleted.",
+            Buckets::new(&DELAYS),
+        ),
     };
     let (of_pods, on_nodes) = (nodes.clone(), pods.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("noexec_taint_pod")
         .watches(&pods, move |change| concerned(change, &of_pods, &leaving))
         .watches(&nodes, move |change| on_tainted(change, &on_nodes))
         .workers(WORKERS);
@@ -121,6 +134,8 @@ struct TaintEviction {
     leaving: Arc<Leaving>,
     recorder: Recorder,
     clock: Clock,
+    deleted: Arc<Counter>,
+    delay: Arc<Histogram>,
 }
 
 impl Reconcile for TaintEviction {
@@ -136,14 +151,14 @@ impl Reconcile for TaintEviction {
             Stay::Forever => self.cancel(key),
             Stay::NotAtAll => {
                 self.cancel(key);
-                self.evict(key, &pod, now).await?;
+                self.evict(key, &pod, now, now).await?;
             }
             Stay::For(time) => {
                 let deadline = self.leaving.deadline(key, &about, now + time);
                 if now < deadline {
                     return Ok(Action::RequeueAfter(deadline.since(now)));
                 }
-                self.evict(key, &pod, now).await?;
+                self.evict(key, &pod, deadline, now).await?;
                 self.leaving.forget(key);
             }
         }
@@ -159,7 +174,8 @@ impl TaintEviction {
         }
     }
 
-    async fn evict(&self, key: &ObjectKey, pod: &Pod, now: Timestamp) -> Result<(), kube::Error> {
+    /// Deletes a pod that had to leave at `due`.
+    async fn evict(&self, key: &ObjectKey, pod: &Pod, due: Timestamp, now: Timestamp) -> kube::Result<()> {
         let about = Reference::to("v1", "Pod", &pod.metadata);
         self.tell(key, about, &format!("Marking for deletion Pod {}/{}", key.namespace(), key.name()));
         let uid = pod.metadata.uid().to_owned();
@@ -173,7 +189,12 @@ impl TaintEviction {
         match deleted {
             // It is gone, or another one by now.
             Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
-            done => done,
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.deleted.inc();
+                self.delay.observe_duration(self.clock.now().since(due));
+                Ok(())
+            }
         }
     }
 

@@ -40,11 +40,16 @@ pub(crate) struct VolumeSpec {
     /// That it is one of a driver; the driver takes care of it.
     pub(crate) csi: Option<CsiSource>,
     pub(crate) host_path: Option<HostPathSource>,
+    pub(crate) nfs: Option<NfsSource>,
 }
 
 /// See [`VolumeSpec::csi`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct CsiSource {}
+
+/// That it is somewhere in the network.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct NfsSource {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -17,6 +17,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let objects = Objects::of::<k8s_openapi::api::core::v1::PersistentVolume>(manager.client());
     let reconcile = Protection { objects, volumes: volumes.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("pvprotection")
         .watches(&volumes, |change| unsettled(change, FINALIZER));
     manager.add(controller);
 }

@@ -30,6 +30,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         pods: pods.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("pvcprotection")
         .watches(&claims, |change| unsettled(change, FINALIZER))
         .watches(&pods, released_claims);
     manager.add(controller);

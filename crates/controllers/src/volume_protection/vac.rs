@@ -35,6 +35,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         volumes: volumes.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
+        .queue_name("vacprotection")
         .watches(&classes, |change| unsettled(change, FINALIZER))
         .watches(&claims, |change| released(change, classes_of_claim))
         .watches(&volumes, |change| released(change, classes_of_volume));

@@ -1,0 +1,71 @@
+//! What is counted of mirrored slices, under upstream's names (`pkg/controller/endpointslicemirroring/metrics`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::Metrics;
+use coracle_base::metrics::{Buckets, Histogram};
+use coracle_runtime::Informer;
+
+use super::CONTROLLER;
+use super::plan::MAX_PER_SUBSET;
+use crate::endpointslice::{Packing, SliceGauges, Turnover, endpoint_buckets};
+use crate::view::EndpointSlice;
+
+#[derive(Debug)]
+pub(super) struct MirroringMetrics {
+    added: Arc<Histogram>,
+    updated: Arc<Histogram>,
+    removed: Arc<Histogram>,
+    skipped: Arc<Histogram>,
+    took: Arc<Histogram>,
+}
+
+impl MirroringMetrics {
+    pub(super) fn new(metrics: &Metrics, slices: &Informer<EndpointSlice>) -> Self {
+        let names = SliceGauges {
+            endpoints: "endpoint_slice_mirroring_controller_endpoints_desired",
+            slices: "endpoint_slice_mirroring_controller_num_endpoint_slices",
+            desired: "endpoint_slice_mirroring_controller_desired_endpoint_slices",
+        };
+        let packing = Packing { per_slice: MAX_PER_SUBSET, keeps_empty: false };
+        names.declare(metrics, slices, CONTROLLER, packing);
+        let per_sync = |name, help| metrics.histogram(name, help, endpoint_buckets());
+        Self {
+            added: per_sync(
+                "endpoint_slice_mirroring_controller_endpoints_added_per_sync",
+                "How many endpoints a look at Endpoints added.",
+            ),
+            updated: per_sync(
+                "endpoint_slice_mirroring_controller_endpoints_updated_per_sync",
+                "How many endpoints a look at Endpoints changed.",
+            ),
+            removed: per_sync(
+                "endpoint_slice_mirroring_controller_endpoints_removed_per_sync",
+                "How many endpoints a look at Endpoints removed.",
+            ),
+            skipped: per_sync(
+                "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
+                "How many addresses a look at Endpoints left out.",
+            ),
+            took: metrics.histogram(
+                "endpoint_slice_mirroring_controller_endpoints_sync_duration",
+                "How long looks at Endpoints took.",
+                Buckets::exponential(0.001, 2.0, 15),
+            ),
+        }
+    }
+
+    /// It was decided what to do about Endpoints that are mirrored.
+    pub(super) fn mirrored(&self, skipped: usize, turnover: Turnover) {
+        self.skipped.observe(skipped as f64);
+        self.added.observe(turnover.added as f64);
+        self.updated.observe(turnover.updated as f64);
+        self.removed.observe(turnover.removed as f64);
+    }
+
+    /// A look is over.
+    pub(super) fn took(&self, took: Duration) {
+        self.took.observe_duration(took);
+    }
+}

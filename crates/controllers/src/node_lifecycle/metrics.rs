@@ -1,0 +1,107 @@
+//! What is counted of nodes, under upstream's names (`pkg/controller/nodelifecycle`). How long it takes to look at
+//! all nodes is not told: nobody ever does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use coracle_base::Metrics;
+use coracle_base::metrics::{Buckets, Counters, Histogram, Type};
+
+use super::zones::{Zones, zone_of};
+use crate::view::Node;
+
+#[derive(Debug)]
+pub(super) struct NodeMetrics {
+    evictions: Counters<1>,
+    took: Arc<Histogram>,
+}
+
+/// What is told of a zone: by how many nodes are ready there and how many are not.
+type OfZone = fn(ready: f64, not_ready: f64) -> f64;
+
+const ZONES: [(&str, &str, OfZone); 3] = [
+    (
+        "node_collector_zone_health",
+        "How many nodes of a zone are ready, of a hundred.",
+        |ready, not_ready| 100.0 * ready / (ready + not_ready),
+    ),
+    ("node_collector_zone_size", "Nodes of a zone.", |ready, not_ready| ready + not_ready),
+    ("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready.", |_, not_ready| {
+        not_ready
+    }),
+];
+
+impl NodeMetrics {
+    pub(super) fn new(metrics: &Metrics, zones: &Arc<Mutex<Zones>>) -> Self {
+        for (name, help, number) in ZONES {
+            let zones = Arc::clone(zones);
+            metrics.collected(name, Type::Gauge, help, move |samples| {
+                let zones = zones.lock().unwrap_or_else(PoisonError::into_inner);
+                for (zone, (ready, not_ready)) in zones.tally() {
+                    samples.add_value(&[("zone", zone)], number(ready as f64, not_ready as f64));
+                }
+            });
+        }
+        Self {
+            evictions: metrics.counters(
+                "node_collector_evictions_total",
+                "Nodes that pods have been made to leave.",
+                ["zone"],
+            ),
+            took: metrics.histogram(
+                "node_collector_update_node_health_duration_seconds",
+                "How long looks at nodes took.",
+                Buckets::exponential(0.001, 4.0, 8),
+            ),
+        }
+    }
+
+    /// A node is new: from now on something is told of its zone.
+    pub(super) fn registered(&self, node: &Node) {
+        self.evictions.with([&zone_of(node)]).add(0);
+    }
+
+    /// Pods are made to leave a node.
+    pub(super) fn evicted(&self, node: &Node) {
+        self.evictions.with([&zone_of(node)]).inc();
+    }
+
+    /// A look is over.
+    pub(super) fn took(&self, took: Duration) {
+        self.took.observe_duration(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coracle_runtime::{ClusterId, ObjectKey};
+    use serde_json::json;
+
+    use super::super::NodeMonitor;
+    use super::*;
+
+    #[test]
+    fn zones_are_told_of() {
+        let (metrics, zones) = (Metrics::default(), Arc::<Mutex<Zones>>::default());
+        let counted = NodeMetrics::new(&metrics, &zones);
+        for (name, status) in [("a", "True"), ("b", "True"), ("c", "True"), ("d", "False")] {
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {"labels": {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}},
+                "status": {"conditions": [{"type": "Ready", "status": status}]},
+            }))
+            .unwrap();
+            let key = ObjectKey::cluster_wide(ClusterId::default(), name);
+            zones.lock().unwrap().observe(&key, Some(&node), &NodeMonitor::default());
+            counted.registered(&node);
+        }
+        let text = metrics.text();
+        for line in [
+            "node_collector_zone_size{zone=\"r:\0:z\"} 4",
+            "node_collector_zone_health{zone=\"r:\0:z\"} 75",
+            "node_collector_unhealthy_nodes_in_zone{zone=\"r:\0:z\"} 1",
+            "node_collector_evictions_total{zone=\"r:\0:z\"} 0",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line:?} in {text}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! How often a controller gave a key back because its informer was behind.
+
+use coracle_base::Metrics;
+use coracle_base::metrics::Counters;
+use coracle_runtime::Behind;
+
+/// Keys that were given back because what is known lacks what was written for them.
+#[derive(Clone, Debug)]
+pub(crate) struct StaleSyncs(Counters<2>);
+
+impl StaleSyncs {
+    /// Counts under the name that upstream's controller has for it.
+    pub(crate) fn new(metrics: &Metrics, name: &'static str) -> Self {
+        Self(metrics.counters(name, "Looks put off because an informer was behind.", ["group", "resource"]))
+    }
+
+    /// Counts it if the informer of this resource was behind.
+    pub(crate) fn check(&self, group: &str, resource: &str, seen: Result<(), Behind>) -> Result<(), Behind> {
+        seen.inspect_err(|Behind| self.0.with([group, resource]).inc())
+    }
+}
