@@ -8,10 +8,13 @@ use coracle_base::metrics::{Samples, Type};
 use crate::key::ObjectKey;
 use crate::queue::Queue;
 
-/// The queues of a manager, by the name of their controller.
+/// A queue, and what it is called.
+type NamedQueue = (&'static str, Queue<ObjectKey>);
+
+/// The queues of a manager.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workqueues {
-    queues: Arc<Mutex<Vec<(&'static str, Queue<ObjectKey>)>>>,
+    queues: Arc<Mutex<Vec<NamedQueue>>>,
 }
 
 /// What is told of each queue.

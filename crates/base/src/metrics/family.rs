@@ -19,13 +19,16 @@ pub struct Family<M: Metric, const N: usize> {
     shared: Arc<Shared<M, N>>,
 }
 
+/// The values of its labels, and what is counted.
+type Series<M, const N: usize> = ([Box<str>; N], Arc<M>);
+
 struct Shared<M: Metric, const N: usize> {
     name: &'static str,
     help: &'static str,
     labels: [&'static str; N],
     shape: M::Shape,
     /// By the values of their labels, rising.
-    series: RwLock<Vec<([Box<str>; N], Arc<M>)>>,
+    series: RwLock<Vec<Series<M, N>>>,
 }
 
 impl<M: Metric, const N: usize> Family<M, N> {
@@ -78,7 +81,7 @@ impl<M: Metric, const N: usize> Family<M, N> {
 }
 
 /// Where the series with these values is, or should be.
-fn find<M, const N: usize>(known: &[([Box<str>; N], Arc<M>)], values: [&str; N]) -> Result<usize, usize> {
+fn find<M, const N: usize>(known: &[Series<M, N>], values: [&str; N]) -> Result<usize, usize> {
     known.binary_search_by(|(candidate, _)| -> Ordering { candidate.iter().map(|text| &**text).cmp(values) })
 }
 

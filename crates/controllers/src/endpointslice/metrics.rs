@@ -167,6 +167,9 @@ pub(crate) struct Packing {
     pub(crate) keeps_empty: bool,
 }
 
+/// What is told of slices.
+type OfSlices = fn(slices: &[Arc<EndpointSlice>], packing: Packing) -> usize;
+
 /// What is told of the slices of a controller when somebody asks, by name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceGauges {
@@ -183,7 +186,7 @@ impl SliceGauges {
         controller: &'static str,
         packing: Packing,
     ) {
-        let gauge = |name, help, number: fn(&[Arc<EndpointSlice>], Packing) -> usize| {
+        let gauge = |name, help, number: OfSlices| {
             let store = slices.store().clone();
             metrics.collected(name, Type::Gauge, help, move |samples| {
                 let mut slices = store.list();
@@ -199,16 +202,19 @@ impl SliceGauges {
     }
 }
 
+/// How many endpoints have the same ports.
+type ByPorts = BTreeMap<PortKey, usize>;
+
 /// How few slices could hold the endpoints of these.
 fn ideal(slices: &[Arc<EndpointSlice>], packing: Packing) -> usize {
-    let mut groups: BTreeMap<(&str, AddressType), BTreeMap<PortKey, usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, AddressType), ByPorts> = BTreeMap::new();
     for slice in slices {
         // Owners have identities, names are the same in many clusters.
-        let owner = slice.metadata.owner_references.iter().next().map_or("", |owner| &*owner.uid);
+        let owner = slice.metadata.owner_references.first().map_or("", |owner| &*owner.uid);
         let by_ports = groups.entry((owner, slice.address_type)).or_default();
         *by_ports.entry(port_key(&slice.ports)).or_default() += slice.endpoints.len();
     }
-    let needed = |by_ports: &BTreeMap<PortKey, usize>| -> usize {
+    let needed = |by_ports: &ByPorts| -> usize {
         let full = by_ports.values().map(|endpoints| endpoints.div_ceil(packing.per_slice)).sum::<usize>();
         full.max(usize::from(packing.keeps_empty))
     };

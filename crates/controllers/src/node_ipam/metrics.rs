@@ -57,11 +57,14 @@ impl CidrMetrics {
     }
 }
 
+/// What is told of a range: by how many of its blocks are taken, and how many there are.
+type OfRange = fn(used: f64, all: f64) -> f64;
+
 /// Tells how many blocks there are, and what part of them nodes have: in the cluster that has most of them, for
 /// every cluster has all of a range.
 pub(super) fn tell_usage(metrics: &Metrics, pool: &Arc<Mutex<Pool>>) {
     // One of the names is misspelled; it is the one that dashboards know.
-    let of_range: [(_, _, fn(f64, f64) -> f64); 2] = [
+    let of_range: [(_, _, OfRange); 2] = [
         ("node_ipam_controller_cirdset_max_cidrs", "Blocks there are.", |_, all| all),
         ("node_ipam_controller_cidrset_usage_cidrs", "What part of them is taken.", |used, all| used / all),
     ];
