@@ -29,9 +29,13 @@ pub(crate) struct Replica {
 impl Replica {
     /// One that is called as upstream's components call themselves.
     pub(crate) fn new(uid: &str) -> Self {
-        let host = pki::host_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string());
-        Self { identity: format!("{host}_{uid}") }
+        Self { identity: format!("{}_{uid}", host_name()) }
     }
+}
+
+/// What upstream's components say where they run.
+fn host_name() -> String {
+    pki::host_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string())
 }
 
 /// A manager that runs, or that waits until it may.
@@ -120,7 +124,9 @@ impl Managed {
     ) -> Self {
         let (its_client, its_clock) = (client.clone(), clock.clone());
         let make = move || {
-            let mut manager = Manager::everywhere(its_client.clone()).with_clock(its_clock.clone());
+            let mut manager = Manager::everywhere(its_client.clone())
+                .with_clock(its_clock.clone())
+                .with_host_name(host_name());
             register(&mut manager);
             manager
         };

@@ -67,4 +67,4 @@ pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
 pub use own_writes::{Behind, OwnWrites};
 pub use program::{Activity, Program};
 pub use queue::Queue;
-pub use recorder::{EventType, Recorder, Reference};
+pub use recorder::{EventType, EventsRecorder, Occurrence, Recorder, Reference};

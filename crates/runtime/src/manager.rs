@@ -20,7 +20,7 @@ use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
 use crate::metrics::Workqueues;
 use crate::program::Program;
-use crate::recorder::{Events, Recorder};
+use crate::recorder::{Events, EventsRecorder, Recorder};
 
 /// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
 /// would be by a crash.
@@ -46,6 +46,7 @@ pub struct Manager {
     client: Client,
     cluster: ClusterId,
     clock: Clock,
+    host_name: Arc<str>,
     rng: Rng,
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
@@ -65,6 +66,7 @@ impl Manager {
             client,
             cluster,
             clock: Clock::system(),
+            host_name: "localhost".into(),
             rng: Rng::from_entropy(),
             informers: Vec::new(),
             controllers: Vec::new(),
@@ -87,6 +89,13 @@ impl Manager {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Says which machine this is. Events in the form of `events.k8s.io` tell. To be said before anything is
+    /// added.
+    #[must_use]
+    pub fn with_host_name(self, host_name: impl Into<Arc<str>>) -> Self {
+        Self { host_name: host_name.into(), ..self }
     }
 
     /// Draws delays, and whatever else is left to chance, from `rng` instead of the system's randomness, so that
@@ -140,6 +149,12 @@ impl Manager {
     /// What tells people of the doings of a controller, under its name.
     pub fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
         self.events.recorder(component)
+    }
+
+    /// As [`Manager::recorder`], in the form of `events.k8s.io`: for those few components of upstream that use
+    /// it.
+    pub fn events_recorder(&self, controller: impl Into<Arc<str>>) -> EventsRecorder {
+        self.events.events_recorder(controller, &self.host_name)
     }
 
     /// Adds a controller.

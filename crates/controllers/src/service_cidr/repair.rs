@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, Reconcile, Recorder,
-    Reference, Written,
+    Action, Change, Controller, EventType, EventsRecorder, Informer, Manager, ObjectKey, Objects, Occurrence,
+    Reconcile, Reference, Written,
 };
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         services: services.clone(),
         ranges: ranges.clone(),
         addresses: addresses.clone(),
-        recorder: manager.recorder(REGISTRATION.name),
+        recorder: manager.events_recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
@@ -166,7 +166,7 @@ struct Repair {
     services: Informer<Service>,
     ranges: Informer<ServiceCidr>,
     addresses: Informer<IpAddress>,
-    recorder: Recorder,
+    recorder: EventsRecorder,
     clock: Clock,
 }
 
@@ -210,7 +210,7 @@ impl Repair {
         let planned = plan_service(service, ip, in_range, found.as_ref(), holder);
         if let Some((reason, message)) = told(&planned, service, ip) {
             let about = Reference::to("v1", "Service", &service.metadata);
-            self.recorder.event(key.cluster(), about, EventType::Warning, reason, message);
+            self.recorder.event(key.cluster(), warning(about, reason, "ClusterIPAllocation", message));
         }
         if let ServicePlan::Replace { .. } = planned {
             self.objects.delete(&at, &DeleteParams::default()).await?;
@@ -235,7 +235,7 @@ impl Repair {
             AddressPlan::Wait(time) => return Ok(Action::RequeueAfter(time)),
             AddressPlan::Delete(reason, message) => {
                 let about = Reference::to("networking.k8s.io/v1", "IPAddress", &address.metadata);
-                self.recorder.event(key.cluster(), about, EventType::Warning, reason, message);
+                self.recorder.event(key.cluster(), warning(about, reason, "IPAddressAllocation", message));
                 let this_one =
                     Preconditions { uid: Some(address.metadata.uid().to_owned()), resource_version: None };
                 self.objects.delete(key, &DeleteParams::default().preconditions(this_one)).await?;
@@ -243,6 +243,10 @@ impl Repair {
         }
         Ok(Action::AwaitChange)
     }
+}
+
+fn warning(regarding: Reference, reason: &'static str, action: &'static str, note: String) -> Occurrence {
+    Occurrence { regarding, related: None, kind: EventType::Warning, reason, action, note }
 }
 
 /// What people are told.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-use super::{EventType, Reference, Told};
+use super::{CoreEvent, EventType, Reference};
 use crate::key::ClusterId;
 
 /// Events that are remembered, and objects whose share is counted. The oldest are forgotten first, and then
@@ -92,7 +92,7 @@ pub(super) struct Correlator {
 
 impl Correlator {
     /// What is to be written of an event; nothing if too much was told about its object.
-    pub(super) fn correlate(&mut self, told: &Told, now: Timestamp) -> Option<Correlated> {
+    pub(super) fn correlate(&mut self, told: &CoreEvent, now: Timestamp) -> Option<Correlated> {
         // The version is no part of who it is about.
         let about = Reference { resource_version: Box::default(), ..told.about.clone() };
         let subject =
@@ -123,8 +123,12 @@ impl Correlator {
         self.known.insert(same, Known { count, first, last, name: name.into() });
     }
 
-    /// A number for a name that no other event has.
-    pub(super) fn unique(&mut self, now: Timestamp) -> u64 {
+    /// A name for an event about an object, that no other event has.
+    pub(super) fn name(&mut self, about: &str, now: Timestamp) -> String {
+        format!("{about}.{:x}", self.unique(now))
+    }
+
+    fn unique(&mut self, now: Timestamp) -> u64 {
         let nanos = now.as_millis().saturating_mul(1_000_000);
         self.last_unique = nanos.max(self.last_unique.saturating_add(1));
         self.last_unique
@@ -180,7 +184,7 @@ fn forget_oldest<K: Clone + Eq + std::hash::Hash, T>(map: &mut HashMap<K, T>, at
 mod tests {
     use super::*;
 
-    fn told(name: &str, message: &str) -> Told {
+    fn told(name: &str, message: &str) -> CoreEvent {
         let about = Reference {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
@@ -189,7 +193,7 @@ mod tests {
             uid: "u".into(),
             resource_version: "1".into(),
         };
-        Told {
+        CoreEvent {
             cluster: ClusterId::default(),
             component: "replicaset-controller".into(),
             about,
