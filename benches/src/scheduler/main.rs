@@ -14,7 +14,7 @@ use clap::Parser;
 use coracle::config::FakeNodes;
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use coracle_benches::measure::{block_on, micros, per_second, ratio, report, resident_bytes, start};
-use coracle_scheduler::{DEFAULT_SCHEDULER_NAME, ProfileConfig, Simulation};
+use coracle_scheduler::{DEFAULT_SCHEDULER_NAME, ProfileConfig, Registry, Simulation};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -78,7 +78,8 @@ fn main() -> Result<()> {
 
 /// The time of one decision.
 fn decide(args: &Args, kind: Kind) -> Result<Duration> {
-    let mut simulation = Simulation::new(&ProfileConfig::new(DEFAULT_SCHEDULER_NAME), 1);
+    let mut simulation =
+        Simulation::new(&ProfileConfig::new(DEFAULT_SCHEDULER_NAME), &Registry::default(), 1)?;
     for number in 0..args.nodes {
         simulation.set_node(pods::node(number))?;
     }

@@ -40,12 +40,14 @@ const HEALTH_KEY: &str = "health";
 pub struct Extensions {
     /// Who else has a say in writes, after the built-in plugins and before policies and quotas.
     pub admission: Vec<Arc<dyn Plugin>>,
+    /// How pods are scheduled, and by which plugins beside the built-in ones.
+    pub scheduler: coracle_scheduler::Config,
 }
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.admission.iter().map(|plugin| plugin.name()).collect();
-        f.debug_struct("Extensions").field("admission", &names).finish()
+        f.debug_struct("Extensions").field("admission", &names).field("scheduler", &self.scheduler).finish()
     }
 }
 
@@ -83,6 +85,7 @@ impl Coracle {
     /// # Errors
     /// As for [`Coracle::start`].
     pub async fn start_with(config: Config, extensions: Extensions) -> Result<Handle, StartError> {
+        extensions.scheduler.check()?;
         let clock = Clock::system();
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
@@ -146,7 +149,8 @@ impl Coracle {
             store.close().await;
             return Err(StartError::FakeNodes(Box::new(error)));
         }
-        let scheduler = start_scheduler(&service, scheduler, &clock, replica.as_ref());
+        let scheduler =
+            start_scheduler(&service, scheduler.then_some(extensions.scheduler), &clock, replica.as_ref());
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
@@ -234,13 +238,21 @@ fn start_controllers(
 }
 
 /// Runs the scheduler of all clusters, if it is wanted; otherwise a lease is left to others.
-fn start_scheduler(server: &ApiServer, is_wanted: bool, clock: &Clock, replica: Option<&Replica>) -> Managed {
+fn start_scheduler(
+    server: &ApiServer,
+    wanted: Option<coracle_scheduler::Config>,
+    clock: &Clock,
+    replica: Option<&Replica>,
+) -> Managed {
     let client = in_process::client(server.clone(), in_process::SCHEDULER);
     let its_clock = clock.clone();
-    let replica = replica.filter(|_| is_wanted);
+    let replica = replica.filter(|_| wanted.is_some());
     Managed::start("kube-scheduler", &client, clock, replica, move |manager| {
-        if is_wanted {
-            coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), &its_clock);
+        if let Some(config) = &wanted
+            && let Err(error) = coracle_scheduler::register(manager, config, &its_clock)
+        {
+            // It was checked before, so only a plugin that is made again and again says so.
+            tracing::error!(%error, "no pod is scheduled");
         }
     })
 }

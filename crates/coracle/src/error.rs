@@ -92,6 +92,9 @@ pub enum StartError {
     /// A file by which users are recognized is of no use.
     #[error(transparent)]
     Authentication(#[from] AuthenticationError),
+    /// Pods cannot be scheduled as the embedding program says.
+    #[error(transparent)]
+    Scheduler(#[from] coracle_scheduler::ConfigError),
     /// The thread that looks for certificates panicked.
     #[error("cannot look for certificates")]
     Crashed(#[from] coracle_base::TaskError),

@@ -47,6 +47,8 @@ pub use config::{Config, EtcdConfig, StoreConfig};
 /// What [`Extensions::admission`] is made of.
 pub use coracle_apiserver::admission;
 pub use coracle_runtime::IdleReport;
+/// What [`Extensions::scheduler`] is made of.
+pub use coracle_scheduler as scheduler;
 pub use error::{AuthenticationError, ConfigError, PkiError, StartError, StorageError};
 pub use handle::Handle;
 /// The crate of [`Handle::client`], in the version that fits.

@@ -57,7 +57,7 @@ async fn plugins_of_the_embedder_are_asked() {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
     config.listen.clear();
-    let extensions = Extensions { admission: vec![Arc::new(House)] };
+    let extensions = Extensions { admission: vec![Arc::new(House)], ..Extensions::default() };
     let cluster = Coracle::start_with(config, extensions).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let map = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use coracle_base::Rng;
+use coracle_base::metrics::Metrics;
 use serde_json::{Value, json};
 
-use crate::config::ProfileConfig;
-use crate::cycle::{Outcome, Turns, schedule};
+use crate::config::{ProfileConfig, nobodys_handle};
+use crate::cycle::{Outcome, Trace, Turns, schedule};
 use crate::framework::{PreFilter, PreScore, Profile};
+use crate::metrics::SchedulerMetrics;
 use crate::plugins::{self, Writers};
+use crate::registry::Registry;
 use crate::view::{Node, Pod};
 use crate::world::World;
 
@@ -71,7 +74,17 @@ pub(crate) fn world(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> World {
 
 /// The default profile, which writes nothing.
 pub(crate) fn profile() -> Profile {
-    plugins::profile(&ProfileConfig::new("default-scheduler"), &Writers::default())
+    configured(&ProfileConfig::new("default-scheduler"))
+}
+
+/// A profile that writes nothing.
+pub(crate) fn configured(config: &ProfileConfig) -> Profile {
+    plugins::profile(config, &Registry::default(), &Writers::default(), &nobodys_handle(), None).unwrap()
+}
+
+/// What is counted and looked at by nobody.
+pub(crate) fn metrics() -> Arc<SchedulerMetrics> {
+    Arc::new(SchedulerMetrics::new(&Metrics::default(), &[profile()]))
 }
 
 /// A profile of one plugin.
@@ -119,9 +132,10 @@ pub(crate) fn scores(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Option<
 
 /// The node the default profile finds for a pod, or what it says.
 pub(crate) fn decide(world: &mut World, pod: &Arc<Pod>) -> Result<String, String> {
-    match schedule(&profile(), world, pod, &mut turns()) {
+    match schedule(&profile(), world, pod, &mut turns(), &mut Trace::default()) {
         Outcome::Fits(node) => Ok(node.to_string()),
         Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),
         Outcome::NoNodes => Err("no nodes".to_owned()),
+        Outcome::Failed(message) => Err(message),
     }
 }

@@ -5,38 +5,45 @@ use std::sync::Arc;
 use coracle_base::Rng;
 use serde_json::Value;
 
-use crate::config::ProfileConfig;
-use crate::cycle::{Outcome, Turns, schedule};
+use crate::config::{ConfigError, ProfileConfig, nobodys_handle};
+use crate::cycle::{Outcome, Trace, Turns, schedule};
 use crate::framework::Profile;
 use crate::plugins::{self, Writers};
+use crate::registry::Registry;
 use crate::view::{Node, Pod};
 use crate::world::World;
 
 /// Nodes and pods that are nowhere else.
 ///
 /// ```
-/// use coracle_scheduler::{ProfileConfig, Simulation};
+/// use coracle_scheduler::{ProfileConfig, Registry, Simulation};
 /// use serde_json::json;
 ///
-/// let mut simulation = Simulation::new(&ProfileConfig::new("default-scheduler"), 7);
+/// let mut simulation = Simulation::new(&ProfileConfig::new("default-scheduler"), &Registry::default(), 7)?;
 /// let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
 /// simulation.set_node(json!({"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}))?;
 /// let pod = json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {"containers": []}});
 /// assert_eq!(simulation.schedule(pod)?, Ok("n1".to_owned()));
-/// # Ok::<(), serde_json::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Simulation {
     profile: Profile,
     world: World,
     turns: Turns,
+    /// Nobody wants to know what it costs.
+    trace: Trace,
 }
 
 impl Simulation {
     /// An empty cluster. The same seed chooses the same among nodes that are equally good.
-    pub fn new(profile: &ProfileConfig, seed: u64) -> Self {
-        let profile = plugins::profile(profile, &Writers::default());
-        Self { profile, world: World::default(), turns: Turns::new(Rng::seeded(seed)) }
+    ///
+    /// # Errors
+    /// If there cannot be such a profile.
+    pub fn new(profile: &ProfileConfig, registry: &Registry, seed: u64) -> Result<Self, ConfigError> {
+        let profile = plugins::profile(profile, registry, &Writers::default(), &nobodys_handle(), None)?;
+        let (turns, trace) = (Turns::new(Rng::seeded(seed)), Trace::default());
+        Ok(Self { profile, world: World::default(), turns, trace })
     }
 
     /// Adds a node, or changes it.
@@ -55,13 +62,14 @@ impl Simulation {
     /// If it is no Pod.
     pub fn schedule(&mut self, pod: Value) -> Result<Result<String, String>, serde_json::Error> {
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod)?);
-        Ok(match schedule(&self.profile, &mut self.world, &pod, &mut self.turns) {
+        Ok(match schedule(&self.profile, &mut self.world, &pod, &mut self.turns, &mut self.trace) {
             Outcome::Fits(node) => {
                 self.world.cache.assume(Arc::new(pod.on_node(&node)));
                 Ok(node.into())
             }
             Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),
             Outcome::NoNodes => Err(crate::run::NO_NODES.to_owned()),
+            Outcome::Failed(message) => Err(message),
         })
     }
 }

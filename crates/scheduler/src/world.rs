@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coracle_runtime::informer::Labels;
 use coracle_runtime::{ClusterId, ObjectKey};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, NodeInfo};
 use crate::queue::Nominated;
 use crate::storage::Storage;
 use crate::view::Pod;
@@ -17,7 +17,7 @@ type ByName<T> = HashMap<(Box<str>, Box<str>), Arc<T>>;
 
 /// What is known.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub struct World {
     /// Whose it is.
     pub(crate) cluster: ClusterId,
     pub(crate) cache: Cache,
@@ -33,8 +33,38 @@ impl World {
         Self { cluster, ..Self::default() }
     }
 
+    /// Whose it is.
+    pub fn cluster(&self) -> &ClusterId {
+        &self.cluster
+    }
+
+    /// Every node, in the order in which they are looked at.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.cache.known_order().iter().map(|index| self.cache.info(*index))
+    }
+
+    /// A node.
+    pub fn node(&self, name: &str) -> Option<&NodeInfo> {
+        self.cache.find(name)
+    }
+
+    /// A pod that has a node, or soon will have.
+    pub fn placed_pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+        self.cache.pod(uid)
+    }
+
+    /// Pods that were promised a node, and wait until others have gone from it.
+    pub fn nominated_pods(&self, node: &str) -> &[Arc<Pod>] {
+        self.nominated.on(node)
+    }
+
+    /// The labels of a namespace; none if it is not known.
+    pub fn namespace_labels(&self, name: &str) -> &Labels {
+        self.workloads.namespace_labels(name)
+    }
+
     /// What caches and requests know a pod by.
-    pub(crate) fn key_of(&self, pod: &Pod) -> ObjectKey {
+    pub fn key_of(&self, pod: &Pod) -> ObjectKey {
         ObjectKey::namespaced(self.cluster.clone(), &*pod.metadata.namespace, &*pod.metadata.name)
     }
 }

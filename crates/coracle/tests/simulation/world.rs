@@ -177,7 +177,7 @@ fn components() -> [Component; 3] {
             coracle_controllers::register(manager, &Settings::new(clock.clone()));
         }),
         component("system:kube-scheduler", "kube-scheduler", |manager, clock| {
-            coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), clock);
+            coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), clock).unwrap();
         }),
         component("system:fake-nodes", "kubelet", |manager, clock| {
             let client = manager.client().clone();

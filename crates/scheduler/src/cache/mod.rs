@@ -15,7 +15,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) use matches::{Matches, Namespaces, Question};
-pub(crate) use node_info::{NodeIndex, NodeInfo, collide};
+pub(crate) use node_info::collide;
+pub use node_info::{NodeIndex, NodeInfo};
 pub(crate) use terms::{Said, TermIndex};
 pub(crate) use topology::{ColumnId, Topology, ValueId};
 
@@ -47,6 +48,9 @@ pub(crate) struct Cache {
     images: HashMap<Box<str>, HashMap<NodeIndex, i64>>,
     /// How many pods use each claim, by namespace and name.
     claims: HashMap<(Box<str>, Box<str>), usize>,
+    /// How many nodes are there, and how many pods are on one only because that was decided here.
+    known_nodes: usize,
+    assumed: usize,
 }
 
 /// What became of a pod the server told of.
@@ -124,7 +128,13 @@ impl Cache {
         self.pods.get(uid).is_some_and(|placed| placed.assumed)
     }
 
-    /// How many nodes and pods there are.
+    /// How many nodes there are, how many pods on them, and how many of those were put there here and are not
+    /// true yet.
+    pub(crate) fn size(&self) -> [usize; 3] {
+        [self.known_nodes, self.pods.len(), self.assumed]
+    }
+
+    /// Whether there are neither nodes nor pods.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.pods.is_empty()
     }
@@ -140,6 +150,7 @@ impl Cache {
             self.relabel(index, Some(node));
         }
         self.set_images(index, old.as_deref(), Some(node));
+        self.known_nodes += usize::from(old.is_none());
         self.nodes[index.slot()].node = Some(Arc::clone(node));
     }
 
@@ -150,6 +161,7 @@ impl Cache {
         self.relabel(index, None);
         self.set_images(index, old.as_deref(), None);
         self.nodes[index.slot()].node = None;
+        self.known_nodes -= usize::from(old.is_some());
         self.order = None;
         self.vacate(name, index);
     }
@@ -161,6 +173,7 @@ impl Cache {
             return Told::New;
         };
         let was_assumed = std::mem::take(&mut known.assumed);
+        self.assumed -= usize::from(was_assumed);
         if counts_the_same(&known.pod, pod) {
             known.pod = Arc::clone(pod);
             let index = known.index;
@@ -197,11 +210,13 @@ impl Cache {
             *self.claims.entry((pod.namespace().into(), claim.into())).or_default() += 1;
         }
         self.nodes[index.slot()].add(Arc::clone(&pod));
+        self.assumed += usize::from(assumed);
         self.pods.insert(pod.metadata.uid.clone(), Placed { pod, index, assumed });
     }
 
     fn take_away(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let Placed { pod, index, .. } = self.pods.remove(uid)?;
+        let Placed { pod, index, assumed } = self.pods.remove(uid)?;
+        self.assumed -= usize::from(assumed);
         self.nodes[index.slot()].remove(uid);
         let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
         self.terms.remove(place, &pod);

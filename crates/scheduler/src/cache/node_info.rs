@@ -7,7 +7,7 @@ use crate::view::{Node, Pod, Resources};
 
 /// Where a node stands in the cache. Another node may have the place once it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeIndex(u32);
+pub struct NodeIndex(u32);
 
 impl NodeIndex {
     pub(super) fn new(slot: usize) -> Self {
@@ -28,7 +28,7 @@ impl NodeIndex {
 
 /// A node and its pods. A clone is for trying out what would happen.
 #[derive(Clone, Debug)]
-pub(crate) struct NodeInfo {
+pub struct NodeInfo {
     pub(crate) index: NodeIndex,
     /// None if pods are known of a node that is not, because it is gone or has not been told of yet.
     pub(crate) node: Option<Arc<Node>>,
@@ -63,8 +63,28 @@ impl NodeInfo {
         Self { node: Some(node), ..Self::new(NodeIndex::new(slot)) }
     }
 
+    /// The node; none if pods are known of a node that is not.
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
+    }
+
+    /// Its place, by which plugins name it.
+    pub fn index(&self) -> NodeIndex {
+        self.index
+    }
+
+    /// The pods that are on it, or soon will be.
+    pub fn pods(&self) -> &[Arc<Pod>] {
+        &self.pods
+    }
+
+    /// What those take.
+    pub fn requested(&self) -> &Resources {
+        &self.requested
+    }
+
     /// What it offers.
-    pub(crate) fn allocatable(&self) -> &Resources {
+    pub fn allocatable(&self) -> &Resources {
         static NOTHING: Resources =
             Resources { milli_cpu: 0, memory: 0, ephemeral_storage: 0, pods: 0, scalars: Vec::new() };
         self.node.as_ref().map_or(&NOTHING, |node| &node.allocatable)

@@ -1,12 +1,14 @@
 //! Which nodes are for a pod.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Turns;
+use super::{Point, Status, Trace, Turns};
 use crate::cache::{NodeIndex, NodeInfo};
 use crate::framework::status::Diagnosis;
-use crate::framework::{Filter, PluginSet, PreFilter, Profile, Rejection};
+use crate::framework::{Code, Filter, PluginSet, PreFilter, Profile, Rejection};
 use crate::view::Pod;
 use crate::world::World;
 
@@ -15,17 +17,41 @@ use crate::world::World;
 const MIN_FEASIBLE_NODES: usize = 100;
 const MIN_FEASIBLE_PERCENTAGE: usize = 5;
 
+/// Of an attempt in which plugins are looked at one by one, so many nodes tell how long each takes: to look at the
+/// clock for every node would cost more than most plugins do.
+const TIMED_NODES: usize = 8;
+
 /// A filter, and whose it is.
 pub(crate) struct Active<'w> {
     /// The place of the plugin in its profile.
     pub(crate) place: usize,
     pub(crate) filter: Filter<'w>,
+    /// How often it was asked.
+    asked: Cell<u32>,
 }
 
-impl Active<'_> {
+impl<'a> Active<'a> {
+    fn new(place: usize, filter: Filter<'a>) -> Self {
+        Self { place, filter, asked: Cell::new(0) }
+    }
+
     /// The filter that stands for trying things out.
     pub(crate) fn copies<'w>(filters: &[Active<'w>]) -> Vec<Active<'w>> {
-        filters.iter().map(|active| Active { place: active.place, filter: active.filter.boxed() }).collect()
+        filters.iter().map(|active| Active::new(active.place, active.filter.boxed())).collect()
+    }
+
+    /// What copies were asked counts as asked.
+    pub(crate) fn count_back(copies: &[Active<'_>], filters: &[Active<'_>]) {
+        for (copy, active) in copies.iter().zip(filters) {
+            active.asked.set(active.asked.get() + copy.asked.take());
+        }
+    }
+
+    /// Notes how often each was asked.
+    pub(super) fn report(filters: &[Active<'_>], trace: &mut Trace) {
+        for active in filters {
+            trace.evaluated(Point::Filter, active.place, active.asked.get());
+        }
     }
 }
 
@@ -47,11 +73,28 @@ pub(super) fn pre_filter<'w>(
     profile: &'w Profile,
     world: &'w World,
     pod: &'w Arc<Pod>,
+    trace: &mut Trace,
+) -> Result<PreFiltered<'w>, (usize, Rejection)> {
+    let began = trace.begin();
+    let answer = ask_before(profile, world, pod, trace);
+    let status = answer.as_ref().map_or_else(|(_, rejection)| rejection.code.into(), |_| Status::Success);
+    trace.end(Point::PreFilter, status, began);
+    answer
+}
+
+fn ask_before<'w>(
+    profile: &'w Profile,
+    world: &'w World,
+    pod: &'w Arc<Pod>,
+    trace: &mut Trace,
 ) -> Result<PreFiltered<'w>, (usize, Rejection)> {
     let mut filters = Vec::with_capacity(profile.plugins.len());
     let mut only: Option<(HashSet<NodeIndex>, PluginSet)> = None;
     for (place, enabled) in profile.plugins.iter().enumerate() {
-        let filter = match enabled.plugin.pre_filter(world, pod) {
+        let asked = trace.begin_plugin();
+        let answer = enabled.plugin.pre_filter(world, pod);
+        note(trace, place, &answer, asked);
+        let filter = match answer {
             PreFilter::Skip => continue,
             PreFilter::Reject(rejection) => return Err((place, rejection)),
             PreFilter::Filter(filter) => filter,
@@ -63,7 +106,7 @@ pub(super) fn pre_filter<'w>(
                 filter
             }
         };
-        filters.push(Active { place, filter });
+        filters.push(Active::new(place, filter));
     }
     let only = only.map(|(nodes, by)| {
         let in_order = world.cache.known_order().iter().copied();
@@ -76,7 +119,18 @@ pub(super) fn pre_filter<'w>(
     Ok(PreFiltered { filters, only })
 }
 
-/// The nodes that are for a pod, as many as are worth comparing.
+fn note(trace: &mut Trace, place: usize, answer: &PreFilter<'_>, asked: Duration) {
+    let status = match answer {
+        PreFilter::Skip => Status::Skip,
+        PreFilter::Reject(rejection) => rejection.code.into(),
+        PreFilter::Filter(_) | PreFilter::Only(..) => Status::Success,
+    };
+    trace.end_plugin(Point::PreFilter, place, status, asked);
+    trace.evaluated(Point::PreFilter, place, u32::from(status != Status::Skip));
+}
+
+/// The nodes that are for a pod, as many as are worth comparing; or what went wrong.
+#[expect(clippy::too_many_arguments, reason = "all of it is what one attempt is about")]
 pub(super) fn feasible(
     profile: &Profile,
     world: &World,
@@ -85,7 +139,8 @@ pub(super) fn feasible(
     only: Option<&Only>,
     turns: &mut Turns,
     diagnosis: &mut Diagnosis,
-) -> Vec<NodeIndex> {
+    trace: &mut Trace,
+) -> Result<Vec<NodeIndex>, String> {
     let all = world.cache.known_order();
     let nodes = only.map_or(all, |only| &only.nodes);
     if let Some(only) = only {
@@ -104,20 +159,41 @@ pub(super) fn feasible(
         let node = nodes[(turns.next + turn) % nodes.len()];
         let info = world.cache.info(node);
         seen += 1;
+        if turn < TIMED_NODES && trace.is_sampled() {
+            time(filters, info, trace);
+        }
         match fits(filters, world, pod, info) {
             Ok(()) => feasible.push(node),
+            Err((by, rejection)) if rejection.code == Code::Error => {
+                let name = profile.plugins[by].plugin.name();
+                return Err(format!("running \"{name}\" filter plugin: {rejection}"));
+            }
             Err((by, rejection)) => {
-                diagnosis.plugins.insert(by);
+                diagnosis.note(by, &rejection);
                 diagnosis.refuse(node, &rejection);
                 let is_promised = |node: &Arc<_>| is_named(node, &pod.nominated_node);
-                if !rejection.resolvable && info.node.as_ref().is_some_and(is_promised) {
+                if !rejection.is_resolvable() && info.node.as_ref().is_some_and(is_promised) {
                     diagnosis.nominated_is_unresolvable = true;
                 }
             }
         }
     }
     turns.next = (turns.next + seen) % all.len();
-    feasible
+    Ok(feasible)
+}
+
+/// Notes how long each plugin takes for a node. It is asked once more for that, so that who is not looked at pays
+/// nothing.
+fn time(filters: &[Active<'_>], info: &NodeInfo, trace: &mut Trace) {
+    for active in filters {
+        let asked = trace.begin_plugin();
+        let answer = active.filter.filter(info);
+        let status = answer.as_ref().map_or_else(|rejection| rejection.code.into(), |()| Status::Success);
+        trace.end_plugin(Point::Filter, active.place, status, asked);
+        if answer.is_err() {
+            break;
+        }
+    }
 }
 
 fn is_named(node: &crate::view::Node, name: &str) -> bool {
@@ -149,19 +225,22 @@ pub(crate) fn fits(
             .filter(|other| other.priority >= pod.priority && other.metadata.uid != pod.metadata.uid)
             .peekable();
         if promised.peek().is_some() {
-            let (mut filters, mut info) = (Active::copies(filters), info.clone());
+            let (mut copies, mut info) = (Active::copies(filters), info.clone());
             for other in promised {
                 info.add(Arc::clone(other));
-                filters.iter_mut().for_each(|active| active.filter.add_pod(other, &info));
+                copies.iter_mut().for_each(|active| active.filter.add_pod(other, &info));
             }
-            ask(&filters, &info)?;
+            let answer = ask(&copies, &info);
+            Active::count_back(&copies, filters);
+            answer?;
         }
     }
     ask(filters, info)
 }
 
 fn ask(filters: &[Active<'_>], info: &NodeInfo) -> Result<(), (usize, Rejection)> {
-    filters
-        .iter()
-        .try_for_each(|active| active.filter.filter(info).map_err(|rejection| (active.place, rejection)))
+    filters.iter().try_for_each(|active| {
+        active.asked.set(active.asked.get() + 1);
+        active.filter.filter(info).map_err(|rejection| (active.place, rejection))
+    })
 }

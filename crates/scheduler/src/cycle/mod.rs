@@ -5,16 +5,18 @@ mod filter;
 mod score;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::sync::Arc;
 
 use coracle_base::Rng;
 
 pub(crate) use filter::{Active, fits};
+pub(crate) use trace::{Point, Status, Trace};
 
 use crate::cache::NodeIndex;
 use crate::framework::status::Diagnosis;
-use crate::framework::{PostFilter, Profile};
+use crate::framework::{Code, Nomination, PostFilter, Profile, Rejection};
 use crate::view::Pod;
 use crate::world::World;
 
@@ -34,12 +36,42 @@ impl Turns {
 }
 
 /// An attempt in progress.
-pub(crate) struct Attempt<'w> {
+pub struct Attempt<'w> {
     pub(crate) world: &'w World,
     pub(crate) pod: &'w Arc<Pod>,
     /// What is asked about each node.
     pub(crate) filters: Vec<Active<'w>>,
     pub(crate) rng: &'w mut Rng,
+}
+
+impl Attempt<'_> {
+    /// What is known.
+    pub fn world(&self) -> &World {
+        self.world
+    }
+
+    /// The pod that is to be scheduled.
+    pub fn pod(&self) -> &Arc<Pod> {
+        self.pod
+    }
+
+    /// Whether a node were for the pod if these others were not there.
+    ///
+    /// # Errors
+    /// Why it would not be.
+    pub fn fits_without(&self, node: &str, others: &[Arc<Pod>]) -> Result<(), Rejection> {
+        let Some(info) = self.world.cache.find(node) else {
+            return Err(Rejection::unresolvable("node is not known"));
+        };
+        let (mut info, mut filters) = (info.clone(), Active::copies(&self.filters));
+        for other in others {
+            info.remove(&other.metadata.uid);
+            filters.iter_mut().for_each(|active| active.filter.remove_pod(other, &info));
+        }
+        let fits = fits(&filters, self.world, self.pod, &info).map_err(|(_, rejection)| rejection);
+        Active::count_back(&filters, &self.filters);
+        fits
+    }
 }
 
 /// What came of an attempt.
@@ -51,10 +83,18 @@ pub(crate) enum Outcome {
     Refused(Box<Diagnosis>, PostFilter),
     /// There is no node at all.
     NoNodes,
+    /// Nothing is known of it, because something went wrong.
+    Failed(String),
 }
 
 /// Finds a node for a pod.
-pub(crate) fn schedule(profile: &Profile, world: &mut World, pod: &Arc<Pod>, turns: &mut Turns) -> Outcome {
+pub(crate) fn schedule(
+    profile: &Profile,
+    world: &mut World,
+    pod: &Arc<Pod>,
+    turns: &mut Turns,
+    trace: &mut Trace,
+) -> Outcome {
     for enabled in &profile.plugins {
         enabled.plugin.prepare(world, pod);
     }
@@ -64,29 +104,42 @@ pub(crate) fn schedule(profile: &Profile, world: &mut World, pod: &Arc<Pod>, tur
     let world = &*world;
     let nodes = world.cache.known_order().len();
     let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
-    let filtered = match filter::pre_filter(profile, world, pod) {
+    let filtered = match filter::pre_filter(profile, world, pod, trace) {
         Ok(filtered) => filtered,
+        Err((by, rejection)) if rejection.code == Code::Error => {
+            let name = profile.plugins[by].plugin.name();
+            return Outcome::Failed(format!("running PreFilter plugin \"{name}\": {rejection}"));
+        }
         Err((by, rejection)) => {
-            diagnosis.plugins.insert(by);
-            diagnosis.nominated_is_unresolvable = !rejection.resolvable;
+            diagnosis.note(by, &rejection);
+            diagnosis.nominated_is_unresolvable = !rejection.is_resolvable();
             diagnosis.before_nodes = Some(rejection);
-            return refused(profile, world, pod, turns, Vec::new(), diagnosis);
+            return refused(profile, world, pod, turns, Vec::new(), diagnosis, trace);
         }
     };
     let filter::PreFiltered { filters, only } = filtered;
-    let chosen = nominated(world, pod, &filters);
-    let feasible = match chosen {
-        Some(node) => vec![node],
-        None => filter::feasible(profile, world, pod, &filters, only.as_ref(), turns, &mut diagnosis),
+    let began = trace.begin();
+    let feasible = match nominated(world, pod, &filters) {
+        Some(node) => Ok(vec![node]),
+        None => filter::feasible(profile, world, pod, &filters, only.as_ref(), turns, &mut diagnosis, trace),
     };
-    match *feasible {
-        [] => refused(profile, world, pod, turns, filters, diagnosis),
-        [only] => Outcome::Fits(name_of(world, only)),
-        _ => {
-            let best = score::best(profile, world, pod, &feasible, &mut turns.rng);
-            Outcome::Fits(name_of(world, best))
-        }
-    }
+    let status = match &feasible {
+        Err(_) => Status::Error,
+        Ok(nodes) if nodes.is_empty() => Status::Unschedulable,
+        Ok(_) => Status::Success,
+    };
+    trace.end(Point::Filter, status, began);
+    let outcome = match feasible.as_deref() {
+        Err(message) => Outcome::Failed(message.clone()),
+        Ok([]) => return refused(profile, world, pod, turns, filters, diagnosis, trace),
+        Ok([only]) => Outcome::Fits(name_of(world, *only)),
+        Ok(several) => match score::best(profile, world, pod, several, &mut turns.rng, trace) {
+            Ok(best) => Outcome::Fits(name_of(world, best)),
+            Err(message) => Outcome::Failed(message),
+        },
+    };
+    Active::report(&filters, trace);
+    outcome
 }
 
 /// The node a pod was promised, if it fits there now.
@@ -106,13 +159,42 @@ fn refused<'w>(
     turns: &'w mut Turns,
     filters: Vec<Active<'w>>,
     mut diagnosis: Diagnosis,
+    trace: &mut Trace,
 ) -> Outcome {
     let mut attempt = Attempt { world, pod, filters, rng: &mut turns.rng };
-    let made_room =
-        profile.plugins.iter().find_map(|enabled| enabled.plugin.post_filter(&mut attempt, &diagnosis));
-    let made_room = made_room.unwrap_or_default();
+    let made_room = post_filter(profile, &mut attempt, &diagnosis, trace);
+    Active::report(&attempt.filters, trace);
     diagnosis.after.clone_from(&made_room.message);
     Outcome::Refused(Box::new(diagnosis), made_room)
+}
+
+/// Asks who can make room, until somebody does.
+fn post_filter(
+    profile: &Profile,
+    attempt: &mut Attempt<'_>,
+    diagnosis: &Diagnosis,
+    trace: &mut Trace,
+) -> PostFilter {
+    let began = trace.begin();
+    let (mut last, mut messages) = (PostFilter::default(), Vec::new());
+    for (place, enabled) in profile.plugins.iter().enumerate() {
+        let asked = trace.begin_plugin();
+        let Some(answer) = enabled.plugin.post_filter(attempt, diagnosis) else { continue };
+        let has_room = matches!(answer.nomination, Nomination::Node(_));
+        let status = if has_room { Status::Success } else { Status::Unschedulable };
+        trace.end_plugin(Point::PostFilter, place, status, asked);
+        if has_room {
+            trace.end(Point::PostFilter, Status::Success, began);
+            return answer;
+        }
+        if answer.nomination != Nomination::Keep {
+            last.nomination = answer.nomination;
+        }
+        messages.push(answer.message);
+    }
+    trace.end(Point::PostFilter, Status::Unschedulable, began);
+    last.message = messages.join(", ");
+    last
 }
 
 fn name_of(world: &World, node: NodeIndex) -> Box<str> {

@@ -1,43 +1,124 @@
 //! Which of the nodes that are for a pod is best.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_base::Rng;
 
+use super::{Point, Status, Trace};
 use crate::cache::NodeIndex;
-use crate::framework::{PreScore, Profile};
+use crate::framework::{MAX_NODE_SCORE, NodeScore, PreScore, Profile};
 use crate::view::Pod;
 use crate::world::World;
 
-/// The best node, any of them if several are.
+/// What a plugin has to say, and its place in the profile.
+type Scorers<'w> = Vec<(usize, Box<dyn NodeScore + 'w>)>;
+
+/// The best node, any of them if several are; or what went wrong.
 pub(super) fn best(
     profile: &Profile,
     world: &World,
     pod: &Arc<Pod>,
     nodes: &[NodeIndex],
     rng: &mut Rng,
-) -> NodeIndex {
-    let totals = totals(profile, world, pod, nodes);
+    trace: &mut Trace,
+) -> Result<NodeIndex, String> {
+    let totals = totals(profile, world, pod, nodes, trace)?;
     let best = totals.iter().copied().max().unwrap_or(0);
     let as_good = nodes.iter().zip(&totals).filter(|(_, total)| **total == best).map(|(node, _)| *node);
     let count = as_good.clone().count() as u64;
     let which = usize::try_from(rng.below(count)).unwrap_or(0);
-    as_good.clone().nth(which).unwrap_or(nodes[0])
+    Ok(as_good.clone().nth(which).unwrap_or(nodes[0]))
 }
 
 /// What each node is worth.
-pub(super) fn totals(profile: &Profile, world: &World, pod: &Arc<Pod>, nodes: &[NodeIndex]) -> Vec<i64> {
-    let mut totals = vec![0; nodes.len()];
+pub(super) fn totals(
+    profile: &Profile,
+    world: &World,
+    pod: &Arc<Pod>,
+    nodes: &[NodeIndex],
+    trace: &mut Trace,
+) -> Result<Vec<i64>, String> {
+    let began = trace.begin();
+    let scorers = pre_score(profile, world, pod, nodes, trace);
+    let status = if scorers.is_ok() { Status::Success } else { Status::Error };
+    trace.end(Point::PreScore, status, began);
+    let scorers = scorers?;
+    let began = trace.begin();
+    let totals = add_up(profile, world, nodes, &scorers, trace);
+    let status = if totals.is_ok() { Status::Success } else { Status::Error };
+    trace.end(Point::Score, status, began);
+    totals
+}
+
+fn pre_score<'w>(
+    profile: &'w Profile,
+    world: &'w World,
+    pod: &'w Arc<Pod>,
+    nodes: &[NodeIndex],
+    trace: &mut Trace,
+) -> Result<Scorers<'w>, String> {
+    let mut scorers = Vec::with_capacity(profile.plugins.len());
+    for (place, enabled) in profile.plugins.iter().enumerate() {
+        let asked = trace.begin_plugin();
+        let answer = enabled.plugin.pre_score(world, pod, nodes);
+        let status = match &answer {
+            PreScore::Skip => Status::Skip,
+            PreScore::Score(_) => Status::Success,
+            PreScore::Error(_) => Status::Error,
+        };
+        trace.end_plugin(Point::PreScore, place, status, asked);
+        trace.evaluated(Point::PreScore, place, u32::from(status != Status::Skip));
+        match answer {
+            PreScore::Skip => {}
+            PreScore::Score(scorer) => scorers.push((place, scorer)),
+            PreScore::Error(message) => {
+                return Err(format!("running PreScore plugin \"{}\": {message}", enabled.plugin.name()));
+            }
+        }
+    }
+    Ok(scorers)
+}
+
+fn add_up(
+    profile: &Profile,
+    world: &World,
+    nodes: &[NodeIndex],
+    scorers: &Scorers<'_>,
+    trace: &mut Trace,
+) -> Result<Vec<i64>, String> {
+    let mut totals = vec![0_i64; nodes.len()];
     let mut scores = vec![0; nodes.len()];
-    for enabled in &profile.plugins {
-        let PreScore::Score(scorer) = enabled.plugin.pre_score(world, pod, nodes) else { continue };
+    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    for (place, scorer) in scorers {
+        let enabled = &profile.plugins[*place];
+        let asked = trace.begin_plugin();
         for (score, node) in scores.iter_mut().zip(nodes) {
             *score = scorer.score(world.cache.info(*node));
         }
+        end_scores(trace, *place, count, asked);
+        let asked = trace.begin_plugin();
         scorer.normalize(&mut scores);
+        trace.end_plugin(Point::ScoreExtensionNormalize, *place, Status::Success, asked);
         for (total, score) in totals.iter_mut().zip(&scores) {
+            if !(0..=MAX_NODE_SCORE).contains(score) {
+                let name = enabled.plugin.name();
+                return Err(format!(
+                    "applying score defaultWeights on Score plugins: plugin \"{name}\" returns an invalid score \
+                     {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                ));
+            }
             *total += score * enabled.weight;
         }
     }
-    totals
+    Ok(totals)
+}
+
+/// Notes what it took to ask a plugin about all nodes: for one of them, which is what is told of.
+fn end_scores(trace: &mut Trace, place: usize, nodes: u32, asked: Duration) {
+    trace.evaluated(Point::Score, place, nodes);
+    if trace.is_sampled() {
+        let mean = trace.begin().saturating_sub(asked) / nodes.max(1);
+        trace.plugins.push((Point::Score, place, Status::Success, mean));
+    }
 }

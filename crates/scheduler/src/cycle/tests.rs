@@ -40,7 +40,10 @@ fn all_nodes_have_their_turn() {
     let mut counts = BTreeMap::new();
     for number in 0..400 {
         let pod = pod(&format!("p{number}"), json!({"spec": wanting("100m")}));
-        let Outcome::Fits(node) = schedule(&profile, &mut world, &pod, &mut turns) else { panic!("it fits") };
+        let Outcome::Fits(node) = schedule(&profile, &mut world, &pod, &mut turns, &mut Trace::default())
+        else {
+            panic!("it fits")
+        };
         *counts.entry(node.to_string()).or_insert(0) += 1;
         world.cache.assume(Arc::new(pod.on_node(&node)));
     }

@@ -1,29 +1,42 @@
 //! Where rules of scheduling come in, at the points upstream's framework has.
 //!
 //! A rule is a [`Plugin`]. What it has to know of a pod it works out once, in `pre_filter` and `pre_score`;
-//! what comes out of those is asked about node after node, and allocates nothing.
+//! what comes out of those is asked about node after node, and allocates nothing. Programs that embed the
+//! scheduler bring their own in a [`Registry`](crate::Registry).
 
+mod binding;
 pub(crate) mod event;
+mod handle;
 pub(crate) mod profile;
 pub(crate) mod status;
+mod waiting;
 
-use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub(crate) use event::{About, ClusterEvent, PodChanges};
+pub use binding::{BindError, Binding, PreBind};
+pub use event::{About, ClusterEvent, PodChanges};
+pub use handle::Handle;
+pub(crate) use handle::{Signal, Signals};
 pub(crate) use profile::{PluginSet, Profile};
-pub(crate) use status::{Diagnosis, Rejection};
+pub use status::{Code, Diagnosis, Rejection};
+pub(crate) use waiting::{PodId, Verdict};
+pub use waiting::{WaitingPod, WaitingPods};
 
 use crate::cache::{NodeIndex, NodeInfo};
-use crate::cycle::Attempt;
+pub use crate::cycle::Attempt;
 use crate::view::Pod;
 use crate::world::World;
 
 /// The most a plugin gives a node.
-pub(crate) const MAX_NODE_SCORE: i64 = 100;
+pub const MAX_NODE_SCORE: i64 = 100;
 
 /// Says of each node whether it is for the pod it was made for.
-pub(crate) trait NodeFilter<'w> {
+pub trait NodeFilter<'w> {
+    /// Whether this one is.
+    ///
+    /// # Errors
+    /// Why it is not.
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection>;
 
     /// The same as if another pod were on the node, which is the only one that is asked about from then on.
@@ -37,10 +50,11 @@ pub(crate) trait NodeFilter<'w> {
 }
 
 /// A filter of any plugin.
-pub(crate) type Filter<'w> = Box<dyn NodeFilter<'w> + 'w>;
+pub type Filter<'w> = Box<dyn NodeFilter<'w> + 'w>;
 
 /// Says how good each node is for the pod it was made for.
-pub(crate) trait NodeScore {
+pub trait NodeScore {
+    /// How good this one is. What can go wrong has to go wrong before, in [`Plugin::pre_score`].
     fn score(&self, info: &NodeInfo) -> i64;
 
     /// Brings the scores of all nodes between zero and [`MAX_NODE_SCORE`].
@@ -48,7 +62,7 @@ pub(crate) trait NodeScore {
 }
 
 /// What a plugin says of a pod before any node is looked at.
-pub(crate) enum PreFilter<'w> {
+pub enum PreFilter<'w> {
     /// It does not care.
     Skip,
     /// No node is for it.
@@ -60,25 +74,29 @@ pub(crate) enum PreFilter<'w> {
 }
 
 /// What a plugin says of a pod before the nodes that are for it are compared.
-pub(crate) enum PreScore<'w> {
+pub enum PreScore<'w> {
     /// It does not care.
     Skip,
+    /// Each node is to be asked about.
     Score(Box<dyn NodeScore + 'w>),
+    /// Something went wrong. The pod is tried again after a while.
+    Error(String),
 }
 
 /// What came of trying to make room for a pod that no node is for.
 #[derive(Debug, Default)]
-pub(crate) struct PostFilter {
+pub struct PostFilter {
     /// What to tell people.
-    pub(crate) message: String,
-    pub(crate) nomination: Nomination,
+    pub message: String,
+    /// Which node the pod is promised. Other plugins are asked until one promises a node.
+    pub nomination: Nomination,
     /// Who has to go.
-    pub(crate) victims: Vec<Arc<Pod>>,
+    pub victims: Vec<Arc<Pod>>,
 }
 
 /// What becomes of the node a pod is promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Nomination {
+pub enum Nomination {
     /// What it was.
     #[default]
     Keep,
@@ -88,20 +106,69 @@ pub(crate) enum Nomination {
     Node(Box<str>),
 }
 
-/// Why a pod that has a place cannot be brought there.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct BindError(pub(crate) String);
+/// The last word on whether a pod goes to its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// It goes.
+    Allow,
+    /// It waits, for at most so long, until the plugin allows it (see [`WaitingPods`]); then it is refused.
+    /// Nobody waits longer than fifteen minutes.
+    Wait(Duration),
+    /// It does not.
+    Reject(Rejection),
+}
 
-/// What has to be done before a pod can be bound.
-pub(crate) type Binding = Pin<Box<dyn Future<Output = Result<(), BindError>> + Send>>;
+/// Whether an event may have made a pod schedulable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hint {
+    Skip,
+    /// It is tried again when it has waited long enough.
+    AfterBackoff,
+    /// It is tried again at once.
+    Immediately,
+}
 
-/// A rule of scheduling. Every point has a default that does nothing.
-pub(crate) trait Plugin: Send + Sync {
+/// A pod that waits to be scheduled.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuedPod<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// When it was added, or came back.
+    pub since: coracle_base::Timestamp,
+}
+
+/// Whose turn it is: the highest rank first, then who has waited longest, then the smallest group, then who was
+/// added first. Unlike a comparison of two pods, which upstream asks for, this is an order whatever a plugin
+/// does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueKey {
+    /// How important it is.
+    pub rank: i64,
+    /// Since when it counts as waiting.
+    pub since: coracle_base::Timestamp,
+    /// Pods of one group come one after the other.
+    pub group: u64,
+}
+
+/// In which order pods are scheduled. There is one for all profiles, as upstream's have to agree on one.
+pub trait QueueSort: Send + Sync {
     /// Its name in upstream's configuration.
     fn name(&self) -> &'static str;
 
-    /// Whether a pod may be looked at at all.
+    /// Whose turn it is.
+    fn key(&self, queued: &QueuedPod<'_>) -> QueueKey;
+}
+
+/// A rule of scheduling. Every point has a default that does nothing.
+///
+/// All points but what [`PreBind`] and [`Binding`] hold are called in the one task that schedules, which waits for
+/// them: they must not wait for anything.
+pub trait Plugin: Send + Sync {
+    /// Its name in upstream's configuration.
+    fn name(&self) -> &'static str;
+
+    /// Whether a pod may be looked at at all. Asked again when the pod changes, and when [`Plugin::hint`] says that
+    /// an event may have changed the answer.
     fn pre_enqueue(&self, _pod: &Pod) -> bool {
         true
     }
@@ -109,6 +176,7 @@ pub(crate) trait Plugin: Send + Sync {
     /// Sees to it that what `pre_filter` and `pre_score` need to know is there.
     fn prepare(&self, _world: &mut World, _pod: &Pod) {}
 
+    /// What has to be known of a pod before nodes are looked at.
     fn pre_filter<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Skip
     }
@@ -118,25 +186,30 @@ pub(crate) trait Plugin: Send + Sync {
         None
     }
 
+    /// What has to be known before nodes are compared that are for a pod.
     fn pre_score<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
         PreScore::Skip
     }
 
     /// Notes that a pod will be on a node, apart from that it takes part of it.
+    ///
+    /// # Errors
+    /// If it may not. What others have noted is taken back then.
     fn reserve(&self, _world: &mut World, _pod: &Arc<Pod>, _node: &str) -> Result<(), Rejection> {
         Ok(())
     }
 
-    /// Takes that back.
+    /// Takes that back. Also called where [`Plugin::reserve`] was not, or failed.
     fn unreserve(&self, _world: &mut World, _pod: &Pod, _node: &str) {}
 
     /// Has the last word on whether a pod goes to a node.
-    fn permit(&self, _pod: &Pod, _node: &str) -> Result<(), Rejection> {
-        Ok(())
+    fn permit(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Permit {
+        Permit::Allow
     }
 
-    /// What has to be done before a pod can be bound; none if nothing has.
-    fn pre_bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<Binding> {
+    /// What has to be done before a pod can be bound; none if nothing has. Asking for it is upstream's
+    /// `PreBindPreFlight`: it says whether there is anything to be done, and does nothing.
+    fn pre_bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<PreBind> {
         None
     }
 

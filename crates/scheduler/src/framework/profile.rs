@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{About, ClusterEvent, Plugin};
+use super::{About, Hint, Plugin};
+use crate::queue::Refusal;
 use crate::view::Pod;
-use crate::world::World;
+
+/// So many plugins a profile may have: each has a bit in a [`PluginSet`].
+pub(crate) const MAX_PLUGINS: usize = u64::BITS as usize;
 
 /// Some of the plugins of a profile, by their place in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,9 +31,9 @@ impl PluginSet {
         self.0 == 0
     }
 
-    /// A profile has never so many plugins that one has no bit.
     fn bit(place: usize) -> u64 {
-        1 << (place % 64)
+        debug_assert!(place < MAX_PLUGINS, "a profile has never so many plugins that one has no bit");
+        1 << (place % MAX_PLUGINS)
     }
 }
 
@@ -80,15 +83,36 @@ impl Profile {
         enabled.filter(|(_, enabled)| enabled.plugin.wants(about)).map(|(place, _)| place).collect()
     }
 
-    /// Whether an event may have made a pod schedulable that these plugins refused.
-    pub(crate) fn hint(&self, world: &World, pod: &Pod, refused_by: PluginSet, event: &ClusterEvent) -> bool {
+    /// Whether those of the plugins that refused a pod think that it may be schedulable now, as they are asked.
+    pub(crate) fn hint(&self, refusal: Refusal, mut ask: impl FnMut(&dyn Plugin) -> bool) -> Hint {
         let enabled = self.plugins.iter().enumerate();
-        let mut refusing = enabled.filter(|(place, _)| refused_by.contains(*place));
-        refusing.any(|(_, enabled)| enabled.plugin.hint(world, pod, event))
+        let mut hint = Hint::Skip;
+        for (place, enabled) in enabled.filter(|(place, _)| refusal.plugins.contains(*place)) {
+            if !ask(&*enabled.plugin) {
+                continue;
+            }
+            if refusal.pending.contains(place) {
+                return Hint::Immediately;
+            }
+            if refusal.pending.is_empty() {
+                return Hint::AfterBackoff;
+            }
+            hint = Hint::AfterBackoff;
+        }
+        hint
     }
 
-    /// The first plugin that holds a pod back.
-    pub(crate) fn gate(&self, pod: &Pod) -> Option<usize> {
-        self.plugins.iter().position(|enabled| !enabled.plugin.pre_enqueue(pod))
+    /// The place of a plugin.
+    pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
+        self.plugins.iter().position(|enabled| enabled.plugin.name() == name)
+    }
+
+    /// The first plugin that holds a pod back. Each that is asked is told of, and what it said.
+    pub(crate) fn gate(&self, pod: &Pod, mut asked: impl FnMut(&'static str, bool)) -> Option<usize> {
+        self.plugins.iter().position(|Enabled { plugin, .. }| {
+            let is_free = plugin.pre_enqueue(pod);
+            asked(plugin.name(), is_free);
+            !is_free
+        })
     }
 }

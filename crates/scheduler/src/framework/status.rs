@@ -6,31 +6,65 @@ use std::fmt;
 use super::profile::PluginSet;
 use crate::cache::NodeIndex;
 
-/// Why a node is not for a pod.
+/// What a refusal means, under the names of upstream's framework.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// It could be otherwise if pods were gone.
+    Unschedulable,
+    /// No pod that is gone would help.
+    UnschedulableAndUnresolvable,
+    /// Something that was begun has to come about first. The pod is tried at once when the plugin hints at it,
+    /// however often it was refused before.
+    Pending,
+    /// Nothing is known of it, because something went wrong. The pod is tried again after a while.
+    Error,
+}
+
+/// Why a node, or every node, is not for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejection {
+pub struct Rejection {
     pub(crate) first: Cow<'static, str>,
     /// Most have one reason only, and then nothing is allocated here.
     pub(crate) more: Vec<Cow<'static, str>>,
-    /// Whether it could be otherwise if pods were gone from the node.
-    pub(crate) resolvable: bool,
+    pub(crate) code: Code,
 }
 
 impl Rejection {
+    /// A refusal, and what it means.
+    pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { first: reason.into(), more: Vec::new(), code }
+    }
+
     /// It could be otherwise if pods were gone.
-    pub(crate) fn resolvable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { first: reason.into(), more: Vec::new(), resolvable: true }
+    pub fn resolvable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::Unschedulable, reason)
     }
 
     /// No pod that is gone would help.
-    pub(crate) fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { resolvable: false, ..Self::resolvable(reason) }
+    pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::UnschedulableAndUnresolvable, reason)
+    }
+
+    /// Something went wrong.
+    pub fn error(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::Error, message)
     }
 
     /// For one more reason.
-    pub(crate) fn and(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
+    #[must_use]
+    pub fn and(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
         self.more.push(reason.into());
         self
+    }
+
+    /// What it means.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Whether pods that are gone would help.
+    pub(crate) fn is_resolvable(&self) -> bool {
+        matches!(self.code, Code::Unschedulable | Code::Pending)
     }
 
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &Cow<'static, str>> {
@@ -77,7 +111,7 @@ impl fmt::Display for Histogram {
 
 /// What was found out about a pod that no node is for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Diagnosis {
+pub struct Diagnosis {
     /// How many nodes there are.
     pub(crate) nodes: usize,
     /// Why no node had to be looked at.
@@ -93,16 +127,41 @@ pub(crate) struct Diagnosis {
     pub(crate) nominated_is_unresolvable: bool,
     /// Who refused.
     pub(crate) plugins: PluginSet,
+    /// Who of them waits for something that was begun.
+    pub(crate) pending: PluginSet,
     /// What came of trying to make room.
     pub(crate) after: String,
 }
 
 impl Diagnosis {
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// A pod that had found its node, where somebody refused it.
+    pub(crate) fn of_one_node(by: Option<usize>, rejection: &Rejection) -> Self {
+        let mut diagnosis = Self { nodes: 1, ..Self::default() };
+        if let Some(by) = by {
+            diagnosis.note(by, rejection);
+        }
+        diagnosis.reasons.add(rejection);
+        diagnosis
+    }
+
+    /// Notes who has refused.
+    pub(crate) fn note(&mut self, by: usize, rejection: &Rejection) {
+        self.plugins.insert(by);
+        if rejection.code == Code::Pending {
+            self.pending.insert(by);
+        }
+    }
+
     /// Notes that a node was refused.
     pub(crate) fn refuse(&mut self, node: NodeIndex, rejection: &Rejection) {
         self.reasons.add(rejection);
         self.refused += 1;
-        if rejection.resolvable {
+        if rejection.is_resolvable() {
             self.resolvable.push(node);
         }
     }

@@ -29,9 +29,10 @@ use coracle_runtime::Objects;
 
 pub(crate) use volume_binding::VolumeWriter;
 
-use crate::config::ProfileConfig;
-use crate::framework::Plugin;
-use crate::framework::profile::{Enabled, Profile};
+use crate::config::{ConfigError, PluginConfig, ProfileConfig};
+use crate::framework::profile::{Enabled, MAX_PLUGINS, Profile};
+use crate::framework::{Handle, MAX_NODE_SCORE, Plugin};
+use crate::registry::{PluginContext, PluginFeed, Registry};
 
 /// What plugins that write need; nothing is written without it.
 #[derive(Clone, Default)]
@@ -65,17 +66,63 @@ fn default_plugins(config: &ProfileConfig, writers: &Writers) -> Vec<(Arc<dyn Pl
     ]
 }
 
+/// More than that no plugin can weigh, so that no sum of scores is too large for a number.
+const MAX_WEIGHT: i64 = i64::MAX / MAX_NODE_SCORE / MAX_PLUGINS as i64;
+
 /// A profile as it was asked for.
-pub(crate) fn profile(config: &ProfileConfig, writers: &Writers) -> Profile {
-    let plugins = default_plugins(config, writers).into_iter();
-    let enabled = plugins.filter(|(plugin, _)| !config.disabled.iter().any(|name| name == plugin.name()));
-    let weighed = enabled.map(|(plugin, weight)| {
+pub(crate) fn profile(
+    config: &ProfileConfig,
+    registry: &Registry,
+    writers: &Writers,
+    handle: &Handle,
+    mut feed: Option<PluginFeed<'_>>,
+) -> Result<Profile, ConfigError> {
+    let is_disabled = |name: &str| config.disabled.iter().any(|disabled| disabled == name || disabled == "*");
+    let (left_out, mut plugins): (Vec<_>, Vec<_>) =
+        default_plugins(config, writers).into_iter().partition(|(plugin, _)| is_disabled(plugin.name()));
+    for wanted in &config.enabled {
+        let PluginConfig { name, weight, args } = wanted;
+        let is_it = |(plugin, _): &&(Arc<dyn Plugin>, i64)| plugin.name() == name;
+        if let Some(place) = plugins.iter().position(|known| is_it(&known)) {
+            plugins[place].1 = weight.unwrap_or(plugins[place].1);
+            continue;
+        }
+        if let Some((plugin, known)) = left_out.iter().find(is_it) {
+            plugins.push((Arc::clone(plugin), weight.unwrap_or(*known)));
+            continue;
+        }
+        let feed = feed.as_mut().map(PluginFeed::again);
+        let mut context = PluginContext { profile: &config.scheduler_name, args, handle, feed };
+        let (profile, plugin) = (config.scheduler_name.clone(), name.clone());
+        match registry.make(name, &mut context) {
+            None => return Err(ConfigError::UnknownPlugin { profile, plugin }),
+            Some(Err(source)) => return Err(ConfigError::Plugin { profile, plugin, source }),
+            Some(Ok(plugin)) => plugins.push((plugin, weight.unwrap_or(1))),
+        }
+    }
+    let weighed = plugins.into_iter().map(|(plugin, weight)| {
         let weight = config.weights.get(plugin.name()).copied().unwrap_or(weight);
         Enabled { plugin, weight }
     });
-    Profile {
+    checked(Profile {
         scheduler_name: config.scheduler_name.as_str().into(),
         plugins: weighed.collect(),
         percentage_of_nodes_to_score: config.percentage_of_nodes_to_score.unwrap_or(0),
+    })
+}
+
+fn checked(profile: Profile) -> Result<Profile, ConfigError> {
+    let name = || profile.scheduler_name.to_string();
+    if profile.plugins.len() > MAX_PLUGINS {
+        return Err(ConfigError::TooManyPlugins { profile: name(), most: MAX_PLUGINS });
+    }
+    match profile.plugins.iter().find(|enabled| !(0..=MAX_WEIGHT).contains(&enabled.weight)) {
+        Some(Enabled { plugin, weight }) => Err(ConfigError::Weight {
+            profile: name(),
+            plugin: plugin.name().to_owned(),
+            weight: *weight,
+            most: MAX_WEIGHT,
+        }),
+        None => Ok(profile),
     }
 }

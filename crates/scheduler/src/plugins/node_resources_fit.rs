@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
 use crate::framework::{
-    About, ClusterEvent, Filter, MAX_NODE_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, PreScore,
+    About, ClusterEvent, Code, Filter, MAX_NODE_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, PreScore,
     Rejection,
 };
 use crate::view::{Node, Pod, Resources};
@@ -91,11 +91,10 @@ impl Short {
 
     fn note(&mut self, reason: Cow<'static, str>, resolvable: bool) {
         self.rejection = Some(match self.rejection.take() {
-            None => Rejection { resolvable, ..Rejection::resolvable(reason) },
-            Some(known) => {
-                let resolvable = known.resolvable && resolvable;
-                Rejection { resolvable, ..known.and(reason) }
-            }
+            None if resolvable => Rejection::resolvable(reason),
+            None => Rejection::unresolvable(reason),
+            Some(known) if resolvable => known.and(reason),
+            Some(known) => Rejection { code: Code::UnschedulableAndUnresolvable, ..known.and(reason) },
         });
     }
 }

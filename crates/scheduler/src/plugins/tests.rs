@@ -8,7 +8,7 @@ mod spread;
 mod volumes;
 
 use super::*;
-use crate::fixture::profile as default_profile;
+use crate::fixture::{configured, profile as default_profile};
 
 #[test]
 fn the_default_profile_is_upstreams() {
@@ -37,7 +37,7 @@ fn plugins_can_be_left_out_and_weighed_otherwise() {
     let mut config = ProfileConfig::new("mine");
     config.disabled.push("ImageLocality".to_owned());
     config.weights.insert("NodeAffinity".to_owned(), 7);
-    let profile = profile(&config, &Writers::default());
+    let profile = configured(&config);
     assert_eq!(&*profile.scheduler_name, "mine");
     let weight = |name: &str| {
         profile.plugins.iter().find(|enabled| enabled.plugin.name() == name).map(|enabled| enabled.weight)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cache::NodeInfo;
 use crate::framework::{
-    About, BindError, Binding, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection,
+    About, BindError, ClusterEvent, Filter, NodeFilter, Plugin, PreBind, PreFilter, Rejection,
 };
 use crate::storage::{PodClaims, PodVolumes, Storage};
 use crate::view::storage::{Claim, PersistentVolume, SELECTED_NODE};
@@ -79,12 +79,12 @@ impl Plugin for VolumeBinding {
         world.storage.unreserve(&pod.metadata.uid);
     }
 
-    fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<Binding> {
+    fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
         let writer = self.writer.clone()?;
         let needed = Arc::clone(world.storage.reserved(&pod.metadata.uid)?);
         let node = world.cache.find(node)?.node.clone()?;
         let cluster = world.cluster.clone();
-        Some(Box::pin(async move { writer.bind(&cluster, &needed, &node).await }))
+        Some(PreBind::new(async move { writer.bind(&cluster, &needed, &node).await }).parallel())
     }
 
     fn post_bind(&self, world: &mut World, pod: &Pod, _node: &str) {

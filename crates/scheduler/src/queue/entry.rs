@@ -7,15 +7,15 @@ use std::time::Duration;
 use coracle_base::Timestamp;
 
 use super::Refusal;
-use crate::framework::PluginSet;
+use crate::framework::{PluginSet, QueueKey, QueueSort, QueuedPod};
+use crate::metrics::QueueName;
 use crate::view::Pod;
 
 /// Pods whose waiting ends within the same second take turns by priority, as upstream's do.
 const WINDOW_MS: u64 = 1000;
 
-/// Whose turn it is: the most important first, then who has waited longest. This is upstream's
-/// PrioritySort, the one way of sorting its default configuration has.
-pub(super) type Turn = (Reverse<i32>, Timestamp, u64);
+/// Whose turn it is, by what a [`QueueSort`] says, and then by who was added first.
+pub(super) type Turn = (Reverse<i64>, Timestamp, u64, u64);
 
 /// When waiting ends, and whose turn it is then.
 pub(super) type BackoffKey = (Timestamp, Turn);
@@ -39,8 +39,21 @@ pub(super) enum Place {
     Failed(BackoffKey),
     /// Since when.
     Parked(Timestamp),
+    /// By the plugins that refused it last.
     Gated,
     InFlight,
+}
+
+impl Place {
+    pub(super) fn queue(self) -> Option<QueueName> {
+        match self {
+            Self::Active(_) => Some(QueueName::Active),
+            Self::BackingOff(_) | Self::Failed(_) => Some(QueueName::Backoff),
+            Self::Parked(_) => Some(QueueName::Unschedulable),
+            Self::Gated => Some(QueueName::Gated),
+            Self::InFlight => None,
+        }
+    }
 }
 
 /// A pod, and what has become of it so far.
@@ -58,6 +71,14 @@ pub(super) struct Entry {
     /// How often something went wrong, in a row.
     pub(super) failures: u32,
     pub(super) refused_by: PluginSet,
+    /// Who of them waits for something that was begun.
+    pub(super) pending_for: PluginSet,
+    /// How often it was tried.
+    pub(super) attempts: u32,
+    /// When it could first be tried.
+    pub(super) first_active: Option<Timestamp>,
+    /// Whether it is tried only because it has been parked for so long.
+    pub(super) was_flushed: bool,
 }
 
 impl Entry {
@@ -71,15 +92,20 @@ impl Entry {
             refusals: 0,
             failures: 0,
             refused_by: PluginSet::default(),
+            pending_for: PluginSet::default(),
+            attempts: 0,
+            first_active: None,
+            was_flushed: false,
         }
     }
 
-    pub(super) fn turn(&self) -> Turn {
-        (Reverse(self.pod.priority), self.since, self.added)
+    pub(super) fn turn(&self, sort: &dyn QueueSort) -> Turn {
+        let QueueKey { rank, since, group } = sort.key(&QueuedPod { pod: &self.pod, since: self.since });
+        (Reverse(rank), since, group, self.added)
     }
 
     pub(super) fn refusal(&self) -> Refusal {
-        Refusal { profile: self.profile, plugins: self.refused_by }
+        Refusal { profile: self.profile, plugins: self.refused_by, pending: self.pending_for }
     }
 }
 
@@ -101,5 +127,20 @@ impl Backoff {
     /// Whether a second in which waiting ends has passed.
     pub(super) fn is_over(&self, until: Timestamp, now: Timestamp) -> bool {
         until.as_millis() / WINDOW_MS < now.as_millis() / WINDOW_MS
+    }
+}
+
+/// The most important first, then who has waited longest: the one way of sorting that upstream's default
+/// configuration has.
+#[derive(Debug)]
+pub(crate) struct PrioritySort;
+
+impl QueueSort for PrioritySort {
+    fn name(&self) -> &'static str {
+        "PrioritySort"
+    }
+
+    fn key(&self, queued: &QueuedPod<'_>) -> QueueKey {
+        QueueKey { rank: queued.pod.priority.into(), since: queued.since, group: 0 }
     }
 }

@@ -8,7 +8,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const START: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn queue() -> Queue {
-    Queue::new(Backoff { initial: SECOND, max: 10 * SECOND, parked_at_most: 300 * SECOND })
+    let backoff = Backoff { initial: SECOND, max: 10 * SECOND, parked_at_most: 300 * SECOND };
+    Queue::new(backoff, Arc::new(PrioritySort), crate::fixture::metrics())
 }
 
 fn pod(name: &str, priority: i32) -> Arc<Pod> {
@@ -30,14 +31,14 @@ fn popped(queue: &mut Queue, now: Timestamp) -> Vec<String> {
 #[test]
 fn the_most_important_comes_first_and_then_who_waited_longest() {
     let mut queue = queue();
-    queue.add(pod("late", 0), 0, false, START + SECOND);
-    queue.add(pod("first", 0), 0, false, START);
-    queue.add(pod("second", 0), 0, false, START);
-    queue.add(pod("important", 9), 0, false, START + 2 * SECOND);
-    queue.add(pod("gated", 99), 0, true, START);
+    queue.add(pod("late", 0), 0, None, START + SECOND);
+    queue.add(pod("first", 0), 0, None, START);
+    queue.add(pod("second", 0), 0, None, START);
+    queue.add(pod("important", 9), 0, None, START + 2 * SECOND);
+    queue.add(pod("gated", 99), 0, Some(1), START);
     assert_eq!(popped(&mut queue, START + 3 * SECOND), ["important", "first", "second", "late"]);
     assert!(queue.is_in_flight("late") && queue.is_gated("gated"));
-    queue.wake_one("gated", START + 3 * SECOND);
+    queue.wake_one("gated", "Event", Hint::AfterBackoff, None, START + 3 * SECOND);
     assert_eq!(popped(&mut queue, START + 3 * SECOND), ["gated"]);
 }
 
@@ -45,16 +46,16 @@ fn the_most_important_comes_first_and_then_who_waited_longest() {
 fn a_refused_pod_waits_for_what_may_help_it() {
     let mut queue = queue();
     for (name, place) in [("a", 1), ("b", 2)] {
-        queue.add(pod(name, 0), 0, false, START);
+        queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
-        queue.refused(name, plugin(place), START);
+        queue.refused(name, plugin(place), PluginSet::default(), START);
     }
     assert!(queue.pop(START + 60 * SECOND).is_none());
     assert_eq!(queue.refusal_of("b").unwrap().plugins, plugin(2));
     let wants = |refusal: Refusal| refusal.plugins.meets(plugin(2));
-    queue.wake(START + 60 * SECOND, wants, |_, _| false);
+    queue.wake("Event", START + 60 * SECOND, wants, |_, _| Hint::Skip, |_, _| None);
     assert!(!queue.is_ready());
-    queue.wake(START + 60 * SECOND, wants, |_, _| true);
+    queue.wake("Event", START + 60 * SECOND, wants, |_, _| Hint::AfterBackoff, |_, _| None);
     assert_eq!(popped(&mut queue, START + 60 * SECOND), ["b"]);
     assert_eq!(queue.waiting(), 1);
 }
@@ -62,15 +63,15 @@ fn a_refused_pod_waits_for_what_may_help_it() {
 #[test]
 fn who_was_refused_often_comes_after_those_who_were_not() {
     let mut queue = queue();
-    queue.add(pod("again", 5), 0, false, START);
+    queue.add(pod("again", 5), 0, None, START);
     queue.pop(START).unwrap();
-    queue.refused("again", plugin(1), START);
-    queue.wake_one("again", START + SECOND / 2);
-    queue.add(pod("new", 0), 0, false, START + SECOND / 2);
+    queue.refused("again", plugin(1), PluginSet::default(), START);
+    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND / 2);
+    queue.add(pod("new", 0), 0, None, START + SECOND / 2);
     assert_eq!(popped(&mut queue, START + SECOND / 2), ["new", "again"], "nothing else was to be done");
-    queue.refused("again", plugin(1), START + SECOND);
-    queue.wake_one("again", START + SECOND);
-    queue.add(pod("newer", 0), 0, false, START + SECOND);
+    queue.refused("again", plugin(1), PluginSet::default(), START + SECOND);
+    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND);
+    queue.add(pod("newer", 0), 0, None, START + SECOND);
     // The second time it waits two seconds, and the one in which that ends.
     let over = START + 4 * SECOND;
     assert_eq!(popped(&mut queue, over), ["again", "newer"]);
@@ -79,7 +80,7 @@ fn who_was_refused_often_comes_after_those_who_were_not() {
 #[test]
 fn what_failed_is_not_tried_before_its_time() {
     let mut queue = queue();
-    queue.add(pod("a", 0), 0, false, START);
+    queue.add(pod("a", 0), 0, None, START);
     let mut now = START;
     for wait in [1, 2, 4, 8, 10, 10] {
         queue.pop(now).unwrap();
@@ -94,9 +95,9 @@ fn what_failed_is_not_tried_before_its_time() {
 #[test]
 fn a_parked_pod_is_not_forgotten_for_ever() {
     let mut queue = queue();
-    queue.add(pod("a", 0), 0, false, START);
+    queue.add(pod("a", 0), 0, None, START);
     queue.pop(START).unwrap();
-    queue.refused("a", PluginSet::default(), START);
+    queue.refused("a", PluginSet::default(), PluginSet::default(), START);
     assert_eq!(queue.deadline(), Some(START + 300 * SECOND));
     assert!(queue.pop(START + 299 * SECOND).is_none());
     assert_eq!(popped(&mut queue, START + 300 * SECOND), ["a"]);
@@ -109,22 +110,89 @@ fn a_pod_that_is_gone_is_nowhere() {
         ("active", (|_, _| {}) as fn(&mut Queue, &str)),
         ("parked", |queue, name| {
             queue.pop(START).unwrap();
-            queue.refused(name, plugin(1), START);
+            queue.refused(name, plugin(1), PluginSet::default(), START);
         }),
         ("backing-off", |queue, name| {
             queue.pop(START).unwrap();
-            queue.retry(name, plugin(1), START);
+            queue.retry(name, plugin(1), PluginSet::default(), START);
         }),
         ("failed", |queue, name| {
             queue.pop(START).unwrap();
             queue.failed(name, START);
         }),
     ] {
-        queue.add(pod(name, 0), 0, false, START);
+        queue.add(pod(name, 0), 0, None, START);
         put(&mut queue, name);
         assert!(queue.get(name).is_some());
         assert!(queue.remove(name).is_some());
         assert!(queue.is_empty() && !queue.is_ready() && queue.waiting() == 0, "{name}");
         assert_eq!(queue.deadline(), None);
     }
+}
+
+#[test]
+fn who_is_held_back_is_asked_after_again_when_something_may_have_changed() {
+    let mut queue = queue();
+    queue.add(pod("a", 0), 0, Some(2), START);
+    let wants = |refusal: Refusal| refusal.plugins.meets(plugin(2));
+    let helps = |_: &Pod, _: Refusal| Hint::AfterBackoff;
+    queue.wake("Event", START, wants, helps, |_, _| Some(3));
+    assert!(queue.is_gated("a"));
+    queue.wake("Event", START, |refusal| refusal.plugins.meets(plugin(3)), helps, |_, _| None);
+    assert_eq!(popped(&mut queue, START), ["a"]);
+}
+
+#[test]
+fn who_waits_for_something_that_was_begun_need_not_wait_longer() {
+    let mut queue = queue();
+    for name in ["again", "pending"] {
+        queue.add(pod(name, 0), 0, None, START);
+        queue.pop(START).unwrap();
+        queue.refused(name, plugin(1), plugin(1), START);
+    }
+    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START);
+    queue.wake_one("pending", "Event", Hint::Immediately, None, START);
+    assert_eq!(popped(&mut queue, START), ["pending", "again"]);
+}
+
+#[test]
+fn a_plugin_can_have_any_pod_tried() {
+    let mut queue = queue();
+    for (name, put) in [
+        (
+            "parked",
+            (|queue, name| queue.refused(name, plugin(1), PluginSet::default(), START))
+                as fn(&mut Queue, &str),
+        ),
+        ("failed", |queue, name| queue.failed(name, START)),
+    ] {
+        queue.add(pod(name, 0), 0, None, START);
+        queue.pop(START).unwrap();
+        put(&mut queue, name);
+        queue.force(name, Some(4), START);
+        assert!(queue.is_gated(name));
+        queue.force(name, None, START);
+        assert_eq!(popped(&mut queue, START), [name]);
+    }
+}
+
+#[test]
+fn pods_come_in_the_order_a_plugin_says() {
+    struct ByName;
+    impl QueueSort for ByName {
+        fn name(&self) -> &'static str {
+            "ByName"
+        }
+
+        fn key(&self, queued: &crate::framework::QueuedPod<'_>) -> crate::framework::QueueKey {
+            let rank = -i64::from(queued.pod.name().as_bytes()[0]);
+            crate::framework::QueueKey { rank, since: START, group: 0 }
+        }
+    }
+    let backoff = Backoff { initial: SECOND, max: SECOND, parked_at_most: SECOND };
+    let mut queue = Queue::new(backoff, Arc::new(ByName), crate::fixture::metrics());
+    for (name, priority) in [("c", 9), ("a", 0), ("b", 5)] {
+        queue.add(pod(name, priority), 0, None, START);
+    }
+    assert_eq!(popped(&mut queue, START), ["a", "b", "c"]);
 }

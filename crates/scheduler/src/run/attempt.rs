@@ -1,26 +1,33 @@
-//! What follows from an attempt to schedule a pod, and from one to bind it.
+//! What follows from an attempt to schedule a pod.
 
 use std::sync::Arc;
 
 use coracle_base::{Task, Timestamp};
 
 use super::NO_NODES;
-use super::cluster::Cluster;
-use super::effects::{Effects, Finished, Reason};
-use crate::cycle::{self, Outcome};
-use crate::framework::status::Diagnosis;
-use crate::framework::{ClusterEvent, Nomination, PluginSet, PostFilter, Profile, Rejection};
+use super::binding::{self, Permitted, Started, is_refusal};
+use super::cluster::{Cluster, Rules};
+use super::effects::{Effects, Finished, Preemption, Reason, Refused};
+use crate::cycle::{self, Outcome, Point, Status, Trace};
+use crate::framework::{Diagnosis, Nomination, PluginSet, PostFilter, Rejection};
+use crate::metrics::AttemptResult;
 use crate::queue::Popped;
 use crate::view::Pod;
 
 /// What is being done about a pod.
-type Begun = Vec<Task<Finished>>;
+pub(super) type Begun = Vec<Task<Finished>>;
+
+/// How pods go for another that are not on a node yet, as upstream says it.
+const IN_MEMORY: &str = " (in kube-scheduler memory).";
+
+/// What a pod that made room before it had to be deleted is told.
+const PREEMPTED: &str = "preempted";
 
 /// Decides about a pod, and begins what follows.
 pub(super) fn schedule(
     cluster: &mut Cluster,
-    profiles: &[Profile],
     effects: &Effects,
+    trace: &mut Trace,
     popped: Popped,
     now: Timestamp,
 ) -> Begun {
@@ -35,47 +42,89 @@ pub(super) fn schedule(
         cluster.queue.remove(&pod.metadata.uid);
         return Vec::new();
     }
-    let mut attempt = Attempted { cluster, profiles, effects, profile, pod, now };
+    let rules = Arc::clone(&cluster.rules);
+    let began = rules.clock.uptime();
     let outcome = {
-        let Cluster { world, turns, .. } = &mut *attempt.cluster;
-        cycle::schedule(&profiles[profile], world, &attempt.pod, turns)
+        let Cluster { world, turns, .. } = &mut *cluster;
+        cycle::schedule(&rules.profiles[profile], world, &pod, turns, trace)
     };
-    match outcome {
+    rules.metrics.algorithm(rules.clock.uptime().saturating_sub(began));
+    let started = Started { at: began, is_sampled: trace.is_sampled() };
+    let mut attempt = Attempted { cluster, rules: &rules, effects, trace, profile, pod, started, now };
+    let begun = match outcome {
         Outcome::Fits(node) => attempt.place(&node),
         Outcome::Refused(diagnosis, made_room) => attempt.refuse(&diagnosis, made_room),
-        Outcome::NoNodes => attempt.park(PluginSet::default(), NO_NODES, &Nomination::Clear),
-    }
+        Outcome::NoNodes => attempt.park(&Diagnosis::default(), NO_NODES, &Nomination::Clear),
+        Outcome::Failed(message) => attempt.fail(&message),
+    };
+    rules.metrics.traced(profile, trace);
+    begun
 }
 
 struct Attempted<'a> {
     cluster: &'a mut Cluster,
-    profiles: &'a [Profile],
+    rules: &'a Rules,
     effects: &'a Effects,
+    trace: &'a mut Trace,
     profile: usize,
     pod: Arc<Pod>,
+    started: Started,
     now: Timestamp,
 }
 
 impl Attempted<'_> {
-    /// Puts the pod on a node and has it brought there.
+    /// Puts the pod on a node and has it brought there, if nobody objects.
     fn place(&mut self, node: &str) -> Begun {
         let placed = Arc::new(self.pod.on_node(node));
         self.cluster.world.cache.assume(Arc::clone(&placed));
         self.cluster.world.nominated.remove(&placed.metadata.uid);
-        let profile = &self.profiles[self.profile];
-        if let Err((by, rejection)) = reserve(self.cluster, profile, &placed, node) {
-            unreserve(self.cluster, profile, &placed);
-            self.cluster.world.cache.forget(&placed.metadata.uid);
-            let mut diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
-            diagnosis.plugins.insert(by);
-            diagnosis.reasons.add(&rejection);
-            return self.park(diagnosis.plugins, &diagnosis.to_string(), &Nomination::Clear);
+        let profile = &self.rules.profiles[self.profile];
+        let asked = self.trace.begin();
+        let reserved = binding::reserve(self.cluster, profile, &placed, self.trace);
+        let status =
+            reserved.as_ref().map_or_else(|(_, rejection)| rejection.code.into(), |()| Status::Success);
+        self.trace.end(Point::Reserve, status, asked);
+        if let Err((by, rejection)) = reserved {
+            return self.take_back(&placed, "Reserve", by, &rejection);
         }
-        vec![self.effects.bind(&self.cluster.world, &placed, self.profile, profile)]
+        let asked = self.trace.begin();
+        let permitted = binding::permit(self.cluster, profile, &placed, self.trace);
+        let status = match &permitted {
+            Ok(Permitted::Now) => Status::Success,
+            Ok(Permitted::Later(_)) => Status::Wait,
+            Err((_, rejection)) => rejection.code.into(),
+        };
+        self.trace.end(Point::Permit, status, asked);
+        match permitted {
+            Err((by, rejection)) => self.take_back(&placed, "Permit", by, &rejection),
+            Ok(Permitted::Now) => {
+                binding::bind(self.cluster, self.effects, &placed, self.profile, None, self.started)
+            }
+            Ok(Permitted::Later(waits)) => {
+                let (effects, profile) = (self.effects, self.profile);
+                binding::hold(self.cluster, effects, placed, profile, &waits, self.started, self.now);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes back where the pod was to run, because a plugin objects.
+    fn take_back(&mut self, placed: &Pod, point: &str, by: usize, rejection: &Rejection) -> Begun {
+        binding::unreserve(self.cluster, self.profile, placed);
+        self.cluster.world.cache.forget(&placed.metadata.uid);
+        if is_refusal(rejection) {
+            let diagnosis = Diagnosis::of_one_node(Some(by), rejection);
+            return self.park(&diagnosis, &diagnosis.to_string(), &Nomination::Clear);
+        }
+        let name = self.rules.profiles[self.profile].plugins[by].plugin.name();
+        self.fail(&format!("running {point} plugin \"{name}\": {rejection}"))
     }
 
     fn refuse(&mut self, diagnosis: &Diagnosis, made_room: PostFilter) -> Begun {
         let PostFilter { nomination, victims, .. } = made_room;
+        if self.rules.profiles[self.profile].place_of("DefaultPreemption").is_some() {
+            self.rules.metrics.preempted();
+        }
         let world = &mut self.cluster.world;
         match &nomination {
             Nomination::Keep => {}
@@ -83,64 +132,61 @@ impl Attempted<'_> {
             Nomination::Node(node) => world.nominated.set(&self.pod, node),
         }
         let message = diagnosis.to_string();
-        let Nomination::Node(node) = &nomination else {
-            return self.park(diagnosis.plugins, &message, &nomination);
-        };
+        let Nomination::Node(node) = &nomination else { return self.park(diagnosis, &message, &nomination) };
         let mut outdone = world.nominated.on(node).to_vec();
         outdone.retain(|other| other.priority < self.pod.priority);
         for other in &outdone {
             world.nominated.remove(&other.metadata.uid);
         }
-        let id = world.cluster.clone();
+        self.rules.metrics.victims(victims.len());
+        self.count(AttemptResult::Unschedulable);
+        let id = self.cluster.world.cluster.clone();
         // The condition first: who sees a victim go can see why.
-        let told = self.effects.refused(&id, &self.pod, Reason::Unschedulable, &message, &nomination);
-        let preempted = self.effects.preempt(&id, &self.pod, diagnosis.plugins, victims, node, outdone);
+        let told = self.tell(Reason::Unschedulable, &message, &nomination);
+        let victims = victims.into_iter().filter(|victim| !victim.is_terminating());
+        let victims: Vec<_> = victims.filter(|victim| !self.preempt_in_memory(victim, node)).collect();
+        let (pod, plugins, node) = (Arc::clone(&self.pod), diagnosis.plugins, node.clone());
+        let preempted = self.effects.preempt(&id, Preemption { pod, plugins, victims, node, outdone });
         told.into_iter().chain([preempted]).collect()
     }
 
-    fn park(&mut self, plugins: PluginSet, message: &str, nomination: &Nomination) -> Begun {
-        self.cluster.queue.refused(&self.pod.metadata.uid, plugins, self.now);
-        let id = &self.cluster.world.cluster;
-        self.effects.refused(id, &self.pod, Reason::Unschedulable, message, nomination).into_iter().collect()
+    /// Has a pod go that is not on its node yet, without deleting it. Whether that is possible.
+    fn preempt_in_memory(&self, victim: &Pod, node: &str) -> bool {
+        let (id, uid) = (&self.cluster.world.cluster, &victim.metadata.uid);
+        let is_going = match self.rules.waiting.get(id, uid) {
+            Some(waiting) => waiting.preempt(PREEMPTED),
+            None => self.cluster.pre_binding.get(uid).is_some_and(|pre_binding| pre_binding.cancel()),
+        };
+        if is_going {
+            self.effects.preempted(id, &self.pod, victim, node, IN_MEMORY);
+        }
+        is_going
     }
-}
 
-/// Asks everyone who has something to note, or the last word.
-fn reserve(
-    cluster: &mut Cluster,
-    profile: &Profile,
-    pod: &Arc<Pod>,
-    node: &str,
-) -> Result<(), (usize, Rejection)> {
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        enabled.plugin.reserve(&mut cluster.world, pod, node).map_err(|rejection| (place, rejection))?;
+    fn park(&mut self, diagnosis: &Diagnosis, message: &str, nomination: &Nomination) -> Begun {
+        self.count(AttemptResult::Unschedulable);
+        let (plugins, pending) = (diagnosis.plugins, diagnosis.pending);
+        self.cluster.queue.refused(&self.pod.metadata.uid, plugins, pending, self.now);
+        self.tell(Reason::Unschedulable, message, nomination).into_iter().collect()
     }
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        enabled.plugin.permit(pod, node).map_err(|rejection| (place, rejection))?;
-    }
-    Ok(())
-}
 
-fn unreserve(cluster: &mut Cluster, profile: &Profile, pod: &Pod) {
-    for enabled in profile.plugins.iter().rev() {
-        enabled.plugin.unreserve(&mut cluster.world, pod, &pod.node_name);
+    /// Something went wrong. It is tried again after a while.
+    fn fail(&mut self, message: &str) -> Begun {
+        self.count(AttemptResult::Error);
+        self.cluster.queue.failed(&self.pod.metadata.uid, self.now);
+        self.cluster.world.nominated.remove(&self.pod.metadata.uid);
+        self.tell(Reason::SchedulerError, message, &Nomination::Clear).into_iter().collect()
     }
-}
 
-/// A pod has been bound.
-pub(super) fn bound(
-    cluster: &mut Cluster,
-    profiles: &[Profile],
-    effects: &Effects,
-    pod: &Arc<Pod>,
-    profile: usize,
-) -> Begun {
-    cluster.queue.remove(&pod.metadata.uid);
-    for enabled in &profiles[profile].plugins {
-        enabled.plugin.post_bind(&mut cluster.world, pod, &pod.node_name);
+    fn tell(&self, reason: Reason, message: &str, nomination: &Nomination) -> Option<Task<Finished>> {
+        let refused = Refused { pod: &self.pod, reason, message, nomination };
+        self.effects.refused(&self.cluster.world.cluster, refused)
     }
-    effects.bound(&cluster.world.cluster, pod);
-    Vec::new()
+
+    fn count(&self, result: AttemptResult) {
+        let took = self.rules.clock.uptime().saturating_sub(self.started.at);
+        self.rules.metrics.attempted(self.profile, result, took);
+    }
 }
 
 /// Victims have been sent away for a pod, which is tried again.
@@ -150,31 +196,6 @@ pub(super) fn made_room(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, no
         // Somebody else has decided meanwhile.
         cluster.queue.remove(uid);
     } else {
-        cluster.queue.retry(uid, plugins, now);
+        cluster.queue.retry(uid, plugins, PluginSet::default(), now);
     }
-}
-
-/// A pod could not be bound. It is scheduled anew, if it is still there.
-pub(super) fn unbound(
-    cluster: &mut Cluster,
-    profiles: &[Profile],
-    effects: &Effects,
-    pod: &Arc<Pod>,
-    profile: usize,
-    error: &str,
-    now: Timestamp,
-) -> Begun {
-    unreserve(cluster, &profiles[profile], pod);
-    let uid = &pod.metadata.uid;
-    if let Some(forgotten) = cluster.world.cache.forget(uid) {
-        cluster.wake(&ClusterEvent::PodGone(forgotten), profiles, now);
-    }
-    let is_placed = cluster.world.cache.pod(uid).is_some();
-    let Some(pending) = cluster.queue.get(uid).filter(|_| !is_placed).cloned() else {
-        cluster.queue.remove(uid);
-        return Vec::new();
-    };
-    cluster.queue.failed(uid, now);
-    let id = &cluster.world.cluster;
-    effects.refused(id, &pending, Reason::SchedulerError, error, &Nomination::Clear).into_iter().collect()
 }

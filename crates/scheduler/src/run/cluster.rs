@@ -1,33 +1,101 @@
 //! One cluster: what is known of it, and which of its pods wait.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use coracle_base::{Rng, Timestamp};
+use coracle_base::{Clock, Rng, Timestamp};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 
+use super::binding::{Held, PreBinding};
 use super::message::Message;
-use crate::cycle::Turns;
-use crate::framework::{ClusterEvent, PodChanges, Profile};
+use crate::cycle::{Point, Status, Turns};
+use crate::framework::{ClusterEvent, Hint, PodChanges, Profile, QueueSort, WaitingPods};
+use crate::metrics::{SAMPLED_PERCENT, SchedulerMetrics};
 use crate::queue::{Backoff, Queue, Refusal};
 use crate::view::{Node, Pod};
 use crate::world::World;
 
+/// For so many pods of those that an event may help it is noted how long plugins think about it: to look at the
+/// clock for each of thousands would cost more than the thinking.
+const TIMED_HINTS: u32 = 16;
+
+/// What is the same for all clusters.
+pub(super) struct Rules {
+    pub(super) profiles: Vec<Profile>,
+    pub(super) sort: Arc<dyn QueueSort>,
+    pub(super) backoff: Backoff,
+    pub(super) waiting: WaitingPods,
+    pub(super) metrics: Arc<SchedulerMetrics>,
+    pub(super) clock: Clock,
+    /// How often pods were asked about before they came to a queue.
+    pub(super) gated: AtomicU64,
+}
+
+impl Rules {
+    /// Who holds a pod back.
+    fn gate(&self, pod: &Pod, profile: usize) -> Option<usize> {
+        let began = self.clock.uptime();
+        let is_sampled = self.gated.fetch_add(1, Ordering::Relaxed) % 100 < SAMPLED_PERCENT;
+        let mut last = began;
+        let gate = self.profiles[profile].gate(pod, |plugin, is_free| {
+            if is_sampled {
+                let status = if is_free { Status::Success } else { Status::UnschedulableAndUnresolvable };
+                let now = self.clock.uptime();
+                let took = now.saturating_sub(std::mem::replace(&mut last, now));
+                self.metrics.asked(plugin, Point::PreEnqueue, status, took);
+            }
+        });
+        let status = if gate.is_some() { Status::UnschedulableAndUnresolvable } else { Status::Success };
+        let took = self.clock.uptime().saturating_sub(began);
+        self.metrics.passed(profile, Point::PreEnqueue, status, took);
+        gate
+    }
+}
+
 /// A cluster.
 pub(super) struct Cluster {
+    pub(super) rules: Arc<Rules>,
     pub(super) world: World,
     pub(super) queue: Queue,
     pub(super) turns: Turns,
+    /// Pods that wait to be allowed to go to their nodes.
+    pub(super) held: HashMap<Box<str>, Held>,
+    /// Pods for which something has to be done first.
+    pub(super) pre_binding: HashMap<Box<str>, PreBinding>,
+    /// What was last told of how much is known.
+    counted: [usize; 3],
 }
 
 impl Cluster {
-    pub(super) fn new(id: ClusterId, backoff: Backoff, rng: Rng) -> Self {
-        Self { world: World::new(id), queue: Queue::new(backoff), turns: Turns::new(rng) }
+    pub(super) fn new(id: ClusterId, rules: Arc<Rules>, rng: Rng) -> Self {
+        let queue = Queue::new(rules.backoff, Arc::clone(&rules.sort), Arc::clone(&rules.metrics));
+        Self {
+            rules,
+            world: World::new(id),
+            queue,
+            turns: Turns::new(rng),
+            held: HashMap::new(),
+            pre_binding: HashMap::new(),
+            counted: [0; 3],
+        }
+    }
+
+    /// Tells how much is known, if that has changed.
+    pub(super) fn count(&mut self) {
+        let now = self.world.cache.size();
+        if now != self.counted {
+            let before = std::mem::replace(&mut self.counted, now);
+            let more = |place: usize| now[place] as f64 - before[place] as f64;
+            self.rules.metrics.cached([more(0), more(1), more(2)]);
+        }
     }
 
     /// Notes what happened, and wakes whom it may help.
-    pub(super) fn take_in(&mut self, message: Message, profiles: &[Profile], now: Timestamp) {
+    pub(super) fn take_in(&mut self, message: Message, now: Timestamp) {
         let event = match message {
-            Message::Pod(change) => return self.pod(change, profiles, now),
+            Message::Pod(change) => return self.pod(change, now),
             Message::Node(change) => self.node(change),
             Message::Claim(change) => self.claim(change),
             Message::Volume(change) => self.volume(change),
@@ -51,10 +119,11 @@ impl Cluster {
                 self.world.storage.set_attachment(change.old.as_ref(), change.new.as_ref());
                 change.new.is_none().then_some(ClusterEvent::VolumeDetached)
             }
+            Message::Custom { kind, key } => Some(ClusterEvent::Custom { kind, key }),
             other => return self.workload(other),
         };
         if let Some(event) = event {
-            self.wake(&event, profiles, now);
+            self.wake(&event, now);
         }
     }
 
@@ -104,84 +173,88 @@ impl Cluster {
         change.new.map(|new| ClusterEvent::VolumeChanged { old: change.old, new })
     }
 
-    fn pod(&mut self, change: Change<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn pod(&mut self, change: Change<Pod>, now: Timestamp) {
         match (change.old, change.new) {
-            (None, Some(new)) => self.pod_added(&new, profiles, now),
-            (Some(old), None) => self.pod_gone(&old, profiles, now),
+            (None, Some(new)) => self.pod_added(&new, now),
+            (Some(old), None) => self.pod_gone(&old, now),
             // Another one of the same name.
             (Some(old), Some(new)) if old.metadata.uid != new.metadata.uid => {
-                self.pod_gone(&old, profiles, now);
-                self.pod_added(&new, profiles, now);
+                self.pod_gone(&old, now);
+                self.pod_added(&new, now);
             }
-            (Some(old), Some(new)) if new.is_assigned() => self.placed_pod_changed(old, new, profiles, now),
-            (Some(old), Some(new)) => self.pending_pod_changed(old, new, profiles, now),
+            (Some(old), Some(new)) if new.is_assigned() => self.placed_pod_changed(old, new, now),
+            (Some(old), Some(new)) => self.pending_pod_changed(old, new, now),
             (None, None) => {}
         }
     }
 
-    fn pod_added(&mut self, pod: &Arc<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn pod_added(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         if pod.is_assigned() {
-            return self.pod_placed(pod, profiles, now);
+            return self.pod_placed(pod, now);
         }
-        let Some(profile) = profile_of(pod, profiles) else { return };
-        let gated = profiles[profile].gate(pod).is_some();
-        self.queue.add(Arc::clone(pod), profile, gated, now);
+        let Some(profile) = profile_of(pod, &self.rules.profiles) else { return };
+        let gate = self.rules.gate(pod, profile);
+        self.queue.add(Arc::clone(pod), profile, gate, now);
         self.world.nominated.set(pod, &pod.nominated_node);
     }
 
     /// The server says where a pod runs, whoever decided it.
-    fn pod_placed(&mut self, pod: &Arc<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn pod_placed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         self.world.cache.set_pod(pod);
         self.world.nominated.remove(&pod.metadata.uid);
         // One that is being bound here stays until that is over.
         if !self.queue.is_in_flight(&pod.metadata.uid) {
             self.queue.remove(&pod.metadata.uid);
         }
-        self.wake(&ClusterEvent::PodPlaced(Arc::clone(pod)), profiles, now);
+        self.wake(&ClusterEvent::PodPlaced(Arc::clone(pod)), now);
     }
 
-    fn placed_pod_changed(&mut self, old: Arc<Pod>, new: Arc<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn placed_pod_changed(&mut self, old: Arc<Pod>, new: Arc<Pod>, now: Timestamp) {
         if !old.is_assigned() {
-            return self.pod_placed(&new, profiles, now);
+            return self.pod_placed(&new, now);
         }
         self.world.cache.set_pod(&new);
         let changes = PodChanges::between(&old, &new);
         if changes.any() {
-            self.wake(&ClusterEvent::PodChanged { old, new, changes }, profiles, now);
+            self.wake(&ClusterEvent::PodChanged { old, new, changes }, now);
         }
     }
 
-    fn pending_pod_changed(&mut self, old: Arc<Pod>, new: Arc<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn pending_pod_changed(&mut self, old: Arc<Pod>, new: Arc<Pod>, now: Timestamp) {
         let uid = &new.metadata.uid;
         if self.world.cache.is_assumed(uid) {
             self.queue.update(&new);
-            if new.is_terminating() && !old.is_terminating() {
-                self.forget(uid, profiles, now);
+            if new.is_terminating() && !old.is_terminating() && !self.give_up(uid) {
+                self.forget(uid, now);
             }
             return;
         }
         if self.queue.get(uid).is_none() {
-            return self.pod_added(&new, profiles, now);
+            return self.pod_added(&new, now);
         }
         self.queue.update(&new);
         self.renominate(&old, &new);
         let changes = PodChanges::between(&old, &new);
-        if self.queue.is_gated(uid) {
-            let free =
-                profile_of(&new, profiles).is_some_and(|profile| profiles[profile].gate(&new).is_none());
-            if free {
-                self.queue.wake_one(uid, now);
-            }
-        } else if let Some(refusal) = self.queue.refusal_of(uid) {
-            let event =
-                ClusterEvent::PendingChanged { old: Arc::clone(&old), new: Arc::clone(&new), changes };
-            if profiles[refusal.profile].hint(&self.world, &new, refusal.plugins, &event) {
-                self.queue.wake_one(uid, now);
-            }
-        }
+        let event = ClusterEvent::PendingChanged { old: Arc::clone(&old), new: Arc::clone(&new), changes };
+        self.wake_itself(uid, &new, &event, now);
         if !old.nominated_node.is_empty() && old.nominated_node != new.nominated_node {
             // Whoever is not more important has counted it as there.
-            self.wake(&ClusterEvent::PodGone(old), profiles, now);
+            self.wake(&ClusterEvent::PodGone(old), now);
+        }
+    }
+
+    /// Has a pod tried that has changed itself, if that may help it.
+    fn wake_itself(&mut self, uid: &str, pod: &Pod, event: &ClusterEvent, now: Timestamp) {
+        let rules = Arc::clone(&self.rules);
+        let gate = |profile| rules.gate(pod, profile);
+        if self.queue.is_gated(uid) {
+            let gate = profile_of(pod, &rules.profiles).and_then(gate);
+            self.queue.wake_one(uid, event.label(), Hint::AfterBackoff, gate, now);
+        } else if let Some(refusal) = self.queue.refusal_of(uid) {
+            let hint = self.hint(pod, refusal, event);
+            if hint != Hint::Skip {
+                self.queue.wake_one(uid, event.label(), hint, gate(refusal.profile), now);
+            }
         }
     }
 
@@ -194,31 +267,37 @@ impl Cluster {
         }
     }
 
-    fn pod_gone(&mut self, pod: &Arc<Pod>, profiles: &[Profile], now: Timestamp) {
+    fn pod_gone(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &pod.metadata.uid;
         self.queue.remove(uid);
         self.world.nominated.remove(uid);
         if pod.is_assigned() {
             self.world.cache.remove_pod(uid);
-            self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), profiles, now);
-        } else if !self.forget(uid, profiles, now) && !pod.nominated_node.is_empty() {
-            self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), profiles, now);
+            self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), now);
+        } else if !self.give_up(uid) && !self.forget(uid, now) && !pod.nominated_node.is_empty() {
+            self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), now);
         }
     }
 
+    /// Lets a pod wait no longer to be allowed, for it is gone or going. Whether it did.
+    fn give_up(&self, uid: &str) -> bool {
+        let waiting = self.rules.waiting.get(&self.world.cluster, uid);
+        waiting.is_some_and(|waiting| waiting.reject("", "removed"))
+    }
+
     /// Takes back where a pod was to run. Whether that had been decided.
-    pub(super) fn forget(&mut self, uid: &str, profiles: &[Profile], now: Timestamp) -> bool {
+    pub(super) fn forget(&mut self, uid: &str, now: Timestamp) -> bool {
         let Some(forgotten) = self.world.cache.forget(uid) else { return false };
-        self.wake(&ClusterEvent::PodGone(forgotten), profiles, now);
+        self.wake(&ClusterEvent::PodGone(forgotten), now);
         true
     }
 
     /// Wakes the pods that an event may help.
-    pub(super) fn wake(&mut self, event: &ClusterEvent, profiles: &[Profile], now: Timestamp) {
+    pub(super) fn wake(&mut self, event: &ClusterEvent, now: Timestamp) {
+        let rules = Arc::clone(&self.rules);
         let about = event.about();
         let is_new_node = matches!(event, ClusterEvent::NodeAdded(_));
-        let wanting: Vec<_> = profiles.iter().map(|profile| profile.wanting(about)).collect();
-        let world = &self.world;
+        let wanting: Vec<_> = rules.profiles.iter().map(|profile| profile.wanting(about)).collect();
         let wants = |refusal: Refusal| {
             if refusal.plugins.is_empty() {
                 is_new_node
@@ -226,15 +305,71 @@ impl Cluster {
                 refusal.plugins.meets(wanting[refusal.profile])
             }
         };
-        self.queue.wake(now, wants, |pod, refusal| {
-            refusal.plugins.is_empty() || profiles[refusal.profile].hint(world, pod, refusal.plugins, event)
-        });
+        let (world, asked) = (&self.world, Cell::new(0));
+        let helps = |pod: &Pod, refusal: Refusal| {
+            if refusal.plugins.is_empty() {
+                return Hint::AfterBackoff;
+            }
+            asked.set(asked.get() + 1);
+            hint(&rules, world, pod, refusal, event, asked.get() <= TIMED_HINTS)
+        };
+        // What happens while a pod waits to be allowed counts when it is not.
+        for held in self.held.values_mut().filter(|held| wants(held.refusal)) {
+            let hint = helps(&held.pod, held.refusal);
+            held.hint = held.hint.max(hint);
+        }
+        self.queue.wake(event.label(), now, wants, helps, |pod, profile| rules.gate(pod, profile));
+    }
+
+    fn hint(&self, pod: &Pod, refusal: Refusal, event: &ClusterEvent) -> Hint {
+        hint(&self.rules, &self.world, pod, refusal, event, true)
+    }
+
+    /// Has a pod tried, because a plugin wants it.
+    pub(super) fn activate(&mut self, uid: &str, now: Timestamp) {
+        let Some((pod, profile)) = self.queue.get(uid).cloned().zip(self.queue.profile_of(uid)) else {
+            return;
+        };
+        let gate = self.rules.gate(&pod, profile);
+        self.queue.force(uid, gate, now);
+        if let Some(held) = self.held.get_mut(uid) {
+            held.hint = Hint::Immediately;
+        }
     }
 
     /// Whether nothing is known of it, so that it need not be kept.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.world.cache.is_empty()
     }
+}
+
+impl Drop for Cluster {
+    /// What was counted as known is not any more.
+    fn drop(&mut self) {
+        let [nodes, pods, assumed] = self.counted.map(|count| -(count as f64));
+        self.rules.metrics.cached([nodes, pods, assumed]);
+    }
+}
+
+/// Whether an event may have made a pod schedulable.
+fn hint(
+    rules: &Rules,
+    world: &World,
+    pod: &Pod,
+    refusal: Refusal,
+    event: &ClusterEvent,
+    is_timed: bool,
+) -> Hint {
+    rules.profiles[refusal.profile].hint(refusal, |plugin| {
+        if !is_timed {
+            return plugin.hint(world, pod, event);
+        }
+        let began = rules.clock.uptime();
+        let helps = plugin.hint(world, pod, event);
+        let took = rules.clock.uptime().saturating_sub(began);
+        rules.metrics.hinted(plugin.name(), event.label(), helps, took);
+        helps
+    })
 }
 
 /// Who schedules a pod; none if somebody else does.

@@ -1,16 +1,17 @@
 //! All clusters, each with its own pods; they take turns.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use coracle_base::{Rng, Timestamp};
 use coracle_runtime::ClusterId;
 
-use super::cluster::Cluster;
-use crate::queue::{Backoff, Popped};
+use super::cluster::{Cluster, Rules};
+use crate::queue::Popped;
 
 /// Every cluster something is known of.
 pub(super) struct Clusters {
-    backoff: Backoff,
+    rules: Arc<Rules>,
     rng: Rng,
     clusters: HashMap<ClusterId, Cluster>,
     /// Those with a pod that can be tried, in turn.
@@ -22,9 +23,9 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn new(backoff: Backoff, rng: Rng) -> Self {
+    pub(super) fn new(rules: Arc<Rules>, rng: Rng) -> Self {
         Self {
-            backoff,
+            rules,
             rng,
             clusters: HashMap::new(),
             ready: VecDeque::new(),
@@ -36,11 +37,11 @@ impl Clusters {
 
     /// Does something with a cluster, which is forgotten afterwards if nothing is known of it.
     pub(super) fn with<T>(&mut self, id: &ClusterId, act: impl FnOnce(&mut Cluster) -> T) -> T {
-        let cluster = self
-            .clusters
-            .entry(id.clone())
-            .or_insert_with(|| Cluster::new(id.clone(), self.backoff, Rng::seeded(self.rng.u64())));
+        let cluster = self.clusters.entry(id.clone()).or_insert_with(|| {
+            Cluster::new(id.clone(), Arc::clone(&self.rules), Rng::seeded(self.rng.u64()))
+        });
         let answer = act(cluster);
+        cluster.count();
         let (is_ready, deadline) = (cluster.queue.is_ready(), cluster.queue.deadline());
         if cluster.is_empty() {
             self.clusters.remove(id);

@@ -3,16 +3,22 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_base::{Clock, Task};
 use coracle_meta::time::Time;
-use coracle_runtime::{ClusterId, EventType, ObjectKey, Objects, Recorder, Reference, Written};
+use coracle_runtime::{
+    ClusterId, EventType, EventsRecorder, ObjectKey, Objects, Occurrence, Reference, Written,
+};
 use futures_util::FutureExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::bind_steps::BindSteps;
+use super::binding::{PreBinding, Started};
+use super::cluster::Cluster;
 use crate::framework::status::shortened;
-use crate::framework::{BindError, Nomination, PluginSet, Profile};
+use crate::framework::{BindError, Nomination, PluginSet};
 use crate::view::Pod;
 use crate::world::World;
 
@@ -35,11 +41,40 @@ impl Reason {
 /// What has been done.
 pub(super) enum Finished {
     /// A pod was brought to its node, or not.
-    Bound { cluster: ClusterId, pod: Arc<Pod>, profile: usize, result: Result<(), BindError> },
-    /// Victims were sent away. The pod is tried again.
-    Preempted { cluster: ClusterId, pod: Arc<Pod>, plugins: PluginSet },
+    Bound {
+        cluster: ClusterId,
+        pod: Arc<Pod>,
+        profile: usize,
+        /// Whether people were told where it would run.
+        was_announced: bool,
+        started: Started,
+        result: Result<(), BindError>,
+    },
+    /// Victims were sent away, as far as that was possible. The pod is tried again.
+    Preempted { cluster: ClusterId, pod: Arc<Pod>, plugins: PluginSet, succeeded: bool, took: Duration },
     /// People were told.
     Told,
+}
+
+/// What people are told of a pod that is not scheduled.
+pub(super) struct Refused<'a> {
+    /// As it is known now.
+    pub(super) pod: &'a Pod,
+    pub(super) reason: Reason,
+    pub(super) message: &'a str,
+    /// What becomes of what it was promised.
+    pub(super) nomination: &'a Nomination,
+}
+
+/// Who has to go from a node for a pod.
+pub(super) struct Preemption {
+    pub(super) pod: Arc<Pod>,
+    /// Who refused it there.
+    pub(super) plugins: PluginSet,
+    pub(super) victims: Vec<Arc<Pod>>,
+    pub(super) node: Box<str>,
+    /// Those of less importance who were promised the node, and lose that.
+    pub(super) outdone: Vec<Arc<Pod>>,
 }
 
 /// Does it.
@@ -47,54 +82,46 @@ pub(super) enum Finished {
 pub(super) struct Effects {
     pub(super) pods: Objects,
     /// One for each scheduler that pods may name.
-    pub(super) recorders: HashMap<Box<str>, Recorder>,
+    pub(super) recorders: HashMap<Box<str>, EventsRecorder>,
     pub(super) clock: Clock,
 }
 
 impl Effects {
-    /// Brings a pod, which has its node, there.
+    /// Brings a pod, which has its node, there; with what can call that off as long as something has to be done
+    /// first, if so.
     pub(super) fn bind(
         &self,
-        world: &World,
+        cluster: &Cluster,
         pod: &Arc<Pod>,
-        place: usize,
-        profile: &Profile,
-    ) -> Task<Finished> {
-        let node = &pod.node_name;
-        let before: Vec<_> = (profile.plugins.iter())
-            .filter_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.pre_bind(world, pod, node)?)))
-            .collect();
-        let bind = profile
-            .plugins
-            .iter()
-            .find_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.bind(world, pod, node)?)));
-        let announced = (!before.is_empty()).then(|| self.announce(world, pod));
-        let (cluster, pod) = (world.cluster.clone(), Arc::clone(pod));
-        Task::spawn("bind", async move {
-            let result = async {
-                if let Some(announced) = announced {
-                    announced.await;
-                }
-                for (name, step) in before {
-                    step.await
-                        .map_err(|error| BindError(format!("running PreBind plugin \"{name}\": {error}")))?;
-                }
-                match bind {
-                    Some((name, bind)) => bind
-                        .await
-                        .map_err(|error| BindError(format!("running Bind plugin \"{name}\": {error}"))),
-                    None => Err(BindError("no plugin binds".to_owned())),
-                }
-            };
+        profile: usize,
+        announced: Option<Task<()>>,
+        started: Started,
+    ) -> (Task<Finished>, Option<PreBinding>) {
+        let steps = BindSteps::new(cluster, pod, profile, started.is_sampled);
+        let pre_binding = steps.has_to_prepare().then(PreBinding::default);
+        let announces = announced.is_none() && pre_binding.is_some();
+        let announcing = announces.then(|| self.announce(&cluster.world, pod));
+        let was_announced = announced.is_some() || announces;
+        let guard = pre_binding.clone();
+        let (cluster, pod) = (cluster.world.cluster.clone(), Arc::clone(pod));
+        let task = Task::spawn("bind", async move {
+            if let Some(announced) = announced {
+                // It fails only if it panicked, and then nobody was told.
+                drop(announced.await);
+            }
+            if let Some(announcing) = announcing {
+                announcing.await;
+            }
             // Whatever a plugin left half done is its own business, but its pod must not be lost.
-            let result = AssertUnwindSafe(result).catch_unwind().await;
-            let result = result.unwrap_or_else(|_| Err(BindError("panicked while binding".to_owned())));
-            Finished::Bound { cluster, pod, profile: place, result }
-        })
+            let result = AssertUnwindSafe(steps.run(guard)).catch_unwind().await;
+            let result = result.unwrap_or_else(|_| Err(BindError::new("panicked while binding")));
+            Finished::Bound { cluster, pod, profile, was_announced, started, result }
+        });
+        (task, pre_binding)
     }
 
     /// Says where a pod will run while what it needs there is still being made.
-    fn announce(&self, world: &World, pod: &Pod) -> impl Future<Output = ()> + Send + 'static {
+    pub(super) fn announce(&self, world: &World, pod: &Pod) -> impl Future<Output = ()> + Send + 'static {
         let (pods, key) = (self.pods.clone(), world.key_of(pod));
         let status = json!({"nominatedNodeName": pod.node_name});
         let uid = pod.metadata.uid.clone();
@@ -104,20 +131,13 @@ impl Effects {
     /// Says that a pod was bound.
     pub(super) fn bound(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("Successfully assigned {} to {}", pod.full_name(), pod.node_name);
-        self.tell(cluster, &pod.scheduler_name, pod, EventType::Normal, "Scheduled", message);
+        self.tell(cluster, pod, EventType::Normal, "Scheduled", "Binding", message);
     }
 
     /// Says why a pod is not scheduled; what it was promised goes into its status too.
-    pub(super) fn refused(
-        &self,
-        cluster: &ClusterId,
-        pod: &Pod,
-        reason: Reason,
-        message: &str,
-        nomination: &Nomination,
-    ) -> Option<Task<Finished>> {
-        let note = shortened(message);
-        self.tell(cluster, &pod.scheduler_name, pod, EventType::Warning, "FailedScheduling", note);
+    pub(super) fn refused(&self, cluster: &ClusterId, refused: Refused<'_>) -> Option<Task<Finished>> {
+        let Refused { pod, reason, message, nomination } = refused;
+        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
         let status = self.unscheduled_status(pod, reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
@@ -127,37 +147,57 @@ impl Effects {
         }))
     }
 
+    /// The same of a pod that waited in vain to go to a node, as people were being told. Of one that is gone
+    /// nothing is written.
+    pub(super) fn refused_after(
+        &self,
+        cluster: &ClusterId,
+        refused: Refused<'_>,
+        is_gone: bool,
+        announced: Task<()>,
+        node: &str,
+    ) -> Option<Task<Finished>> {
+        let Refused { pod, reason, message, nomination } = refused;
+        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
+        if is_gone {
+            return None;
+        }
+        let status = self.unscheduled_status(&pod.promised(node), reason, message, nomination)?;
+        let key = key_of(cluster, pod);
+        let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
+        Some(Task::spawn("pod status", async move {
+            // What was said first must not be what is said last.
+            drop(announced.await);
+            patch_status(&pods, &key, &uid, status).await;
+            Finished::Told
+        }))
+    }
+
     /// Says that a pod is not scheduled because it is going.
     pub(super) fn skipped(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("skip schedule deleting pod: {}", pod.full_name());
-        self.tell(cluster, &pod.scheduler_name, pod, EventType::Warning, "FailedScheduling", message);
+        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Sends victims away to make room on a node; those of less importance who were promised it lose that.
-    pub(super) fn preempt(
-        &self,
-        cluster: &ClusterId,
-        pod: &Arc<Pod>,
-        plugins: PluginSet,
-        victims: Vec<Arc<Pod>>,
-        node: &str,
-        outdone: Vec<Arc<Pod>>,
-    ) -> Task<Finished> {
-        let (effects, cluster, pod) = (self.clone(), cluster.clone(), Arc::clone(pod));
-        let node: Box<str> = node.into();
+    pub(super) fn preempt(&self, cluster: &ClusterId, preemption: Preemption) -> Task<Finished> {
+        let Preemption { pod, plugins, victims, node, outdone } = preemption;
+        let (effects, cluster, began) = (self.clone(), cluster.clone(), self.clock.uptime());
         Task::spawn("preempt", async move {
             for other in outdone {
                 let status = json!({"nominatedNodeName": null});
                 patch_status(&effects.pods, &key_of(&cluster, &other), &other.metadata.uid, status).await;
             }
-            for victim in victims.iter().filter(|victim| !victim.is_terminating()) {
-                effects.send_away(&cluster, &pod, victim, &node).await;
+            let mut succeeded = true;
+            for victim in victims {
+                succeeded &= effects.send_away(&cluster, &pod, &victim, &node).await;
             }
-            Finished::Preempted { cluster, pod, plugins }
+            let took = effects.clock.uptime().saturating_sub(began);
+            Finished::Preempted { cluster, pod, plugins, succeeded, took }
         })
     }
 
-    async fn send_away(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) {
+    async fn send_away(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) -> bool {
         let key = key_of(cluster, victim);
         let message = format!("{}: preempting to accommodate a higher priority pod", pod.scheduler_name);
         let condition = json!({
@@ -167,10 +207,24 @@ impl Effects {
         patch_status(&self.pods, &key, &victim.metadata.uid, json!({"conditions": [condition]})).await;
         if let Err(error) = self.pods.delete(&key, &DeleteParams::default()).await {
             tracing::warn!(victim = %key, %error, "cannot preempt a pod");
-            return;
+            return false;
         }
-        let message = format!("Preempted by pod {} on node {node}", pod.metadata.uid);
-        self.tell(cluster, &pod.scheduler_name, victim, EventType::Normal, "Preempted", message);
+        self.preempted(cluster, pod, victim, node, "");
+        true
+    }
+
+    /// Says that a pod had to go for another, and how if it was not deleted.
+    pub(super) fn preempted(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str, how: &str) {
+        let note = format!("Preempted by pod {} on node {node}{how}", pod.metadata.uid);
+        let occurrence = Occurrence {
+            regarding: reference(victim),
+            related: Some(reference(pod)),
+            kind: EventType::Normal,
+            reason: "Preempted",
+            action: "Preempting",
+            note,
+        };
+        self.record(cluster, &pod.scheduler_name, occurrence);
     }
 
     /// What to write into the status of a pod; none if it says so already.
@@ -208,14 +262,20 @@ impl Effects {
     fn tell(
         &self,
         cluster: &ClusterId,
-        scheduler: &str,
         about: &Pod,
         kind: EventType,
         reason: &'static str,
-        message: String,
+        action: &'static str,
+        note: String,
     ) {
+        let occurrence =
+            Occurrence { regarding: reference(about), related: None, kind, reason, action, note };
+        self.record(cluster, &about.scheduler_name, occurrence);
+    }
+
+    fn record(&self, cluster: &ClusterId, scheduler: &str, occurrence: Occurrence) {
         if let Some(recorder) = self.recorders.get(scheduler) {
-            recorder.event(cluster, reference(about), kind, reason, message);
+            recorder.event(cluster, occurrence);
         }
     }
 

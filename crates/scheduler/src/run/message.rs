@@ -19,7 +19,7 @@ use crate::view::{Node, Pod};
 const RUNNING_OR_PENDING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// What happened.
-pub(super) enum Message {
+pub(crate) enum Message {
     Pod(Change<Pod>),
     Node(Change<Node>),
     Namespace(Change<Namespace>),
@@ -35,6 +35,11 @@ pub(super) enum Message {
     CsiDriver(Change<CsiDriver>),
     Capacity(Change<CsiStorageCapacity>),
     Attachment(Change<VolumeAttachment>),
+    /// Something that only a plugin knows.
+    Custom {
+        kind: &'static str,
+        key: ObjectKey,
+    },
     /// Somebody wants to know when nothing is left to do.
     Quiet(oneshot::Sender<()>),
 }
@@ -56,9 +61,70 @@ impl Message {
             Self::CsiDriver(change) => &change.key,
             Self::Capacity(change) => &change.key,
             Self::Attachment(change) => &change.key,
+            Self::Custom { key, .. } => key,
             Self::Quiet(_) => return None,
         };
         Some(key.cluster())
+    }
+
+    /// What upstream's metrics call it; none for what is not counted.
+    pub(super) fn label(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Pod(change) => pod_label(change)?,
+            Self::Node(change) => match (&change.old, &change.new) {
+                (Some(old), Some(new)) => {
+                    let changes = new.changes_since(old);
+                    return changes.any().then(|| changes.label());
+                }
+                _ => label(change, ["NodeAdd", "NodeUpdate", "NodeDelete"]),
+            },
+            Self::Claim(change) => label(
+                change,
+                ["PersistentVolumeClaimAdd", "PersistentVolumeClaimUpdate", "PersistentVolumeClaimDelete"],
+            ),
+            Self::Volume(change) => {
+                label(change, ["PersistentVolumeAdd", "PersistentVolumeUpdate", "PersistentVolumeDelete"])
+            }
+            Self::Class(change) => label(
+                change,
+                [
+                    "storage.k8s.io/StorageClassAdd",
+                    "storage.k8s.io/StorageClassUpdate",
+                    "storage.k8s.io/StorageClassDelete",
+                ],
+            ),
+            Self::CsiNode(change) => label(
+                change,
+                ["storage.k8s.io/CSINodeAdd", "storage.k8s.io/CSINodeUpdate", "storage.k8s.io/CSINodeDelete"],
+            ),
+            Self::CsiDriver(change) => label(
+                change,
+                [
+                    "storage.k8s.io/CSIDriverAdd",
+                    "storage.k8s.io/CSIDriverUpdate",
+                    "storage.k8s.io/CSIDriverDelete",
+                ],
+            ),
+            Self::Capacity(change) => label(
+                change,
+                [
+                    "storage.k8s.io/CSIStorageCapacityAdd",
+                    "storage.k8s.io/CSIStorageCapacityUpdate",
+                    "storage.k8s.io/CSIStorageCapacityDelete",
+                ],
+            ),
+            Self::Attachment(change) => label(
+                change,
+                [
+                    "storage.k8s.io/VolumeAttachmentAdd",
+                    "storage.k8s.io/VolumeAttachmentUpdate",
+                    "storage.k8s.io/VolumeAttachmentDelete",
+                ],
+            ),
+            Self::Custom { kind, .. } => kind,
+            // Of those upstream only reads what its informers know.
+            _ => return None,
+        })
     }
 
     /// Whether a cluster is worth knowing because of it: one that has neither nodes nor pods is not.
@@ -69,6 +135,27 @@ impl Message {
             _ => false,
         }
     }
+}
+
+fn label<V>(change: &Change<V>, [add, update, delete]: [&'static str; 3]) -> &'static str {
+    match (&change.old, &change.new) {
+        (_, None) => delete,
+        (None, Some(_)) => add,
+        (Some(_), Some(_)) => update,
+    }
+}
+
+/// A pod that has come to a node is added there, whether it was known before or not.
+fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
+    let known = change.new.as_ref().or(change.old.as_ref())?;
+    let was_assigned = change.old.as_ref().is_some_and(|old| old.is_assigned());
+    Some(match (known.is_assigned(), was_assigned) {
+        (true, false) => "AssignedPodAdd",
+        (true, true) => label(change, ["AssignedPodAdd", "AssignedPodUpdate", "AssignedPodDelete"]),
+        (false, _) => {
+            label(change, ["UnschedulablePodAdd", "UnschedulablePodUpdate", "UnschedulablePodDelete"])
+        }
+    })
 }
 
 /// The informers that tell, of which some are looked at again.

@@ -2,10 +2,15 @@
 //! and has others do what follows from it.
 
 mod attempt;
+mod bind_steps;
+mod binding;
 mod cluster;
 mod clusters;
 mod effects;
 mod message;
+#[cfg(test)]
+mod permit_tests;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -14,21 +19,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coracle_base::{Clock, Task, TaskError};
-use coracle_runtime::{Activity, ClusterId, Manager, Objects, Program, informer};
+use coracle_base::{Clock, Rng, Task, TaskError};
+use coracle_runtime::{Activity, ClusterId, Program, informer};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1 as core;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
-use crate::framework::Profile;
-use crate::plugins::{self, VolumeWriter, Writers};
-use crate::queue::Backoff;
+use crate::cycle::Trace;
+use crate::framework::{Signal, Signals};
+use crate::metrics::SAMPLED_PERCENT;
+use binding::Unbound;
+use cluster::Rules;
 use clusters::Clusters;
 use effects::{Effects, Finished};
-use message::{Message, Surroundings};
+pub(crate) use message::Message;
+use message::Surroundings;
+pub use start::register;
 
 /// What has been told and not been taken in. Informers wait when it is full.
 const MAX_MESSAGES: usize = 4096;
@@ -42,40 +49,6 @@ const PARKED_AT_MOST: Duration = Duration::from_secs(300);
 /// What is told of pods where there is no node at all.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// Hands the scheduler to a manager, whose identity must be allowed to bind pods.
-pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) {
-    let (told, messages) = mpsc::channel(MAX_MESSAGES);
-    let informers = message::follow(manager, &told);
-    let client = manager.client().clone();
-    let pods = Objects::of::<core::Pod>(&client);
-    let volumes = VolumeWriter::new(&client, clock.clone(), informers.claims, informers.volumes);
-    let writers = Writers { pods: Some(pods.clone()), volumes: Some(volumes) };
-    let profiles = config.profiles.iter().map(|profile| plugins::profile(profile, &writers)).collect();
-    let backoff = Backoff {
-        initial: config.pod_initial_backoff,
-        max: config.pod_max_backoff,
-        parked_at_most: PARKED_AT_MOST,
-    };
-    let names = config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
-    let recorders = names.map(|name| (name.into(), manager.recorder(name))).collect();
-    let rng = manager.rng();
-    manager.add_program(Scheduler {
-        profiles,
-        clusters: Clusters::new(backoff, rng),
-        effects: Effects { pods, recorders, clock: clock.clone() },
-        clock: clock.clone(),
-        told,
-        messages,
-        following: informers.all,
-        surroundings: informers.surroundings,
-        knows_all: false,
-        max_binding: config.max_binding.max(1),
-        in_flight: FuturesUnordered::new(),
-        waiting: Vec::new(),
-        counts: Arc::default(),
-    });
-}
-
 /// How much has been done, for who asks.
 #[derive(Default)]
 struct Counts {
@@ -84,10 +57,15 @@ struct Counts {
 }
 
 struct Scheduler {
-    profiles: Vec<Profile>,
+    rules: Arc<Rules>,
     clusters: Clusters,
     effects: Effects,
     clock: Clock,
+    trace: Trace,
+    /// Chooses the attempts in which plugins are looked at one by one.
+    sampling: Rng,
+    /// What plugins wish for.
+    signals: Signals,
     /// Kept for who asks whether it is at rest.
     told: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
@@ -161,8 +139,8 @@ impl Scheduler {
                 continue;
             }
             self.answer();
-            let deadline = self.clusters.deadline();
-            let clock = self.clock.clone();
+            let deadline = self.clusters.deadline().into_iter().chain(self.rules.waiting.deadline()).min();
+            let (clock, rules, signals) = (self.clock.clone(), Arc::clone(&self.rules), self.signals.clone());
             let time = async move {
                 match deadline {
                     Some(deadline) => clock.sleep_until(deadline).await,
@@ -177,12 +155,58 @@ impl Scheduler {
                 message = self.messages.recv() => self.take_in(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
                 () = &mut synced, if !self.knows_all => self.begin(),
-                () = time => self.clusters.flush(self.clock.now()),
+                () = rules.waiting.decided() => self.settle(),
+                () = signals.news() => self.activate(),
+                () = time => self.look_at_the_time(),
             }
         }
-        // What was begun is finished: a pod that was decided on is bound.
+        // What was begun is finished: a pod that was decided on is bound. Who still waits to be allowed is found
+        // without a node when the scheduler is started anew.
+        self.settle();
+        self.rules.waiting.clear();
         while let Some(finished) = self.in_flight.next().await {
             self.finish(finished);
+        }
+    }
+
+    fn look_at_the_time(&mut self) {
+        let now = self.clock.now();
+        self.clusters.flush(now);
+        self.rules.waiting.expire(now);
+        self.settle();
+    }
+
+    /// Acts on what was decided of pods that waited to be allowed.
+    fn settle(&mut self) {
+        let now = self.clock.now();
+        for (id, verdict) in self.rules.waiting.take_decided() {
+            let effects = &self.effects;
+            let begun = self
+                .clusters
+                .with(&id.cluster, |cluster| binding::settle(cluster, effects, &id.uid, verdict, now));
+            self.in_flight.extend(begun);
+        }
+    }
+
+    /// Has pods tried as plugins wish.
+    fn activate(&mut self) {
+        let now = self.clock.now();
+        for signal in self.signals.take() {
+            match signal {
+                Signal::Activate(id) if self.clusters.knows(&id.cluster) => {
+                    self.clusters.with(&id.cluster, |cluster| cluster.activate(&id.uid, now));
+                }
+                Signal::Activate(_) => {}
+                Signal::ActivateAll => {
+                    for id in self.clusters.ids() {
+                        self.clusters.with(&id, |cluster| {
+                            for uid in cluster.queue.waiting_pods() {
+                                cluster.activate(&uid, now);
+                            }
+                        });
+                    }
+                }
+            }
         }
     }
 
@@ -191,11 +215,11 @@ impl Scheduler {
         while let Ok(message) = self.messages.try_recv() {
             self.take_in(Some(message));
         }
-        let (profiles, now) = (&self.profiles, self.clock.now());
+        let now = self.clock.now();
         for id in self.clusters.ids() {
             let surroundings = self.surroundings.of(&id);
             self.clusters.with(&id, |cluster| {
-                surroundings.for_each(|message| cluster.take_in(message, profiles, now));
+                surroundings.for_each(|message| cluster.take_in(message, now));
             });
         }
         self.knows_all = true;
@@ -212,6 +236,8 @@ impl Scheduler {
         while let Some(Some(finished)) = self.in_flight.next().now_or_never() {
             self.finish(finished);
         }
+        self.settle();
+        self.activate();
     }
 
     fn take_in(&mut self, message: Option<Message>) {
@@ -234,17 +260,22 @@ impl Scheduler {
             return;
         }
         let surroundings = (is_new && self.knows_all).then(|| self.surroundings.of(id));
-        let (profiles, now) = (&self.profiles, self.clock.now());
+        let now = self.clock.now();
+        let (label, began) = (message.label(), self.clock.uptime());
         self.clusters.with(id, |cluster| {
             let surroundings = surroundings.into_iter().flatten();
-            surroundings.chain([message]).for_each(|message| cluster.take_in(message, profiles, now));
+            surroundings.chain([message]).for_each(|message| cluster.take_in(message, now));
         });
+        if let Some(label) = label {
+            self.rules.metrics.handled(label, self.clock.uptime().saturating_sub(began));
+        }
     }
 
     /// Tells those who wait that nothing is left to do, if so.
     fn answer(&mut self) {
         if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
-            self.counts.delayed.store(self.clusters.delayed(), Ordering::Relaxed);
+            let delayed = self.clusters.delayed() + self.rules.waiting.len();
+            self.counts.delayed.store(delayed, Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
                 // Whoever has stopped waiting does not mind.
                 let _ = waiting.send(());
@@ -260,9 +291,10 @@ impl Scheduler {
             let now = self.clock.now();
             let Some((id, popped)) = self.clusters.pop(now) else { break };
             self.counts.begun.fetch_add(1, Ordering::Relaxed);
-            let (profiles, effects) = (&self.profiles, &self.effects);
+            let (effects, trace) = (&self.effects, &mut self.trace);
+            trace.restart(self.sampling.below(100) < SAMPLED_PERCENT);
             let begun =
-                self.clusters.with(&id, |cluster| attempt::schedule(cluster, profiles, effects, popped, now));
+                self.clusters.with(&id, |cluster| attempt::schedule(cluster, effects, trace, popped, now));
             self.in_flight.extend(begun);
             any = true;
             if now != began {
@@ -274,18 +306,21 @@ impl Scheduler {
 
     fn finish(&mut self, finished: Result<Finished, TaskError>) {
         let now = self.clock.now();
-        let (profiles, effects) = (&self.profiles, &self.effects);
+        let effects = &self.effects;
         match finished {
-            Ok(Finished::Bound { cluster: id, pod, profile, result }) => {
+            Ok(Finished::Bound { cluster: id, pod, profile, was_announced, started, result }) => {
                 let told = self.clusters.with(&id, |cluster| match result {
-                    Ok(()) => attempt::bound(cluster, profiles, effects, &pod, profile),
+                    Ok(()) => binding::bound(cluster, effects, &pod, profile, started, now),
                     Err(error) => {
-                        attempt::unbound(cluster, profiles, effects, &pod, profile, &error.to_string(), now)
+                        let error = &error.to_string();
+                        let unbound = Unbound { pod: &pod, profile, was_announced, error, started };
+                        binding::unbound(cluster, effects, &unbound, now)
                     }
                 });
                 self.in_flight.extend(told);
             }
-            Ok(Finished::Preempted { cluster, pod, plugins }) => {
+            Ok(Finished::Preempted { cluster, pod, plugins, succeeded, took }) => {
+                self.rules.metrics.sent_away(succeeded, took);
                 self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
             }
             Ok(Finished::Told) => {}

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_base::{Rng, Timestamp};
+use coracle_base::{ManualClock, Rng, Timestamp};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 use serde_json::json;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Rules};
 use super::message::Message;
-use crate::cycle::{Outcome, schedule};
+use crate::cycle::{Outcome, Trace, schedule};
 use crate::fixture::{merged, node, placed, pod, profile, wanting};
-use crate::framework::Profile;
-use crate::queue::Backoff;
+use crate::framework::WaitingPods;
+use crate::queue::{Backoff, PrioritySort};
 use crate::view::{Node, Pod};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -20,50 +20,57 @@ const LATER: Timestamp = Timestamp::from_millis(1_100_000);
 
 struct Told {
     cluster: Cluster,
-    profiles: Vec<Profile>,
 }
 
 impl Told {
     fn new() -> Self {
         let second = Duration::from_secs(1);
         let backoff = Backoff { initial: second, max: 10 * second, parked_at_most: 300 * second };
-        Self {
-            cluster: Cluster::new(ClusterId::default(), backoff, Rng::seeded(1)),
+        let rules = Rules {
             profiles: vec![profile()],
-        }
+            sort: Arc::new(PrioritySort),
+            backoff,
+            waiting: WaitingPods::default(),
+            metrics: crate::fixture::metrics(),
+            clock: ManualClock::starting_at(NOW).clock(),
+            gated: Default::default(),
+        };
+        Self { cluster: Cluster::new(ClusterId::default(), Arc::new(rules), Rng::seeded(1)) }
     }
 
     fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
         let known = old.or(new).unwrap();
         let key = ObjectKey::namespaced(ClusterId::default(), "ns", &*known.metadata.name);
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Pod(change), &self.profiles, LATER);
+        self.cluster.take_in(Message::Pod(change), LATER);
     }
 
     fn node(&mut self, old: Option<&Arc<Node>>, new: Option<&Arc<Node>>) {
         let key = ObjectKey::cluster_wide(ClusterId::default(), &*old.or(new).unwrap().metadata.name);
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Node(change), &self.profiles, LATER);
+        self.cluster.take_in(Message::Node(change), LATER);
     }
 
     /// Tries the next pod, and parks it if it is refused. Its name, and the node it found.
     fn attempt(&mut self) -> Option<(String, Option<String>)> {
         let popped = self.cluster.queue.pop(NOW)?;
         let (name, uid) = (popped.pod.metadata.name.to_string(), &popped.pod.metadata.uid);
-        let Cluster { world, turns, queue } = &mut self.cluster;
-        match schedule(&self.profiles[popped.profile], world, &popped.pod, turns) {
+        let rules = Arc::clone(&self.cluster.rules);
+        let Cluster { world, turns, queue, .. } = &mut self.cluster;
+        match schedule(&rules.profiles[popped.profile], world, &popped.pod, turns, &mut Trace::default()) {
             Outcome::Fits(node) => {
                 world.cache.assume(Arc::new(popped.pod.on_node(&node)));
                 Some((name, Some(node.into())))
             }
             Outcome::Refused(diagnosis, _) => {
-                queue.refused(uid, diagnosis.plugins, NOW);
+                queue.refused(uid, diagnosis.plugins, diagnosis.pending, NOW);
                 Some((name, None))
             }
             Outcome::NoNodes => {
-                queue.refused(uid, Default::default(), NOW);
+                queue.refused(uid, Default::default(), Default::default(), NOW);
                 Some((name, None))
             }
+            Outcome::Failed(message) => panic!("{message}"),
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod taint;
 pub(crate) mod workload;
 
 pub(crate) use affinity::{Affinity, Term};
-pub(crate) use node::Node;
-pub(crate) use pod::Pod;
-pub(crate) use resources::Resources;
+pub use node::Node;
+pub use pod::Pod;
+pub use resources::Resources;
 pub(crate) use taint::{Taint, Toleration};

@@ -11,7 +11,7 @@ use coracle_runtime::informer::Labels;
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawNode")]
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) metadata: Metadata,
     pub(crate) labels: Labels,
     /// Nothing more is to come here.
@@ -38,6 +38,26 @@ pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 impl Node {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Whether nothing more is to come here.
+    pub fn is_unschedulable(&self) -> bool {
+        self.unschedulable
+    }
+
+    /// What it offers to pods.
+    pub fn allocatable(&self) -> &Resources {
+        &self.allocatable
+    }
+
     /// What is different enough from before to be worth another look at pods that found no place.
     pub(crate) fn changes_since(&self, old: &Self) -> NodeChanges {
         NodeChanges {
@@ -51,15 +71,29 @@ impl Node {
 
 /// What of a node has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeChanges {
-    pub(crate) allocatable: bool,
-    pub(crate) labels: bool,
-    /// Or it takes pods again.
-    pub(crate) taints: bool,
-    pub(crate) features: bool,
+pub struct NodeChanges {
+    /// What it offers.
+    pub allocatable: bool,
+    /// Its labels.
+    pub labels: bool,
+    /// What keeps pods away, or it takes pods again.
+    pub taints: bool,
+    /// What it declares to have.
+    pub features: bool,
 }
 
 impl NodeChanges {
+    /// What upstream's metrics call it.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self { allocatable: true, .. } => "NodeUpdateNodeAllocatable",
+            Self { labels: true, .. } => "NodeUpdateNodeLabel",
+            Self { taints: true, .. } => "NodeUpdateNodeTaint",
+            Self { features: true, .. } => "NodeUpdateNodeDeclaredFeature",
+            _ => "NodeUpdate",
+        }
+    }
+
     /// Whether any of it has.
     pub(crate) fn any(self) -> bool {
         self != Self::default()

@@ -17,7 +17,7 @@ use coracle_runtime::informer::Labels;
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawPod")]
-pub(crate) struct Pod {
+pub struct Pod {
     pub(crate) metadata: Metadata,
     pub(crate) generation: i64,
     pub(crate) labels: Labels,
@@ -88,13 +88,58 @@ pub(crate) struct Condition {
 }
 
 impl Pod {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Where it is.
+    pub fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Its identity.
+    pub fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// How important it is.
+    pub fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// Who schedules it.
+    pub fn scheduler_name(&self) -> &str {
+        &self.scheduler_name
+    }
+
+    /// Where it runs; empty if nobody has decided.
+    pub fn node_name(&self) -> &str {
+        &self.node_name
+    }
+
+    /// Where it will run once others have gone; empty for nowhere.
+    pub fn nominated_node_name(&self) -> &str {
+        &self.nominated_node
+    }
+
+    /// What it takes of its node.
+    pub fn requests(&self) -> &Resources {
+        &self.requests
+    }
+
     /// Whether somebody has decided where it runs.
     pub(crate) fn is_assigned(&self) -> bool {
         !self.node_name.is_empty()
     }
 
     /// Whether it is going.
-    pub(crate) fn is_terminating(&self) -> bool {
+    pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
@@ -108,8 +153,9 @@ impl Pod {
         Self { node_name: node.into(), ..self.clone() }
     }
 
-    pub(crate) fn namespace(&self) -> &str {
-        &self.metadata.namespace
+    /// The same pod, promised a node.
+    pub(crate) fn promised(&self, node: &str) -> Self {
+        Self { nominated_node: node.into(), ..self.clone() }
     }
 
     /// `namespace/name`.

@@ -14,7 +14,7 @@ const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Amounts, each in the unit in which it is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resources {
+pub struct Resources {
     /// Thousandths of a processor.
     pub(crate) milli_cpu: i64,
     /// Bytes.
@@ -29,6 +29,21 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
+    /// Thousandths of a processor.
+    pub fn milli_cpu(&self) -> i64 {
+        self.milli_cpu
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> i64 {
+        self.memory
+    }
+
+    /// Bytes that last as long as a pod.
+    pub fn ephemeral_storage(&self) -> i64 {
+        self.ephemeral_storage
+    }
+
     /// What a list says.
     pub(crate) fn of(list: &ResourceList) -> Self {
         let mut resources = Self::default();
@@ -64,7 +79,7 @@ impl Resources {
     }
 
     /// So much of a resource that has no field of its own.
-    pub(crate) fn scalar(&self, name: &str) -> i64 {
+    pub fn scalar(&self, name: &str) -> i64 {
         self.scalars.iter().find(|(found, _)| **found == *name).map_or(0, |(_, amount)| *amount)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cycle::{Outcome, schedule};
+use crate::cycle::{Outcome, Trace, schedule};
 use crate::fixture::{merged, node, placed, pod, profile, turns, wanting, world};
 use crate::framework::{Nomination, PostFilter};
 use crate::view::Pod;
@@ -22,7 +22,7 @@ fn important(cpu: &str) -> Arc<Pod> {
 }
 
 fn preempt(world: &mut World, pod: &Arc<Pod>) -> (PostFilter, String) {
-    match schedule(&profile(), world, pod, &mut turns()) {
+    match schedule(&profile(), world, pod, &mut turns(), &mut Trace::default()) {
         Outcome::Refused(diagnosis, made_room) => (made_room, diagnosis.to_string()),
         other => panic!("{other:?}"),
     }

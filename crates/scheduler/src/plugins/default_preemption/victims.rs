@@ -36,7 +36,9 @@ impl Trial<'_, '_> {
 
     fn fits(&self) -> Result<(), Rejection> {
         let Attempt { world, pod, .. } = self.attempt;
-        fits(&self.filters, world, pod, &self.info).map_err(|(_, rejection)| rejection)
+        let fits = fits(&self.filters, world, pod, &self.info).map_err(|(_, rejection)| rejection);
+        Active::count_back(&self.filters, &self.attempt.filters);
+        fits
     }
 
     /// Lets a pod stay if there is room for both. Whether it may.

@@ -19,7 +19,7 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// A claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawClaim")]
-pub(crate) struct Claim {
+pub struct Claim {
     pub(crate) metadata: Metadata,
     /// The pod that it was made for.
     pub(crate) owner_pod: Option<Box<str>>,

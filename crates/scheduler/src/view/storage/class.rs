@@ -19,7 +19,7 @@ pub(crate) enum BindingMode {
 /// A storage class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawClass")]
-pub(crate) struct StorageClass {
+pub struct StorageClass {
     pub(crate) metadata: Metadata,
     pub(crate) provisioner: Box<str>,
     pub(crate) binding_mode: Option<BindingMode>,

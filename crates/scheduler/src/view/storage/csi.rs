@@ -11,7 +11,7 @@ use crate::view::selector::parsed;
 /// What drivers are on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct CsiNode {
+pub struct CsiNode {
     pub(crate) metadata: Metadata,
     pub(crate) spec: CsiNodeSpec,
 }
@@ -53,7 +53,7 @@ impl CsiNode {
 /// A driver, and what is expected of who schedules for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct CsiDriver {
+pub struct CsiDriver {
     pub(crate) metadata: Metadata,
     pub(crate) spec: CsiDriverSpec,
 }
@@ -68,7 +68,7 @@ pub(crate) struct CsiDriverSpec {
 /// How much room a driver has left for some nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawCapacity")]
-pub(crate) struct CsiStorageCapacity {
+pub struct CsiStorageCapacity {
     pub(crate) metadata: Metadata,
     pub(crate) class: Box<str>,
     /// Which nodes; none if none can use it.

@@ -13,7 +13,7 @@ use coracle_runtime::informer::Labels;
 /// A persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawVolume")]
-pub(crate) struct PersistentVolume {
+pub struct PersistentVolume {
     pub(crate) metadata: Metadata,
     pub(crate) labels: Labels,
     pub(crate) class: Box<str>,

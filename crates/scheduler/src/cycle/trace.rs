@@ -1,0 +1,175 @@
+//! What an attempt cost: how long each point took, and how often which plugin was asked. It is noted here while the
+//! attempt goes on and counted afterwards, so that nothing is shared with anybody meanwhile.
+
+use std::time::Duration;
+
+use coracle_base::Clock;
+
+use crate::framework::Code;
+
+/// A point of the framework, under upstream's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Point {
+    PreEnqueue,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    ScoreExtensionNormalize,
+    Reserve,
+    Unreserve,
+    Permit,
+    PreBindPreFlight,
+    PreBind,
+    Bind,
+    PostBind,
+}
+
+impl Point {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::PreEnqueue,
+        Self::PreFilter,
+        Self::Filter,
+        Self::PostFilter,
+        Self::PreScore,
+        Self::Score,
+        Self::ScoreExtensionNormalize,
+        Self::Reserve,
+        Self::Unreserve,
+        Self::Permit,
+        Self::PreBindPreFlight,
+        Self::PreBind,
+        Self::Bind,
+        Self::PostBind,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::PreEnqueue => "PreEnqueue",
+            Self::PreFilter => "PreFilter",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
+            Self::Reserve => "Reserve",
+            Self::Unreserve => "Unreserve",
+            Self::Permit => "Permit",
+            Self::PreBindPreFlight => "PreBindPreFlight",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+        }
+    }
+}
+
+/// What came of a point, under upstream's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Status {
+    Success,
+    Error,
+    Unschedulable,
+    UnschedulableAndUnresolvable,
+    Wait,
+    Skip,
+    Pending,
+}
+
+impl Status {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Success,
+        Self::Error,
+        Self::Unschedulable,
+        Self::UnschedulableAndUnresolvable,
+        Self::Wait,
+        Self::Skip,
+        Self::Pending,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Error => "Error",
+            Self::Unschedulable => "Unschedulable",
+            Self::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+            Self::Wait => "Wait",
+            Self::Skip => "Skip",
+            Self::Pending => "Pending",
+        }
+    }
+}
+
+impl From<Code> for Status {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Unschedulable => Self::Unschedulable,
+            Code::UnschedulableAndUnresolvable => Self::UnschedulableAndUnresolvable,
+            Code::Pending => Self::Pending,
+            Code::Error => Self::Error,
+        }
+    }
+}
+
+/// What it cost. The same one serves all attempts, so that nothing is allocated for each.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    /// None where nobody wants to know.
+    clock: Option<Clock>,
+    /// Whether plugins are looked at one by one, which upstream does for one attempt in ten.
+    is_sampled: bool,
+    pub(crate) points: Vec<(Point, Status, Duration)>,
+    /// The plugin is named by its place in the profile.
+    pub(crate) plugins: Vec<(Point, usize, Status, Duration)>,
+    pub(crate) evaluations: Vec<(Point, usize, u32)>,
+}
+
+impl Trace {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
+    }
+
+    /// Begins with another attempt.
+    pub(crate) fn restart(&mut self, is_sampled: bool) {
+        self.is_sampled = is_sampled;
+        self.points.clear();
+        self.plugins.clear();
+        self.evaluations.clear();
+    }
+
+    /// Whether plugins are looked at one by one.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+
+    /// When something begins.
+    pub(crate) fn begin(&self) -> Duration {
+        self.clock.as_ref().map_or(Duration::ZERO, Clock::uptime)
+    }
+
+    /// The same, if plugins are looked at one by one.
+    pub(crate) fn begin_plugin(&self) -> Duration {
+        if self.is_sampled { self.begin() } else { Duration::ZERO }
+    }
+
+    /// A point has been passed that began then.
+    pub(crate) fn end(&mut self, point: Point, status: Status, began: Duration) {
+        if self.clock.is_some() {
+            self.points.push((point, status, self.begin().saturating_sub(began)));
+        }
+    }
+
+    /// A plugin has been asked, since then.
+    pub(crate) fn end_plugin(&mut self, point: Point, place: usize, status: Status, began: Duration) {
+        if self.is_sampled {
+            self.plugins.push((point, place, status, self.begin().saturating_sub(began)));
+        }
+    }
+
+    /// A plugin has been asked so often.
+    pub(crate) fn evaluated(&mut self, point: Point, place: usize, times: u32) {
+        if self.clock.is_some() && times > 0 {
+            self.evaluations.push((point, place, times));
+        }
+    }
+}

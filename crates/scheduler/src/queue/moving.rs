@@ -1,0 +1,134 @@
+//! From one place in the queue to another, and what is counted on the way.
+
+use coracle_base::Timestamp;
+
+use super::entry::{Entry, Place};
+use super::{Queue, Refusal};
+use crate::framework::{Hint, PluginSet};
+use crate::metrics::QueueName;
+
+impl Queue {
+    pub(super) fn come_back(&mut self, uid: &str, event: &'static str, hint: Hint, now: Timestamp) {
+        let Some(entry) = self.entries.get(uid) else { return };
+        let until = self.backoff.until_after_refusals(entry);
+        if hint == Hint::Immediately || self.backoff.is_over(until, now) {
+            self.activate(uid, event, now);
+        } else {
+            let key = (until, entry.turn(&*self.sort));
+            self.put(uid, Place::BackingOff(key), event);
+        }
+    }
+
+    pub(super) fn activate(&mut self, uid: &str, event: &'static str, now: Timestamp) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.first_active.get_or_insert(now);
+        let turn = entry.turn(&*self.sort);
+        self.put(uid, Place::Active(turn), event);
+    }
+
+    /// Holds a pod back, for a plugin.
+    pub(super) fn hold_back(&mut self, uid: &str, plugin: usize, event: &'static str) {
+        let is_news = !self.is_gated(uid);
+        self.leave(uid);
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if !entry.refused_by.contains(plugin) {
+            entry.refused_by.insert(plugin);
+            self.metrics.unschedulable(entry.profile, [plugin].into_iter().collect(), 1.0);
+        }
+        entry.was_flushed = false;
+        self.enter(uid, Place::Gated);
+        if is_news {
+            self.metrics.incoming(QueueName::Gated, event);
+        }
+    }
+
+    /// Notes another attempt at a pod, which was refused.
+    pub(super) fn count_refusal(
+        &mut self,
+        uid: &str,
+        plugins: PluginSet,
+        pending: PluginSet,
+        now: Timestamp,
+    ) {
+        self.again(uid, now, |entry| {
+            entry.refused_by = plugins;
+            entry.pending_for = pending;
+            entry.refusals += 1;
+            entry.failures = 0;
+        });
+        if let Some(entry) = self.entries.get(uid) {
+            self.metrics.unschedulable(entry.profile, plugins, 1.0);
+        }
+    }
+
+    /// Notes another attempt at a pod.
+    pub(super) fn again(&mut self, uid: &str, now: Timestamp, change: impl FnOnce(&mut Entry)) {
+        if self.is_in_flight(uid) {
+            self.metrics.in_flight(-1.0);
+        }
+        self.leave(uid);
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.since = now;
+            entry.was_flushed = false;
+            change(entry);
+        }
+    }
+
+    /// Puts a pod somewhere else, because of an event.
+    pub(super) fn put(&mut self, uid: &str, place: Place, event: &'static str) {
+        self.leave(uid);
+        self.enter(uid, place);
+        if let Some(queue) = place.queue() {
+            self.metrics.incoming(queue, event);
+        }
+    }
+
+    pub(super) fn enter(&mut self, uid: &str, place: Place) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.place = place;
+        match place {
+            Place::Active(turn) => drop(self.active.insert(turn, uid.into())),
+            Place::BackingOff(key) => drop(self.backing_off.insert(key, uid.into())),
+            Place::Failed(key) => drop(self.failed.insert(key, uid.into())),
+            Place::Parked(since) => {
+                self.refused.entry(entry.refusal()).or_default().insert(uid.into());
+                self.parked_since.insert((since, uid.into()));
+            }
+            Place::Gated => drop(self.refused.entry(entry.refusal()).or_default().insert(uid.into())),
+            Place::InFlight => {}
+        }
+        if let Some(queue) = place.queue() {
+            self.metrics.pending(queue, 1.0);
+        }
+    }
+
+    /// Takes a pod out of wherever it waits.
+    pub(super) fn leave(&mut self, uid: &str) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        let place = std::mem::replace(&mut entry.place, Place::InFlight);
+        let refusal = entry.refusal();
+        match place {
+            Place::Active(turn) => drop(self.active.remove(&turn)),
+            Place::BackingOff(key) => drop(self.backing_off.remove(&key)),
+            Place::Failed(key) => drop(self.failed.remove(&key)),
+            Place::Parked(since) => {
+                self.parked_since.remove(&(since, uid.into()));
+                self.leave_refused(uid, refusal);
+            }
+            Place::Gated => self.leave_refused(uid, refusal),
+            Place::InFlight => {}
+        }
+        if let Some(queue) = place.queue() {
+            self.metrics.pending(queue, -1.0);
+        }
+    }
+
+    pub(super) fn leave_refused(&mut self, uid: &str, refusal: Refusal) {
+        if let Some(pods) = self.refused.get_mut(&refusal) {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.refused.remove(&refusal);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Plugins that a program brings along, and how profiles come to have them.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use coracle_runtime::informer::{Changes, View};
+use coracle_runtime::{Informer, Manager, Selection};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::framework::{Handle, Plugin};
+use crate::run::Message;
+
+/// Why a plugin cannot be made.
+pub type PluginError = Box<dyn Error + Send + Sync>;
+
+type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync;
+
+/// Plugins by name, and how each is made. Profiles ask for them by [`ProfileConfig::enabled`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use coracle_scheduler::framework::{NodeScore, Plugin, PreScore};
+/// use coracle_scheduler::{Config, NodeIndex, NodeInfo, Pod, PluginConfig, World};
+///
+/// /// Likes nodes whose names are short.
+/// struct ShortNames;
+///
+/// impl Plugin for ShortNames {
+///     fn name(&self) -> &'static str {
+///         "ShortNames"
+///     }
+///
+///     fn pre_score<'w>(&'w self, _: &'w World, _: &'w Arc<Pod>, _: &[NodeIndex]) -> PreScore<'w> {
+///         PreScore::Score(Box::new(Shortness))
+///     }
+/// }
+///
+/// struct Shortness;
+///
+/// impl NodeScore for Shortness {
+///     fn score(&self, info: &NodeInfo) -> i64 {
+///         100 - info.node().map_or(100, |node| node.name().len().min(100) as i64)
+///     }
+/// }
+///
+/// let mut config = Config::default();
+/// config.registry.add("ShortNames", |_| Ok(Arc::new(ShortNames)));
+/// config.profiles[0].enabled.push(PluginConfig::new("ShortNames").weight(5));
+/// assert!(config.check().is_ok());
+/// ```
+///
+/// [`ProfileConfig::enabled`]: crate::ProfileConfig::enabled
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<String, Arc<Factory>>);
+
+impl Registry {
+    /// Adds a plugin under its name, and how it is made: for each profile that has it, whenever the scheduler is
+    /// started.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
+    ) {
+        self.0.insert(name.into(), Arc::new(make));
+    }
+
+    pub(crate) fn make(
+        &self,
+        name: &str,
+        context: &mut PluginContext<'_>,
+    ) -> Option<Result<Arc<dyn Plugin>, PluginError>> {
+        self.0.get(name).map(|make| make(context))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What a plugin is made with.
+pub struct PluginContext<'a> {
+    pub(crate) profile: &'a str,
+    pub(crate) args: &'a Value,
+    pub(crate) handle: &'a Handle,
+    /// None where nothing runs.
+    pub(crate) feed: Option<PluginFeed<'a>>,
+}
+
+/// Where news for plugins comes from.
+pub(crate) struct PluginFeed<'a> {
+    pub(crate) manager: &'a mut Manager,
+    pub(crate) told: &'a mpsc::Sender<Message>,
+    /// Informers that have to know everything before pods are scheduled.
+    pub(crate) following: &'a mut Vec<Changes>,
+}
+
+impl PluginFeed<'_> {
+    /// The same for another plugin.
+    pub(crate) fn again(&mut self) -> PluginFeed<'_> {
+        PluginFeed { manager: self.manager, told: self.told, following: self.following }
+    }
+}
+
+impl PluginContext<'_> {
+    /// The name of the profile it is for.
+    pub fn profile(&self) -> &str {
+        self.profile
+    }
+
+    /// What [`PluginConfig::args`](crate::PluginConfig::args) says.
+    pub fn args(&self) -> &Value {
+        self.args
+    }
+
+    /// What it can do apart from what it is asked, from wherever it is.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Follows objects that the scheduler knows nothing of. Everything that happens to one is an event of its own,
+    /// [`ClusterEvent::Custom`](crate::framework::ClusterEvent::Custom) under this name for the kind. No pod is
+    /// scheduled before all of them are known. None where nothing runs, as in a simulation.
+    pub fn follow<V: View>(&mut self, selection: Selection, kind: &'static str) -> Option<Informer<V>> {
+        let feed = self.feed.as_mut()?;
+        let informer: Informer<V> = feed.manager.informer(selection);
+        informer.feed(feed.told.clone(), move |change| Message::Custom { kind, key: change.key });
+        feed.following.push(informer.changes());
+        Some(informer)
+    }
+}
+
+impl fmt::Debug for PluginContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginContext")
+            .field("profile", &self.profile)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,365 @@
+//! What becomes of a pod that has a node: it may have to wait until plugins allow it to go there, is then brought
+//! there by a task of its own, and is scheduled anew if either fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use coracle_base::{Task, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::Begun;
+use super::cluster::Cluster;
+use super::effects::{Effects, Reason, Refused};
+use crate::cycle::{Point, Status, Trace};
+use crate::framework::{
+    ClusterEvent, Code, Diagnosis, Hint, Nomination, Permit, PluginSet, PodId, Profile, Rejection, Verdict,
+};
+use crate::metrics::AttemptResult;
+use crate::queue::Refusal;
+use crate::view::Pod;
+
+/// When an attempt began, and whether plugins are looked at one by one in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Started {
+    pub(super) at: Duration,
+    pub(super) is_sampled: bool,
+}
+
+/// A pod that has its node and waits to be allowed to go there.
+pub(super) struct Held {
+    pub(super) pod: Arc<Pod>,
+    /// The plugins that made it wait, as if they had refused it.
+    pub(super) refusal: Refusal,
+    /// What has happened meanwhile that would help it, if they do refuse it.
+    pub(super) hint: Hint,
+    /// Says where it will run.
+    pub(super) announced: Task<()>,
+    pub(super) started: Started,
+    /// When it began to wait.
+    pub(super) since: Duration,
+}
+
+/// What plugins say of whether a pod goes to its node now.
+pub(super) enum Permitted {
+    Now,
+    /// When these allow it, each within its time.
+    Later(Vec<(usize, Duration)>),
+}
+
+/// Asks everyone who has something to note.
+pub(super) fn reserve(
+    cluster: &mut Cluster,
+    profile: &Profile,
+    pod: &Arc<Pod>,
+    trace: &mut Trace,
+) -> Result<(), (usize, Rejection)> {
+    for (place, enabled) in profile.plugins.iter().enumerate() {
+        let asked = trace.begin_plugin();
+        let answer = enabled.plugin.reserve(&mut cluster.world, pod, &pod.node_name);
+        let status = answer.as_ref().map_or_else(|rejection| rejection.code.into(), |()| Status::Success);
+        trace.end_plugin(Point::Reserve, place, status, asked);
+        answer.map_err(|rejection| (place, rejection))?;
+    }
+    Ok(())
+}
+
+/// Takes back what everyone has noted.
+pub(super) fn unreserve(cluster: &mut Cluster, profile: usize, pod: &Pod) {
+    let rules = Arc::clone(&cluster.rules);
+    let began = rules.clock.uptime();
+    for enabled in rules.profiles[profile].plugins.iter().rev() {
+        enabled.plugin.unreserve(&mut cluster.world, pod, &pod.node_name);
+    }
+    let took = rules.clock.uptime().saturating_sub(began);
+    rules.metrics.passed(profile, Point::Unreserve, Status::Success, took);
+}
+
+/// Asks everyone who has the last word.
+pub(super) fn permit(
+    cluster: &Cluster,
+    profile: &Profile,
+    pod: &Arc<Pod>,
+    trace: &mut Trace,
+) -> Result<Permitted, (usize, Rejection)> {
+    let mut waits = Vec::new();
+    for (place, enabled) in profile.plugins.iter().enumerate() {
+        let asked = trace.begin_plugin();
+        let answer = enabled.plugin.permit(&cluster.world, pod, &pod.node_name);
+        let status = match &answer {
+            Permit::Allow => Status::Success,
+            Permit::Wait(_) => Status::Wait,
+            Permit::Reject(rejection) => rejection.code.into(),
+        };
+        trace.end_plugin(Point::Permit, place, status, asked);
+        match answer {
+            Permit::Allow => {}
+            Permit::Wait(time) => waits.push((place, time)),
+            Permit::Reject(rejection) => return Err((place, rejection)),
+        }
+    }
+    Ok(if waits.is_empty() { Permitted::Now } else { Permitted::Later(waits) })
+}
+
+/// Lets a pod wait until it is allowed to go to its node.
+pub(super) fn hold(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    pod: Arc<Pod>,
+    profile: usize,
+    waits: &[(usize, Duration)],
+    started: Started,
+    now: Timestamp,
+) {
+    let rules = Arc::clone(&cluster.rules);
+    let names =
+        |(place, time): &(usize, Duration)| (rules.profiles[profile].plugins[*place].plugin.name(), *time);
+    let named: Vec<_> = waits.iter().map(names).collect();
+    let plugins: PluginSet = waits.iter().map(|(place, _)| *place).collect();
+    let held = Held {
+        pod: Arc::clone(&pod),
+        refusal: Refusal { profile, plugins, pending: PluginSet::default() },
+        hint: Hint::Skip,
+        announced: Task::spawn("pod status", effects.announce(&cluster.world, &pod)),
+        started,
+        since: rules.clock.uptime(),
+    };
+    let uid = pod.metadata.uid.clone();
+    cluster.held.insert(uid.clone(), held);
+    rules.waiting.add(PodId::new(&cluster.world.cluster, &uid), &pod, &named, now);
+}
+
+/// Acts on what was decided of a pod that waited.
+pub(super) fn settle(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    uid: &str,
+    verdict: Verdict,
+    now: Timestamp,
+) -> Begun {
+    let Some(held) = cluster.held.remove(uid) else { return Vec::new() };
+    let rules = Arc::clone(&cluster.rules);
+    let status = match &verdict {
+        Verdict::Allowed => Status::Success,
+        Verdict::Rejected { .. } => Status::Unschedulable,
+        Verdict::Preempted { .. } => Status::Error,
+    };
+    rules.metrics.waited(status, rules.clock.uptime().saturating_sub(held.since));
+    match verdict {
+        Verdict::Allowed => {
+            bind(cluster, effects, &held.pod, held.refusal.profile, Some(held.announced), held.started)
+        }
+        Verdict::Rejected { plugin, message } => {
+            let by = rules.profiles[held.refusal.profile].place_of(&plugin);
+            let diagnosis = Diagnosis::of_one_node(by, &Rejection::resolvable(message));
+            give_back(
+                cluster,
+                effects,
+                held,
+                Reason::Unschedulable,
+                &diagnosis.to_string(),
+                diagnosis.plugins,
+                now,
+            )
+        }
+        Verdict::Preempted { message } => {
+            let message = format!("waiting on permit for pod: {message}");
+            give_back(cluster, effects, held, Reason::SchedulerError, &message, PluginSet::default(), now)
+        }
+    }
+}
+
+/// Takes back where a pod was to run that waited in vain.
+fn give_back(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    held: Held,
+    reason: Reason,
+    message: &str,
+    plugins: PluginSet,
+    now: Timestamp,
+) -> Begun {
+    let Held { pod, refusal, hint, announced, started, .. } = held;
+    take_back(cluster, refusal.profile, &pod, now);
+    count_failure(cluster, refusal.profile, reason, started);
+    let uid = &pod.metadata.uid;
+    let pending = cluster.queue.get(uid).filter(|_| cluster.world.cache.pod(uid).is_none()).cloned();
+    let is_gone = pending.is_none();
+    match reason {
+        _ if is_gone => drop(cluster.queue.remove(uid)),
+        Reason::SchedulerError => cluster.queue.failed(uid, now),
+        Reason::Unschedulable if hint == Hint::Skip => {
+            cluster.queue.refused(uid, plugins, PluginSet::default(), now);
+        }
+        Reason::Unschedulable => cluster.queue.retry(uid, plugins, PluginSet::default(), now),
+    }
+    let known = pending.unwrap_or_else(|| Arc::clone(&pod));
+    let refused = Refused { pod: &known, reason, message, nomination: &Nomination::Clear };
+    effects
+        .refused_after(&cluster.world.cluster, refused, is_gone, announced, &pod.node_name)
+        .into_iter()
+        .collect()
+}
+
+/// Takes back where a pod was to run, which may help others.
+fn take_back(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
+    unreserve(cluster, profile, pod);
+    if let Some(forgotten) = cluster.world.cache.forget(&pod.metadata.uid) {
+        cluster.wake(&ClusterEvent::PodGone(forgotten), now);
+    }
+}
+
+fn count_failure(cluster: &Cluster, profile: usize, reason: Reason, started: Started) {
+    let result = match reason {
+        Reason::Unschedulable => AttemptResult::Unschedulable,
+        Reason::SchedulerError => AttemptResult::Error,
+    };
+    let took = cluster.rules.clock.uptime().saturating_sub(started.at);
+    cluster.rules.metrics.attempted(profile, result, took);
+}
+
+/// Has a pod brought to its node.
+pub(super) fn bind(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    pod: &Arc<Pod>,
+    profile: usize,
+    announced: Option<Task<()>>,
+    started: Started,
+) -> Begun {
+    cluster.rules.metrics.binding(1.0);
+    let (task, pre_binding) = effects.bind(cluster, pod, profile, announced, started);
+    if let Some(pre_binding) = pre_binding {
+        cluster.pre_binding.insert(pod.metadata.uid.clone(), pre_binding);
+    }
+    vec![task]
+}
+
+/// Whether what has to be done before a pod is bound may still be called off. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PreBinding {
+    state: Arc<AtomicU8>,
+    cancelled: CancellationToken,
+}
+
+const RUNNING: u8 = 0;
+const CANCELLED: u8 = 1;
+const FINISHED: u8 = 2;
+
+impl PreBinding {
+    /// Calls it off. Whether that was possible.
+    pub(super) fn cancel(&self) -> bool {
+        let order = Ordering::SeqCst;
+        let is_off = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
+            Ok(_) => true,
+            Err(state) => state == CANCELLED,
+        };
+        if is_off {
+            self.cancelled.cancel();
+        }
+        is_off
+    }
+
+    /// From now on it cannot be called off. Whether it was not before.
+    pub(super) fn finish(&self) -> bool {
+        let order = Ordering::SeqCst;
+        self.state.compare_exchange(RUNNING, FINISHED, order, order).is_ok()
+    }
+
+    /// Returns when it is called off. Safe to drop.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+}
+
+/// A pod has been bound.
+pub(super) fn bound(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    pod: &Arc<Pod>,
+    profile: usize,
+    started: Started,
+    now: Timestamp,
+) -> Begun {
+    let rules = Arc::clone(&cluster.rules);
+    let uid = &pod.metadata.uid;
+    let history = cluster.queue.history(uid);
+    cluster.queue.remove(uid);
+    cluster.pre_binding.remove(uid);
+    rules.metrics.binding(-1.0);
+    rules.metrics.attempted(
+        profile,
+        AttemptResult::Scheduled,
+        rules.clock.uptime().saturating_sub(started.at),
+    );
+    if let Some(first) = history.first_active {
+        rules.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
+    }
+    let asked = rules.clock.uptime();
+    let mut last = asked;
+    for enabled in &rules.profiles[profile].plugins {
+        enabled.plugin.post_bind(&mut cluster.world, pod, &pod.node_name);
+        if started.is_sampled {
+            let now = rules.clock.uptime();
+            let took = now.saturating_sub(std::mem::replace(&mut last, now));
+            rules.metrics.asked(enabled.plugin.name(), Point::PostBind, Status::Success, took);
+        }
+    }
+    let took = rules.clock.uptime().saturating_sub(asked);
+    rules.metrics.passed(profile, Point::PostBind, Status::Success, took);
+    effects.bound(&cluster.world.cluster, pod);
+    Vec::new()
+}
+
+/// A pod that could not be bound, and why.
+pub(super) struct Unbound<'a> {
+    pub(super) pod: &'a Arc<Pod>,
+    pub(super) profile: usize,
+    /// Whether people were told where it would run.
+    pub(super) was_announced: bool,
+    pub(super) error: &'a str,
+    pub(super) started: Started,
+}
+
+/// A pod could not be bound. It is scheduled anew, if it is still there.
+pub(super) fn unbound(
+    cluster: &mut Cluster,
+    effects: &Effects,
+    unbound: &Unbound<'_>,
+    now: Timestamp,
+) -> Begun {
+    let Unbound { pod, profile, was_announced, error, started } = *unbound;
+    let uid = &pod.metadata.uid;
+    cluster.pre_binding.remove(uid);
+    cluster.rules.metrics.binding(-1.0);
+    count_failure(cluster, profile, Reason::SchedulerError, started);
+    take_back(cluster, profile, pod, now);
+    let is_placed = cluster.world.cache.pod(uid).is_some();
+    let Some(pending) = cluster.queue.get(uid).filter(|_| !is_placed).cloned() else {
+        cluster.queue.remove(uid);
+        return Vec::new();
+    };
+    cluster.queue.failed(uid, now);
+    let known = if was_announced { Arc::new(pending.promised(&pod.node_name)) } else { pending };
+    let reason = Reason::SchedulerError;
+    let refused = Refused { pod: &known, reason, message: error, nomination: &Nomination::Clear };
+    effects.refused(&cluster.world.cluster, refused).into_iter().collect()
+}
+
+/// Whether a refusal is one of the pod, and not something that went wrong.
+pub(super) fn is_refusal(rejection: &Rejection) -> bool {
+    rejection.code != Code::Error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_finished_is_not_called_off_and_the_other_way_round() {
+        let first = PreBinding::default();
+        assert!(first.finish() && !first.cancel());
+        let second = PreBinding::default();
+        assert!(second.cancel() && second.cancel() && !second.finish());
+    }
+}
