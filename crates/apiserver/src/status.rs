@@ -21,7 +21,7 @@ const RETRY_AFTER_S: u32 = 1;
 const BUSY_RETRY_AFTER_S: u32 = 1;
 
 /// Why a request was not carried out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     status: Box<Status>,
     /// Told as a plain web server would, in these words.

@@ -71,6 +71,8 @@ pub struct ObjectNode {
     pub rest: Rest,
     /// Whether apply treats it as one value.
     pub atomic: bool,
+    /// What upstream calls its type; empty for what has no name there.
+    pub type_name: &'static str,
     /// Whether it is a whole object of its own, with `apiVersion`, `kind` and `metadata`.
     pub embedded_resource: bool,
 }

@@ -348,11 +348,11 @@ fn items_must_have_their_key() {
 #[test]
 fn what_the_schema_does_not_describe_is_not_merged() {
     let error = failure(json!({"free": {"a": {"b": 1}}}), json!({"free": {"a": {"c": 1}}}));
-    assert_eq!(error, PatchError::UnknownField { field: "a".to_owned() });
+    assert_eq!(error, PatchError::UnknownField { type_name: "", field: "a".to_owned() });
     let error = failure(json!({"labels": {"a": {}}}), json!({"labels": {"a": {}}}));
     assert_eq!(error.to_string(), "merging an object in json but data type is not struct, instead is: map");
     let error = failure(json!({"unknown": {}}), json!({"unknown": {}}));
-    assert_eq!(error, PatchError::UnknownField { field: "unknown".to_owned() });
+    assert_eq!(error, PatchError::UnknownField { type_name: "", field: "unknown".to_owned() });
     let error = failure(json!({"strategy": []}), json!({"strategy": []}));
     assert_eq!(error.to_string(), "expected slice or array type, but got: struct");
 }

@@ -85,7 +85,7 @@ fn objects_that_do_not_fit_make_no_patch() {
         two_way(json!({"containers": [{"name": "a"}]}), json!({"containers": [{"image": "x"}]}));
     assert!(matches!(without_key, Err(PatchError::NoMergeKey { .. })), "{without_key:?}");
     let unknown = two_way(json!({"x": {"a": 1}}), json!({"x": {"a": 2}}));
-    assert_eq!(unknown, Err(PatchError::UnknownField { field: "x".to_owned() }));
+    assert_eq!(unknown, Err(PatchError::UnknownField { type_name: "", field: "x".to_owned() }));
     assert_eq!(two_way(json!({"x": {"a": 1}}), json!({"x": {"a": 1}})), Ok(json!({})), "equal is equal");
     assert_eq!(two_way(json!(1), json!({})), Err(PatchError::InvalidDocument));
     let lists = two_way(json!({"finalizers": [["a"]]}), json!({"finalizers": [["b"]]}));

@@ -61,6 +61,11 @@ impl<'a> ObjectForm<'a> {
         self.part.is_none() && self.kind.declaration().group == self.group
     }
 
+    /// Whether it is a part of objects whose kind comes with a definition.
+    pub fn is_custom(&self) -> bool {
+        !self.kind.declaration().routed
+    }
+
     /// Its group.
     pub fn group(&self) -> &'a str {
         let other = self.part.and_then(|part| part.group_version.as_ref());

@@ -134,7 +134,10 @@ async fn an_apply_creates_merges_and_conflicts() {
     let apply = |manager, config, force| {
         let write = Write { manager, ..WRITE };
         let cluster = cluster.clone();
-        async move { cluster.update(&write, "a", &Change::Apply { config: &config, force }).await }
+        async move {
+            let change = Change::Apply { config: &config, force, once_merged: &|| Ok(()) };
+            cluster.update(&write, "a", &change).await
+        }
     };
     let created = apply("one", config_map("a", "1"), false).await.unwrap();
     assert!(created.created);
@@ -293,7 +296,7 @@ async fn an_applier_owns_what_it_says_and_nothing_else() {
     let claim = json!({"metadata": {"name": "a"}, "spec": {"devices": {"requests": requests}}});
     cluster.create(&write, type_meta(claim)).await.unwrap();
     let config = type_meta(json!({"metadata": {"name": "a", "labels": {"b": "c"}}}));
-    let change = Change::Apply { config: &config, force: false };
+    let change = Change::Apply { config: &config, force: false, once_merged: &|| Ok(()) };
     let applied = tree(&cluster.update(&write, "a", &change).await.unwrap().object);
     assert_eq!(applied["metadata"]["labels"], json!({"b": "c"}));
     assert_eq!(applied["spec"]["devices"]["requests"][0]["name"], "r");

@@ -1,7 +1,7 @@
 //! What stands in an object where a client wrote nothing: upstream's types write some fields
 //! even then, such as `status: {}`, and leave out others however they were written.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
 
@@ -13,6 +13,11 @@ pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Valu
     }
     if !field.pointer && is_empty(field, &value) {
         if field.omit_empty {
+            // No entries at all are not the same as nothing said: they ask to forget who owns what, and
+            // so does one that says nothing.
+            if field.name == "managedFields" && value.is_array() {
+                object.insert(field.name.to_owned(), json!([{}]));
+            }
             return;
         }
         if is_list_like(field) && !field.keep_empty {

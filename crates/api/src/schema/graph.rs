@@ -78,6 +78,7 @@ impl Builder {
         let fields = one.fields.iter().map(|field| self.field(field)).collect();
         let mut object = ObjectNode::new(fields);
         object.atomic = atomic;
+        object.type_name = one.name;
         object
     }
 

@@ -54,6 +54,14 @@ impl<'a> Decoding<'a> {
     fn api_version(&self) -> String {
         group_version(self.group, self.version)
     }
+
+    /// Where upstream says which kinds there are.
+    fn scheme(&self) -> &'static str {
+        match &self.form {
+            Some(form) if form.is_custom() => "k8s.io/client-go/scale/util.go:146",
+            _ => "pkg/api/legacyscheme/scheme.go:30",
+        }
+    }
 }
 
 /// The media type of a body, without its parameters.
@@ -205,9 +213,8 @@ fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
         format!("converting ({version}.{kind}) to ({own}.{}): unknown conversion", decoding.kind)
     } else {
         let shown = group_version(group, version);
-        format!(
-            "no kind {kind:?} is registered for version {shown:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-        )
+        let scheme = decoding.scheme();
+        format!("no kind {kind:?} is registered for version {shown:?} in scheme {scheme:?}")
     })
 }
 

@@ -1,8 +1,9 @@
 //! PATCH, in its four kinds.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use coracle_api::codec::{Decoded, Problem, Target, json, yaml};
+use coracle_api::codec::{DecodeError, Decoded, Problem, Target, json, yaml};
 use coracle_meta::patch::{PatchError, PatchType, json::JsonPatch, merge, strategic};
 use coracle_meta::status::Status;
 use coracle_registry::Error;
@@ -40,30 +41,41 @@ impl ResourceRequest {
 
     /// Carries out the patch. Returns what came of it and what the client should be warned of.
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
-        let Some(kind) = PatchType::from_media_type(media_type(&self.headers)) else {
-            let routed = self.kind.declaration().routed;
-            return Err(if routed { Refusal::unsupported_patch() } else { unknown_patch() });
+        let media_type = media_type(&self.headers);
+        let Some(kind) = PatchType::from_media_type(media_type) else {
+            return Err(if self.kind.declaration().routed {
+                unsupported_patch(media_type)
+            } else {
+                unknown_patch()
+            });
         };
         self.query.check_patch(kind)?;
         if kind == PatchType::Apply {
             return self.apply().await;
         }
-        let (patch, problems) = self.prepare(kind)?;
-        self.patch_by(patch, &problems).await
+        if kind == PatchType::StrategicMerge && !self.kind.declaration().routed {
+            return Err(unknown_patch());
+        }
+        self.patch_by(self.prepare(kind)).await
     }
 
     /// Reads the patch. Returns it with what a strict reader does not accept of it.
     fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
         let schema = self.body_form().type_id().map(ObjectSchema::of_type);
-        if kind == PatchType::StrategicMerge && schema.is_none() {
-            return Err(unknown_patch());
-        }
         let validated = self.validation() != FieldValidation::Ignore;
         // Upstream reads most patches twice if their fields are validated, and says which time.
         let reading =
             if validated && kind != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
-        let Decoded { object: patch, problems } = json::decode(&self.body, Target::Any)
-            .map_err(|error| Refusal::bad_request(format!("{reading}{error}")))?;
+        let unreadable = |error: DecodeError| match kind {
+            PatchType::Merge if !validated => PatchError::InvalidMergePatch.into(),
+            _ => Refusal::bad_request(format!("{reading}{error}")),
+        };
+        let decoded = if schema.is_some() {
+            json::decode_patch(&self.body)
+        } else {
+            json::decode(&self.body, Target::Any)
+        };
+        let Decoded { object: patch, problems } = decoded.map_err(unreadable)?;
         let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         if kind == PatchType::Json {
             if validated {
@@ -86,17 +98,19 @@ impl ResourceRequest {
         })
     }
 
+    /// Patches what is there. What is wrong with the patch itself matters only if something is.
     async fn patch_by(
         &self,
-        patch: Prepared,
-        problems: &[String],
+        prepared: Result<(Prepared, Vec<String>), Refusal>,
     ) -> Result<(Updated, Vec<String>), Refusal> {
         let aside = Mutex::new(Aside::default());
+        let patched = |object: Value| {
+            let (patch, problems) = prepared.as_ref().map_err(Refusal::clone)?;
+            let patched = patch.apply(self.served(object))?;
+            self.read_back(patched, patch.strategic(), problems)
+        };
         let change = |object: Value| {
-            let outcome = patch
-                .apply(self.served(object))
-                .map_err(Refusal::from)
-                .and_then(|patched| self.read_back(patched, patch.strategic(), problems));
+            let outcome = patched(object);
             let mut aside = aside.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok((patched, warnings)) => {
@@ -130,26 +144,37 @@ impl ResourceRequest {
             return Err(Refusal::bad_request(format!("{reading}: {why}")));
         }
         let config = self.stored(config);
-        let change = Change::Apply { config: &config, force: self.query.flag("force") };
-        let strictly = || problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        match self.validation() {
-            FieldValidation::Strict if !problems.is_empty() => {
-                // What is wrong otherwise is told first.
-                self.change_dry(&change).await?;
-                let why =
-                    format!("error strict decoding YAML: error converting YAML to JSON: {}", strictly());
-                Err(Refusal::bad_request(why))
+        let validation = self.validation();
+        let merged = AtomicBool::new(false);
+        let once_merged = || {
+            merged.store(true, Ordering::Relaxed);
+            if validation != FieldValidation::Strict || problems.is_empty() {
+                return Ok(());
             }
-            FieldValidation::Ignore => Ok((self.change(&change).await?, Vec::new())),
-            _ => {
-                let warnings: Vec<String> = problems.iter().flat_map(Problem::parts).collect();
-                match self.change(&change).await {
-                    Ok(updated) => Ok((updated, warnings)),
-                    Err(refusal) => Err(refusal.warned_of(warnings)),
-                }
-            }
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            let reading = "error strict decoding YAML: error converting YAML to JSON";
+            Err(Error::BadRequest(format!("{reading}: {}", problems.join(", "))))
+        };
+        let force = self.query.flag("force");
+        let outcome = self.change(&Change::Apply { config: &config, force, once_merged: &once_merged }).await;
+        let warns = validation == FieldValidation::Warn && merged.load(Ordering::Relaxed);
+        let warnings: Vec<String> = problems.iter().filter(|_| warns).flat_map(Problem::parts).collect();
+        match outcome {
+            Ok(updated) => Ok((updated, warnings)),
+            Err(refusal) => Err(refusal.warned_of(warnings)),
         }
     }
+}
+
+/// The body is none of the patches there are. Upstream's router takes a header with several types if one
+/// of them is, and its handler takes only one.
+fn unsupported_patch(media_type: &str) -> Refusal {
+    let routed = media_type.split(',').any(|one| PatchType::from_media_type(one.trim()).is_some());
+    if !routed {
+        return Refusal::unsupported_patch();
+    }
+    let accepted = [PatchType::Json, PatchType::Merge, PatchType::StrategicMerge, PatchType::Apply];
+    Status::unsupported_media_type(&accepted.map(PatchType::media_type)).into()
 }
 
 /// The body is none of the patches that need no built-in type.

@@ -1,6 +1,7 @@
 //! What a patch left of an object, read again as if it had been sent.
 
-use coracle_api::codec::{Decoded, json};
+use coracle_api::codec::{Decoded, TypeMeta, json};
+use coracle_api::schema::types;
 use coracle_meta::field::{FieldError, Path};
 use coracle_meta::gvk::GroupKind;
 use coracle_meta::patch::as_go_prints;
@@ -35,20 +36,20 @@ impl ResourceRequest {
         if let Some(text) = &text {
             let claimed =
                 json::type_meta(text.as_bytes()).map_err(|error| no_result(shown(), &error.to_string()))?;
-            if let Some(why) = claims_otherwise(&claimed, &decoding) {
-                return Err(no_result(shown(), &why));
-            }
-            if claimed.api_version.is_empty() {
-                // Upstream reads it in no version, in which fields have other names.
-                let name = &self.path.name;
-                let why = format!("the name of the object ({name} based on URL) was undeterminable");
-                return Err(Refusal::bad_request(format!("{why}: name must be provided")));
+            if form.type_id().is_none() {
+                check_says_what_it_is(&claimed, text)?;
+            } else if let Some(why) = claims_otherwise(&claimed, &decoding) {
+                return Err(no_result(shown(), &misfit(&claimed, &patched).unwrap_or(why)));
+            } else if claimed.api_version.is_empty() {
+                return Err(self.without_version(&patched, shown(), problems));
             }
         }
         let read = if strategic.is_some() { form.convert(patched) } else { form.conform(patched) };
         let Decoded { mut object, problems: found } =
             read.map_err(|error| no_result(shown(), &error.to_string()))?;
-        if let Value::Object(fields) = &mut object {
+        if let Value::Object(fields) = &mut object
+            && form.type_id().is_some()
+        {
             fields.insert("apiVersion".to_owned(), group_version(decoding.group, decoding.version).into());
             fields.insert("kind".to_owned(), decoding.kind.into());
         }
@@ -62,6 +63,55 @@ impl ResourceRequest {
             _ => Ok((object, all)),
         }
     }
+
+    /// An object without a version is read by upstream in none, in which hardly any field has the name it
+    /// has in a version.
+    fn without_version(&self, object: &Value, shown: String, problems: &[String]) -> Refusal {
+        let names = object.as_object().into_iter().flat_map(|fields| fields.keys());
+        let unknown = names.filter(|name| *name != "kind" && !is_metadata(name));
+        let mut all = problems.to_vec();
+        all.extend(unknown.map(|name| format!("unknown field {name:?}")));
+        let name = &self.path.name;
+        let why = format!("the name of the object ({name} based on URL) was undeterminable");
+        let nameless = Refusal::bad_request(format!("{why}: name must be provided"));
+        match self.validation() {
+            FieldValidation::Strict if !all.is_empty() => {
+                no_result(shown, &format!("strict decoding error: {}", all.join(", ")))
+            }
+            FieldValidation::Warn => nameless.warned_of(all),
+            _ => nameless,
+        }
+    }
+}
+
+/// An object without a type must say what it is. Whether that is right is checked with everything else.
+fn check_says_what_it_is(claimed: &TypeMeta, text: &str) -> Result<(), Refusal> {
+    if let Some(why) = claimed.malformed_version() {
+        return Err(no_result(text.to_owned(), &why));
+    }
+    if claimed.kind.is_empty() {
+        return Err(no_result(text.to_owned(), &format!("Object 'Kind' is missing in '{text}'")));
+    }
+    if claimed.api_version.is_empty() {
+        let message = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(Status::internal_error(message).into());
+    }
+    Ok(())
+}
+
+/// Whether a field is one of the metadata of objects, which in no version are fields of the object.
+fn is_metadata(name: &str) -> bool {
+    let metadata = types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    metadata.is_some_and(|id| types().get(id).fields.iter().any(|field| field.name == name))
+}
+
+/// Why an object is not even what it says it is, if that is a built-in kind: upstream reads it as that first.
+fn misfit(claimed: &TypeMeta, object: &Value) -> Option<String> {
+    if claimed.malformed_version().is_some() {
+        return None;
+    }
+    let id = types().kind(claimed.group(), claimed.version(), &claimed.kind)?;
+    json::conform(object.clone(), id).err().map(|error| error.to_string())
 }
 
 /// Whether an object says that it is what it should be.

@@ -1,6 +1,6 @@
 //! PUT.
 
-use coracle_registry::lifecycle::{Change, Updated, Write};
+use coracle_registry::lifecycle::{Change, Updated};
 use http::{Response, StatusCode};
 
 use super::{ResourceRequest, warn, with_status};
@@ -21,23 +21,12 @@ impl ResourceRequest {
     pub(super) async fn change(&self, change: &Change<'_>) -> Result<Updated, Refusal> {
         let declaration = self.kind.declaration();
         let api_version = declaration.storage_api_version();
-        self.change_as(change, &self.write(&api_version)?).await
-    }
-
-    /// Finds out whether the change would be refused.
-    pub(super) async fn change_dry(&self, change: &Change<'_>) -> Result<Updated, Refusal> {
-        let api_version = self.kind.declaration().storage_api_version();
-        let write = Write { dry_run: true, ..self.write(&api_version)? };
-        self.change_as(change, &write).await
-    }
-
-    async fn change_as(&self, change: &Change<'_>, write: &Write<'_>) -> Result<Updated, Refusal> {
-        let declaration = self.kind.declaration();
+        let write = self.write(&api_version)?;
         let part = declaration.subresource(&self.path.subresource);
         let name = &self.path.name;
         Ok(match part.and_then(|part| part.scale.as_ref()) {
-            Some(paths) => self.cluster.update_scale(write, name, paths, change).await?,
-            None => self.cluster.update(write, name, change).await?,
+            Some(paths) => self.cluster.update_scale(&write, name, paths, change).await?,
+            None => self.cluster.update(&write, name, change).await?,
         })
     }
 

@@ -59,6 +59,10 @@ async fn the_kind_of_an_object_stays() {
     check(&client, JSON, "", json!([{"op": "remove", "path": "/kind"}]), 200, "").await;
     let nameless = "the name of the object (a based on URL) was undeterminable: name must be provided";
     check(&client, JSON, "", json!([{"op": "remove", "path": "/apiVersion"}]), 400, nameless).await;
+    let strict = "strict decoding error: unknown field \"data\", unknown field \"metadata\"";
+    check(&client, MERGE, "?fieldValidation=Strict", json!({"apiVersion": null}), 422, strict).await;
+    // What says that it is something else is read as that first.
+    check(&client, MERGE, "", json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0").await;
     // Strategic patches are not asked what they make of the kind.
     check(&client, STRATEGIC, "", json!({"kind": "Foo", "apiVersion": "v2"}), 200, "").await;
     check(&client, STRATEGIC, "", json!({"kind": null}), 200, "").await;
@@ -75,6 +79,11 @@ async fn what_does_not_fit_its_field_is_unprocessable() {
     check(&client, MERGE, "?fieldValidation=Strict", json!({"bogus": 1}), 422, strict).await;
     let unknown = "unknown patch type: foo in map: map[$patch:foo]";
     check(&client, STRATEGIC, "", json!({"$patch": "foo"}), 500, unknown).await;
+    let number = "unknown patch type: %!s(int64=1) in map: map[$patch:1]";
+    check(&client, STRATEGIC, "", json!({"$patch": 1}), 500, number).await;
+    let order = json!({"$setElementOrder/bogus": ["a"]});
+    let bogus = "unable to find api field in struct ConfigMap for the json field \"bogus\"";
+    check(&client, STRATEGIC, "", order, 500, bogus).await;
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"a": "%"}});
     let base64 = "failed to convert new object (/; /v1, Kind=ConfigMap) to proper version: unable to convert \
                   unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at \
@@ -115,4 +124,31 @@ async fn what_is_applied_for_the_first_time_names_itself_and_no_uid() {
     let (code, answer) = apply(json!({"resourceVersion": "5"})).await;
     let message = "the name of the object (b based on URL) was undeterminable: name must be provided";
     assert_eq!((code, answer["message"].as_str().unwrap()), (400, message));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found_whatever_the_patch() {
+    let client = client().await;
+    let path = "/api/v1/namespaces/default/configmaps/none";
+    for media_type in [MERGE, STRATEGIC, JSON] {
+        let (code, answer) = client.send(Method::PATCH, path, media_type, json!("no patch")).await;
+        assert_eq!(
+            (code, &answer["message"]),
+            (404, &json!("configmaps \"none\" not found")),
+            "{media_type}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_what_was_written_is_owned_and_system_fields_are_not_taken() {
+    let client = client().await;
+    let object = |path: &'static str, patch: Value| client.send(Method::PATCH, path, MERGE, patch);
+    let (_, answer) = object(PATH, json!({"metadata": {"selfLink": "/x"}})).await;
+    assert_eq!(answer["metadata"].get("selfLink"), None);
+    let (_, answer) = object(PATH, json!({"metadata": {"managedFields": []}})).await;
+    assert_eq!(answer["metadata"].get("managedFields"), None, "no entries ask to forget all of them");
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let (code, answer) = object(PATH, json!({"metadata": {"ownerReferences": [owner, owner]}})).await;
+    assert_eq!((code, &answer["metadata"]["ownerReferences"]), (200, &json!([owner])));
 }

@@ -248,7 +248,7 @@ impl FieldManager<'_> {
         if config
             .get("metadata")
             .and_then(|metadata| metadata.get("managedFields"))
-            .is_some_and(|sent| !sent.is_null())
+            .is_some_and(Value::is_array)
         {
             return Err(ApplyError::ManagedFieldsInConfig);
         }

@@ -252,11 +252,11 @@ impl ManagedFieldsEntry {
     }
 }
 
-/// Whether this is a request to forget who owns what: an empty list, or one empty entry.
+/// Whether this is a request to forget who owns what: one empty entry. So is a list without any, which is read
+/// as that where objects have types; in others it says nothing.
 pub fn is_reset(managed_fields: Option<&Value>) -> bool {
     let Some(Value::Array(entries)) = managed_fields else { return false };
     match entries.as_slice() {
-        [] => true,
         [Value::Object(entry)] => {
             EncodedEntry::FIELDS.iter().all(|name| entry.get(*name).is_none_or(is_absent))
         }

@@ -42,6 +42,7 @@ pub fn fill_system_fields(meta: &mut MetaMut<'_>, uid: &str, now: Time) {
 /// validation can refuse a wrong one.
 pub fn keep_system_fields(new: &mut MetaMut<'_>, old: Meta<'_>) {
     new.set_generation(old.generation());
+    new.set("selfLink", None);
     if new.view().uid().is_empty() {
         new.set_uid(old.uid());
     }
@@ -84,7 +85,7 @@ mod tests {
         let created =
             json!({"metadata": {"name": "x", "uid": "2", "creationTimestamp": "1970-01-01T00:00:01Z"}});
         assert_eq!(object, created);
-        let mut update = json!({"metadata": {"generation": 9, "creationTimestamp": "2000-01-01T00:00:00Z"}});
+        let mut update = json!({"metadata": {"generation": 9, "creationTimestamp": "2000-01-01T00:00:00Z", "selfLink": "/x"}});
         keep_system_fields(&mut MetaMut::of(&mut update).unwrap(), Meta::of(&object));
         assert_eq!(update, json!({"metadata": {"uid": "2", "creationTimestamp": "1970-01-01T00:00:01Z"}}));
     }

@@ -22,6 +22,24 @@ pub(super) fn quote(value: &Value) -> String {
     text
 }
 
+/// A value as Go's `%s` prints it, which complains of all that is no text.
+pub(super) fn as_string_verb(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(as_string_verb).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", as_string_verb(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), quote(value)),
+    }
+}
+
 /// Like [`quote`], for a list that is not a value of its own.
 pub(super) fn quote_list<'a>(items: impl IntoIterator<Item = &'a Value>) -> String {
     let mut text = String::new();
@@ -137,6 +155,21 @@ mod tests {
             (json!(1.0), "1"),
         ] {
             assert_eq!(quote(&value), text);
+        }
+    }
+
+    #[test]
+    fn text_is_asked_for_as_in_go() {
+        for (value, text) in [
+            (json!("x"), "x"),
+            (json!(1), "%!s(int64=1)"),
+            (json!(1.5), "%!s(float64=1.5)"),
+            (json!(true), "%!s(bool=true)"),
+            (json!(null), "%!s(<nil>)"),
+            (json!(["a", 1]), "[a %!s(int64=1)]"),
+            (json!({"a": false}), "map[a:%!s(bool=false)]"),
+        ] {
+            assert_eq!(as_string_verb(&value), text);
         }
     }
 

@@ -5,8 +5,11 @@
 
 use serde_json::Value;
 
-use super::describe::{json_name, quote, quote_list, type_name};
+use super::describe::{as_string_verb, json_name, quote, quote_list, type_name};
 use super::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS};
+
+/// What Go prints for the type of nothing where it expects a text.
+const NO_TYPE: &str = "%!s(<nil>)";
 
 /// What kind of answer an error calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,9 +116,17 @@ pub enum PatchError {
     /// Nothing to put in order.
     #[error("no elements in any of the given slices")]
     NoItems,
+    /// An item of `$setElementOrder` for objects is none.
+    #[error("value for key {index} is not a map")]
+    OrderOfNoObject {
+        /// Which one, from 0.
+        index: usize,
+    },
     /// A field that the schema does not know is to be merged.
-    #[error("unable to find api field in struct for the json field {field:?}")]
+    #[error("unable to find api field in struct {type_name} for the json field {field:?}")]
     UnknownField {
+        /// The type that does not have it.
+        type_name: &'static str,
         /// Its name.
         field: String,
     },
@@ -125,12 +136,10 @@ pub enum PatchError {
         /// What it is instead.
         actual: &'static str,
     },
-    /// A list is to be merged where the schema has none.
-    #[error("expected slice or array type, but got: {actual}")]
-    NotAList {
-        /// What there is instead.
-        actual: &'static str,
-    },
+    /// A list is to be merged where the schema has none. Upstream tells of what the field is in, and
+    /// not what it is.
+    #[error("expected slice or array type, but got: struct")]
+    NotAList,
     /// A list of lists is to be merged.
     #[error("unexpected slice of slice")]
     NestedList,
@@ -176,7 +185,8 @@ impl PatchError {
             | Self::NoItems
             | Self::UnknownField { .. }
             | Self::NotAnObject { .. }
-            | Self::NotAList { .. }
+            | Self::NotAList
+            | Self::OrderOfNoObject { .. }
             | Self::NestedList
             | Self::RetainKeysDiffer { .. }
             | Self::Conflict { .. } => ErrorClass::Unclassified,
@@ -198,11 +208,12 @@ impl PatchError {
     }
 
     pub(super) fn wrong_type(expected: &Value, actual: &Value) -> Self {
-        Self::WrongType { expected: type_name(expected), actual: type_name(actual) }
+        let actual = if actual.is_null() { NO_TYPE } else { type_name(actual) };
+        Self::WrongType { expected: type_name(expected), actual }
     }
 
     pub(super) fn unknown_directive(directive: &Value, object: &Value) -> Self {
-        Self::UnknownDirective { directive: quote(directive), object: quote(object) }
+        Self::UnknownDirective { directive: as_string_verb(directive), object: quote(object) }
     }
 
     pub(super) fn order_mismatch(items: &[Value], order: &[Value]) -> Self {

@@ -82,9 +82,9 @@ fn of_entries_of_one_manager_the_last_counts() {
 }
 
 #[test]
-fn only_empty_lists_and_entries_are_a_reset() {
+fn only_an_empty_entry_is_a_reset() {
     for (sent, expected) in [
-        (json!([]), true),
+        (json!([]), false),
         (json!([{}]), true),
         (json!([{"manager": "", "time": null}]), true),
         (json!([{}, {}]), false),

@@ -9,6 +9,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::json_path;
 use coracle_meta::name::qualified_name;
 use coracle_meta::object::Meta;
+use coracle_meta::time::Time;
 use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
@@ -137,6 +138,17 @@ impl Kind for CustomKind {
     fn set_defaults(&self, object: &mut Value) {
         if let Some(compiled) = self.compiled() {
             compiled.structural.set_defaults(object);
+        }
+    }
+
+    /// Nothing of the metadata but who owns what is written with the status.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
+        let owners = new.pointer("/metadata/managedFields").cloned();
+        let (Some(new), Some(old)) = (new.get_mut("metadata"), old.get("metadata")) else { return };
+        *new = old.clone();
+        if let Value::Object(fields) = new {
+            fields.remove("managedFields");
+            fields.extend(owners.map(|owners| ("managedFields".to_owned(), owners)));
         }
     }
 

@@ -39,6 +39,9 @@ pub struct Declaration {
     /// Whether finalizers of its objects that are not those of the system need a prefix. Upstream
     /// asks that, and once more what may change in metadata, for each kind, and forgets some.
     pub prefixed_finalizers: bool,
+    /// Whether what is wrong with the metadata of an updated object is told once more: upstream validates all of
+    /// the object again for some kinds, and what has changed for others.
+    pub checks_metadata_again: bool,
     /// What makes its generation grow.
     pub generation: Generation,
     /// Whether a new object keeps the status the client sent.
@@ -94,6 +97,7 @@ impl Declaration {
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,
             prefixed_finalizers: true,
+            checks_metadata_again: false,
             generation: Generation::Untracked,
             keeps_status_on_create: false,
             status_metadata: StatusMetadata::Written,

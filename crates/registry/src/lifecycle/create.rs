@@ -5,6 +5,7 @@ use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_syst
 use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
+use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
 use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors};
@@ -102,8 +103,14 @@ impl Cluster {
         let revision = Meta::of(&object).resource_version().parse::<u64>().unwrap_or(0);
         let mut object = self.complete_new(write, object)?;
         let mut warnings = Vec::new();
+        if tracking == Tracking::Update {
+            warnings.extend(keep_each_once(&mut object, Stage::AsSent));
+            // Whoever writes owns what it wrote, and not what admission adds.
+            object = Ownership::of(write).track(None, object, self.now());
+        }
         self.mutate(write, Operation::Create, shown, &mut object, None, &mut warnings).await?;
-        let object = self.check_new(write, object, tracking, taken)?;
+        warnings.extend(keep_each_once(&mut object, Stage::AfterAdmission));
+        let object = self.check_new(write, object, taken)?;
         warnings.extend(write.kind.warnings(&object, None));
         let name = Meta::of(&object).name();
         self.validate(write, Operation::Create, name, &object, None, &mut warnings).await?;
@@ -132,17 +139,8 @@ impl Cluster {
     }
 
     /// Lets the kind prepare a new object, and checks that it may be.
-    pub(super) fn check_new(
-        &self,
-        write: &Write<'_>,
-        mut object: Value,
-        tracking: Tracking,
-        taken: &Taken,
-    ) -> Result<Value> {
+    pub(super) fn check_new(&self, write: &Write<'_>, mut object: Value, taken: &Taken) -> Result<Value> {
         let (kind, now) = (write.kind, self.now());
-        if tracking == Tracking::Update {
-            object = Ownership::of(write).track(None, object, now);
-        }
         kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);
         self.allocate(write, &mut object, None, taken)?;

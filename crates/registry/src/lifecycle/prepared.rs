@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::Write;
-use super::create::Tracking;
 use super::ownership::Ownership;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
@@ -13,7 +12,8 @@ impl Cluster {
     /// What creating this object would store, if nobody else had a say.
     pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
         let object = self.complete_new(write, object)?;
-        self.check_new(write, object, Tracking::Update, &Taken::default())
+        let object = Ownership::of(write).track(None, object, self.now());
+        self.check_new(write, object, &Taken::default())
     }
 
     /// What applying these fields to an object would store.

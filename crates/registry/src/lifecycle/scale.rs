@@ -3,6 +3,7 @@
 use coracle_meta::apply::{ManagedFields, ScaleOwnership};
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::gvk::{GroupKind, GroupResource};
+use coracle_meta::object::ensure_namespace;
 use serde_json::Value;
 
 use super::ownership::Ownership;
@@ -50,7 +51,7 @@ impl Cluster {
         set_managed_fields(&mut live, owned.of_scale())?;
 
         let ownership = Ownership::of(write);
-        let scale = match change {
+        let mut scale = match change {
             Change::Replace(scale) => {
                 check_uid(write, name, scale, &object)?;
                 ownership.track(Some(&live), normal(scale.clone()), now)
@@ -58,8 +59,13 @@ impl Cluster {
             Change::Patch(patch) | Change::Tracked(patch) => {
                 ownership.track(Some(&live), normal(patch(live.clone())?), now)
             }
-            Change::Apply { config, force } => ownership.apply(Some(&live), config, *force, now)?,
+            Change::Apply { config, force, once_merged } => {
+                let applied = ownership.apply(Some(&live), config, *force, now)?;
+                once_merged()?;
+                applied
+            }
         };
+        ensure_namespace(&mut meta_mut(&mut scale)?, write.namespace)?;
         check_name(&scale, name)?;
         // What was not said has to be said now.
         if let Some(path) = paths.unsaid(&object)
@@ -104,7 +110,7 @@ fn check(write: &Write<'_>, name: &str, paths: &ScalePaths, scale: &Value, objec
         return Err(Error::Invalid { subject, errors: ErrorList::from(error) });
     }
     let (wanted, found) = (scale::uid(scale), scale::uid(object));
-    if wanted.is_empty() || wanted == found {
+    if wanted.is_empty() || wanted == found || paths.is_said.is_some() {
         return Ok(replicas);
     }
     let declaration = write.declaration();

@@ -2,19 +2,21 @@
 
 use coracle_meta::apply::unchanged_but_for_times;
 use coracle_meta::field::Path;
+use coracle_meta::gvk::{GroupKind, split_api_version};
 use coracle_meta::object::{Meta, ensure_namespace, keep_system_fields, validate_object_meta_update};
 use coracle_store::Entry;
 use serde_json::{Map, Value};
 
 use super::commit::{Known, Plan, Step};
 use super::create::{Candidate, Tracking};
+use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
 use super::{Object, Write, content_changed, meta_mut, metadata_errors};
 use crate::admission::Operation;
 use crate::claim::Taken;
 use crate::cluster::Cluster;
 use crate::encode::Encoded;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Subject};
 use crate::keys;
 use crate::kind::{Generation, Kind, StatusMetadata};
 
@@ -35,6 +37,9 @@ pub enum Change<'a> {
         config: &'a Value,
         /// Also what others own.
         force: bool,
+        /// Asked once it has been merged, and whenever it is merged again: what is wrong with it
+        /// beyond that is told after conflicts.
+        once_merged: &'a (dyn Fn() -> Result<()> + Send + Sync),
     },
 }
 
@@ -60,8 +65,8 @@ enum Next {
 /// An object that was changed and has not been checked.
 struct Changed {
     new: Value,
-    /// Whether who owns what has been noted.
-    is_tracked: bool,
+    /// What the client should know.
+    warnings: Vec<String>,
 }
 
 impl Cluster {
@@ -121,8 +126,9 @@ impl Cluster {
                 meta_mut(&mut object)?.set_resource_version("");
                 (object, Tracking::Update)
             }
-            Change::Apply { config, force } if write.subresource.is_empty() => {
+            Change::Apply { config, force, once_merged } if write.subresource.is_empty() => {
                 let applied = Ownership::of(write).apply(None, config, *force, self.now())?;
+                once_merged()?;
                 let uid = Meta::of(&applied).uid();
                 if !uid.is_empty() {
                     let reason = format!(
@@ -151,24 +157,35 @@ impl Cluster {
         old: &Value,
     ) -> Result<Changed> {
         let ownership = Ownership::of(write);
+        let mut warnings = Vec::new();
         let mut new = match change {
             Change::Replace(object) => {
                 check_uid(write, name, object, old)?;
-                object.clone()
+                let mut object = object.clone();
+                warnings.extend(keep_each_once(&mut object, Stage::AsSent));
+                object
             }
             Change::Patch(patch) | Change::Tracked(patch) => patch(old.clone())?,
-            Change::Apply { config, force } => ownership.apply(Some(old), config, *force, self.now())?,
+            Change::Apply { config, force, once_merged } => {
+                let applied = ownership.apply(Some(old), config, *force, self.now())?;
+                once_merged()?;
+                applied
+            }
         };
-        self.check_revision(write, name, &new, entry)?;
-        check_name(&new, name)?;
         ensure_namespace(&mut meta_mut(&mut new)?, write.namespace)?;
+        check_name(&new, name)?;
+        self.check_revision(write, name, &new, entry)?;
         keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
         let mut new = if write.is_status() { with_status_of(old, new) } else { new };
         if write.subresource.is_empty() && write.declaration().has_status() {
             carry_over(&mut new, old, "status");
         }
         write.kind.set_defaults(&mut new);
-        Ok(Changed { new, is_tracked: !matches!(change, Change::Replace(_) | Change::Patch(_)) })
+        if matches!(change, Change::Replace(_) | Change::Patch(_)) {
+            // Whoever writes owns what it wrote, and not what admission adds.
+            new = ownership.track(Some(old), new, self.now());
+        }
+        Ok(Changed { new, warnings })
     }
 
     async fn change_existing(
@@ -179,13 +196,10 @@ impl Cluster {
         (old, entry): (&Value, &Entry),
         taken: &Taken,
     ) -> Result<(Next, Vec<String>)> {
-        let Changed { mut new, is_tracked } = changed;
+        let Changed { mut new, mut warnings } = changed;
         let now = self.now();
-        let mut warnings = Vec::new();
         self.mutate(write, Operation::Update, name, &mut new, Some(old), &mut warnings).await?;
-        if !is_tracked {
-            new = Ownership::of(write).track(Some(old), new, now);
-        }
+        warnings.extend(keep_each_once(&mut new, Stage::AfterAdmission));
         match write.subresource {
             "" => write.kind.prepare_for_update(&mut new, old),
             "status" => {
@@ -232,10 +246,13 @@ impl Cluster {
         if write.subresource.is_empty() {
             self.allocate(write, &mut new, Some(old), taken)?;
         }
+        // Upstream asks for all kinds and then again for most, and tells all answers.
         let mut errors = metadata_errors(declaration, &new);
+        if declaration.checks_metadata_again && write.subresource.is_empty() {
+            errors.extend(metadata_errors(declaration, &new));
+        }
         let metadata = Path::root("metadata");
-        // Upstream asks for all kinds and then again for most, and tells both answers.
-        for _ in 0..1 + usize::from(declaration.prefixed_finalizers) {
+        for _ in 0..1 + usize::from(declaration.prefixed_finalizers || !declaration.routed) {
             errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
         }
         match write.subresource {
@@ -246,22 +263,22 @@ impl Cluster {
             "status" => write.kind.validate_status_update(&new, old, &mut errors),
             part => write.kind.validate_part_update(part, &new, old, &mut errors),
         }
-        write.check(name, errors)?;
+        if !errors.is_empty() {
+            return Err(Error::Invalid { subject: subject_of(write, name, &new), errors });
+        }
         Ok(new)
     }
 
     /// A revision in the body says which state the client has seen.
     fn check_revision(&self, write: &Write<'_>, name: &str, new: &Value, entry: &Entry) -> Result<()> {
         let wanted = Meta::of(new).resource_version();
-        if wanted.is_empty() && !write.declaration().unconditional_update {
-            return Err(Error::ResourceVersionRequired(write.subject(name)));
-        }
-        if wanted.is_empty() || wanted == entry.mod_revision().to_string() {
+        if wanted == entry.mod_revision().to_string() {
             return Ok(());
         }
-        match wanted.parse::<u64>() {
+        match if wanted.is_empty() { Ok(0) } else { wanted.parse::<u64>() } {
             // No state in particular.
-            Ok(0) => Ok(()),
+            Ok(0) if write.declaration().unconditional_update => Ok(()),
+            Ok(0) => Err(Error::ResourceVersionRequired(write.subject(name))),
             Ok(_) => Err(Error::Modified(write.subject(name))),
             Err(_) => {
                 let message = format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax");
@@ -281,6 +298,18 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<()> {
     } else {
         format!("the name of the object ({found}) does not match the name on the URL ({name})")
     }))
+}
+
+/// What is told to be wrong: an object without a type is what it says it is.
+fn subject_of(write: &Write<'_>, name: &str, object: &Value) -> Box<Subject> {
+    let subject = write.subject(name);
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    if write.declaration().routed {
+        return subject;
+    }
+    let (group, _) = split_api_version(text("apiVersion"));
+    let kind = GroupKind { group: group.to_owned().into(), kind: text("kind").to_owned().into() };
+    Box::new(Subject { kind, ..*subject })
 }
 
 /// An object that is sent whole may say which of all that had its name it is.

@@ -39,6 +39,12 @@ pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
     Walk::new(body).run(target)
 }
 
+/// Reads a patch of a built-in type. Numbers with a point keep it, as they do upstream until they come
+/// into a field.
+pub fn decode_patch(body: &[u8]) -> Result<Decoded, DecodeError> {
+    Walk::new(body).with_points().run(Target::Any)
+}
+
 /// Brings a tree that was changed, by a patch for example, to the form of its type again.
 pub fn conform(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
     conform_in(Words::Json, object, id)

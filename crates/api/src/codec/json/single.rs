@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
     }
 
     fn whole(&mut self, text: &str, single: Single, go_type: &str) -> Value {
-        let number = text.parse::<i64>().ok();
+        let number = self.whole_number(text);
         match number.filter(|number| single == Single::Int64 || i32::try_from(*number).is_ok()) {
             Some(number) => Value::from(number),
             None => {
@@ -132,9 +132,9 @@ impl<'a> Walk<'a> {
             Some(b'"') => scanner.string().map(|text| Value::String(text.into_owned())),
             Some(b'-' | b'0'..=b'9') => {
                 let text = scanner.number()?;
-                match text.parse::<i32>() {
-                    Ok(number) => Ok(Value::from(number)),
-                    Err(_) => self.refuse_as("number", Some(text), "int32"),
+                match self.whole_number(text).and_then(|number| i32::try_from(number).ok()) {
+                    Some(number) => Ok(Value::from(number)),
+                    None => self.refuse_as("number", Some(text), "int32"),
                 }
             }
             _ => {

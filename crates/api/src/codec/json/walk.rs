@@ -35,6 +35,8 @@ pub(super) struct Walk<'a> {
     quiet: usize,
     /// How it is told what does not fit.
     words: Words,
+    /// Whether `1.0` is not the same as `1`.
+    keeps_points: bool,
     /// The first value that does not fit; reading goes on, since faults of grammar come first.
     misfit: Option<String>,
     /// The first value that ends the reading upstream, which outweighs the others.
@@ -51,6 +53,7 @@ impl<'a> Walk<'a> {
             seen: HashSet::new(),
             quiet: 0,
             words: Words::Json,
+            keeps_points: false,
             misfit: None,
             refusal: None,
         }
@@ -58,6 +61,10 @@ impl<'a> Walk<'a> {
 
     pub(super) fn with_words(self, words: Words) -> Self {
         Self { words, ..self }
+    }
+
+    pub(super) fn with_points(self) -> Self {
+        Self { keeps_points: true, ..self }
     }
 
     pub(super) fn run(mut self, target: Target) -> Result<Decoded, DecodeError> {
@@ -133,7 +140,10 @@ impl<'a> Walk<'a> {
             self.mistake("number", Some(text), "float64");
             return Value::Null;
         };
-        if is_raw { Number::from_f64(number).map_or(Value::Null, Value::Number) } else { float(number) }
+        if is_raw || self.keeps_points {
+            return Number::from_f64(number).map_or(Value::Null, Value::Number);
+        }
+        float(number)
     }
 
     /// A value of a type, or `null`, which leaves the value that was there before: none.
@@ -309,6 +319,15 @@ impl<'a> Walk<'a> {
     pub(super) fn no_base64(&mut self, offset: usize) {
         let reading = if self.words == Words::Tree { "error decoding from json: " } else { "" };
         self.misfit_message(format!("{reading}illegal base64 data at input byte {offset}"));
+    }
+
+    /// A whole number. The converter of trees also takes one that is told with a point.
+    pub(super) fn whole_number(&self, text: &str) -> Option<i64> {
+        let told_with_point = || match self.words {
+            Words::Json => None,
+            Words::Tree => float(text.parse().ok()?).as_i64(),
+        };
+        text.parse().ok().or_else(told_with_point)
     }
 
     /// Where a value is, as Go says it: the struct the field is in, and the path to it.

@@ -81,6 +81,9 @@ mod tests {
         let port =
             |port| json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": port}]}]}});
         check("Pod", port(json!(1.5)), "cannot convert float64 to int32");
+        let id = types().kind("", "v1", "Pod").unwrap();
+        let whole = json::convert(port(json!(80.0)), id).unwrap().object;
+        assert_eq!(whole.pointer("/spec/containers/0/ports/0/containerPort"), Some(&json!(80)));
         check("Pod", port(json!("x")), "unrecognized type: int32");
         check("Pod", json!({"spec": {"containers": [1]}}), "cannot restore struct from: int64");
     }

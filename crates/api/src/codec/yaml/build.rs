@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
+use super::faults::{at, fault, of_key, of_parser, of_tag};
 use super::resolve::{self, Resolved};
 use crate::codec::budget::Budget;
 use crate::codec::error::{DecodeError, Problem, Quoted};
@@ -75,7 +76,7 @@ impl<'a> Builder<'a> {
     fn next(&mut self) -> Parsed<(Event<'a>, Span)> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(scan_fault(&error)),
+            Some(Err(error)) => Err(of_parser(&error)),
             None => Err(fault("yaml: unexpected end of the document")),
         }
     }
@@ -210,7 +211,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Par
     let resolved = match tag.map(core_name) {
         None if is_plain => resolve::plain(text),
         None => Resolved::Value(Value::from(text)),
-        Some(name) => tagged(&name, text, line)?,
+        Some(name) => tagged(&name, text)?,
     };
     let value = match resolved {
         Resolved::Value(value) => value,
@@ -229,7 +230,7 @@ fn core_name(tag: &Tag) -> Cow<'_, str> {
     tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or_default()
 }
 
-fn tagged(name: &str, text: &str, line: usize) -> Parsed<Resolved> {
+fn tagged(name: &str, text: &str) -> Parsed<Resolved> {
     let resolved = resolve::plain(text);
     let fits = match (&resolved, name) {
         (Resolved::Value(Value::Number(number)), "int") => !number.is_f64(),
@@ -238,29 +239,18 @@ fn tagged(name: &str, text: &str, line: usize) -> Parsed<Resolved> {
         (_, "int" | "float" | "bool" | "null") => false,
         (_, "binary") => match STANDARD.decode(text) {
             Ok(bytes) => return Ok(Resolved::Value(lossy(&bytes).into())),
-            Err(_) => return Err(at(line, "!!binary value contains invalid base64 data")),
+            Err(_) => return Err(fault("yaml: !!binary value contains invalid base64 data")),
         },
         _ => return Ok(Resolved::Value(Value::from(text))),
     };
-    if fits { Ok(resolved) } else { Err(at(line, &format!("cannot decode `{text}` as a !!{name}"))) }
+    if fits { Ok(resolved) } else { Err(of_tag(&resolved, text, name)) }
 }
 
 fn key_name(key: &Node) -> Parsed<String> {
     match &key.value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(_) | Value::Bool(_) => Ok(key.key.clone()),
-        _ => Err(at(key.line, "a key of a map is text, a number or a boolean")),
+        Value::Null => Err(at(key.line, "a key of a map is text, a number or a boolean")),
+        other => Err(of_key(other)),
     }
-}
-
-fn scan_fault(error: &ScanError) -> DecodeError {
-    at(error.marker().line(), &error.info())
-}
-
-fn at(line: usize, message: &str) -> DecodeError {
-    fault(&format!("yaml: line {line}: {message}"))
-}
-
-fn fault(message: &str) -> DecodeError {
-    DecodeError::Yaml { message: message.to_owned() }
 }

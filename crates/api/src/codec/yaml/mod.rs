@@ -4,6 +4,7 @@
 //! versions of YAML differ: `yes` is true, `0755` is 493. Anchors are expanded within a limit.
 
 mod build;
+mod faults;
 mod resolve;
 #[cfg(test)]
 mod tests;

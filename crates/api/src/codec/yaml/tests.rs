@@ -79,11 +79,10 @@ fn duplicates_are_told_with_their_lines() {
 #[test]
 fn what_is_refused() {
     assert!(fault("a: 1\n---\nb: 2\n").contains("one document"));
-    assert!(fault("a: [1").starts_with("yaml: line "));
-    assert!(fault("a: b: c").starts_with("yaml: line 1: "));
+
     assert!(fault("a: &x [*x]").contains("contains itself"));
     assert!(fault("a: .inf").contains("unsupported value: +Inf"));
-    assert!(fault("? [a]\n: b").contains("key of a map"));
+    assert!(fault("? [a]\n: b").contains("invalid map key"));
     assert!(fault("<<: 5").contains("map merge requires map"));
     assert!(fault(&"[".repeat(10_000)).starts_with("yaml: "));
     assert!(decode(b"\xff\xfe", Target::Any).is_err());

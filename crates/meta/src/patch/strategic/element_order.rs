@@ -81,7 +81,16 @@ fn merge_in_order(
         (None, None) => return Ok(None),
     };
     kind?;
+    check_order_of_objects(order, key)?;
     arrange(merged, &Order::of(order, key)?, &server_order).map(Some)
+}
+
+/// Refuses an order of objects with anything else in it.
+fn check_order_of_objects(order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+    match order.iter().position(|item| key.is_some() && !item.is_object()) {
+        Some(index) => Err(PatchError::OrderOfNoObject { index }),
+        None => Ok(()),
+    }
 }
 
 /// The places of items in the object, as kube-apiserver remembers them once the patch is

@@ -44,14 +44,14 @@ impl<'s> PatchMeta<'s> {
         };
         let object = match schema.node(node) {
             Node::Object(object) => object,
-            Node::Any => return Err(PatchError::UnknownField { field: name.to_owned() }),
+            Node::Any => return Err(PatchError::UnknownField { type_name: "", field: name.to_owned() }),
             other => return Err(PatchError::NotAnObject { actual: kind_name(other) }),
         };
         match (object.field(name), object.rest) {
             (Some(field), _) => Ok(FieldMeta { meta: Self::new(schema, field.node), strategy: &field.patch }),
             (None, Rest::Map(_)) => Err(PatchError::NotAnObject { actual: "map" }),
             (None, Rest::Unknown | Rest::Preserved) => {
-                Err(PatchError::UnknownField { field: name.to_owned() })
+                Err(PatchError::UnknownField { type_name: object.type_name, field: name.to_owned() })
             }
         }
     }
@@ -62,7 +62,7 @@ impl<'s> PatchMeta<'s> {
         let Some((schema, node)) = field.meta.place else { return Ok(field) };
         let list = match schema.node(node) {
             Node::List(list) => list,
-            other => return Err(PatchError::NotAList { actual: kind_name(other) }),
+            _ => return Err(PatchError::NotAList),
         };
         if matches!(schema.node(list.item), Node::List(_)) {
             return Err(PatchError::NestedList);

@@ -55,6 +55,7 @@ const USAGES: [&str; 23] = [
 pub struct CertificateSigningRequest;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     short_names: texts(&["csr"]),
     subresources: vec![
         Subresource::new("approval", "CertificateSigningRequest", Verbs::STATUS),

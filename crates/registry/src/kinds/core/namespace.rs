@@ -28,6 +28,7 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     short_names: texts(&["ns"]),
     verbs: Verbs::ALL.without(Verbs::DELETE_COLLECTION),
     subresources: vec![

@@ -16,6 +16,7 @@ use crate::view;
 pub struct Node;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     short_names: texts(&["no"]),
     subresources: vec![
         Subresource::new(

@@ -23,6 +23,7 @@ const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub struct Secret;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     selectable_fields: texts(&["type"]),
     columns: vec![
         Column::name(),

@@ -19,6 +19,7 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 pub struct Ingress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     short_names: texts(&["ing"]),
     subresources: vec![Subresource::status("Ingress")],
     generation: Generation::Spec,

@@ -14,6 +14,7 @@ use crate::view;
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     short_names: texts(&["ip"]),
     names: NameRule::IpAddress,
     columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],

@@ -15,6 +15,7 @@ use crate::view;
 pub struct ClusterRole;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     names: NameRule::PathSegment,
     create_on_update: true,
     columns: rules::plain_columns(),

@@ -15,6 +15,7 @@ use crate::view;
 pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     subresources: vec![Subresource::status("ResourceClaim")],
     status_metadata: StatusMetadata::Kept,
     deletion_returns_object: true,

@@ -15,6 +15,7 @@ use crate::view;
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     deletion_returns_object: true,
     storage_version_hash: "TuzjC49aUfM=".into(),
     ..Declaration::new(

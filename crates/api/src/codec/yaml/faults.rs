@@ -1,0 +1,100 @@
+//! What is wrong with a document, in the words of upstream's parser where ours has others for the same.
+
+use granit_parser::ScanError;
+use serde_json::Value;
+
+use super::resolve::Resolved;
+use crate::codec::error::{DecodeError, Quoted};
+
+/// How our parser begins to say what upstream's says in the words beside it.
+const WORDS: &[(&str, &str)] = &[
+    ("tabs disallowed", "found character that cannot start any token"),
+    ("unclosed quote", "found unexpected end of stream"),
+];
+
+/// What our parser found.
+pub(super) fn of_parser(error: &ScanError) -> DecodeError {
+    let said = error.info();
+    if said.starts_with("unexpected character") {
+        return fault("yaml: control characters are not allowed");
+    }
+    // Upstream does not tell what it was reading.
+    let said = said
+        .split_once(", ")
+        .filter(|(reading, _)| reading.starts_with("while "))
+        .map_or(&*said, |(_, what)| what);
+    let known = WORDS.iter().find(|(ours, _)| said.starts_with(ours));
+    let words = known.map_or(said, |(_, upstream)| upstream);
+    match error.marker().line() {
+        // Nor where, if it has come no further than the first line.
+        0 | 1 => fault(&format!("yaml: {words}")),
+        line => at(line, words),
+    }
+}
+
+/// A value that is not what its tag says.
+pub(super) fn of_tag(found: &Resolved, text: &str, tag: &str) -> DecodeError {
+    let kind = match found {
+        Resolved::Value(Value::Null) => "null",
+        Resolved::Value(Value::Bool(_)) => "bool",
+        Resolved::Value(Value::Number(number)) if !number.is_f64() => "int",
+        Resolved::Value(Value::Number(_)) | Resolved::NoNumber(_) => "float",
+        Resolved::Value(_) => "str",
+    };
+    fault(&format!("yaml: cannot decode !!{kind} `{text}` as a !!{tag}"))
+}
+
+/// A key that is a list or a map.
+pub(super) fn of_key(key: &Value) -> DecodeError {
+    fault(&format!("yaml: invalid map key: {}", go_syntax(key)))
+}
+
+pub(super) fn at(line: usize, message: &str) -> DecodeError {
+    fault(&format!("yaml: line {line}: {message}"))
+}
+
+pub(super) fn fault(message: &str) -> DecodeError {
+    DecodeError::Yaml { message: message.to_owned() }
+}
+
+/// A value as Go would write it in a program.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => Quoted(text).to_string(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| format!("{}:{}", Quoted(name), go_syntax(value));
+            let fields: Vec<String> = fields.iter().map(field).collect();
+            format!("map[interface {{}}]interface {{}}{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::document;
+
+    /// What upstream v1.36.4 answers to applied documents like these.
+    #[test]
+    fn faults_are_told_in_upstreams_words() {
+        for (text, message) in [
+            ("a: b: c", "yaml: mapping values are not allowed in this context"),
+            ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),
+            ("a:\n\tb: 1", "yaml: line 2: found character that cannot start any token"),
+            ("'", "yaml: found unexpected end of stream"),
+            ("%", "yaml: could not find expected directive name"),
+            ("a: !!binary x", "yaml: !!binary value contains invalid base64 data"),
+            ("a: !!int x", "yaml: cannot decode !!str `x` as a !!int"),
+            ("a: \u{1}", "yaml: control characters are not allowed"),
+            ("[1]: 2", "yaml: invalid map key: []interface {}{1}"),
+            ("{a: b}: 2", "yaml: invalid map key: map[interface {}]interface {}{\"a\":\"b\"}"),
+        ] {
+            assert_eq!(document(text.as_bytes()).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+}
