@@ -179,7 +179,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::samples::{errors_on_create, errors_on_update};
+    use crate::samples::{Refused, errors_on_create, errors_on_update, warnings_on};
 
     #[test]
     fn names_are_unique() {
@@ -241,6 +241,43 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_stored_before_there_was_a_rule_may_stay() {
+        let mut wrong = Vec::new();
+        for kind in BUILT_IN {
+            let name = kind.declaration().group_resource();
+            for stored in kind.stored_samples() {
+                let object = &stored.object;
+                if errors_on_create(*kind, object).is_empty() {
+                    wrong.push(format!("{name}: nothing is wrong with {object}"));
+                }
+                for patch in &stored.updates {
+                    let errors = errors_on_update(*kind, object, patch);
+                    if !errors.is_empty() {
+                        wrong.push(format!("{name}: {errors} for the update {patch} of {object}"));
+                    }
+                }
+                for Refused { object: patch, field, reason } in &stored.invalid_updates {
+                    let errors = errors_on_update(*kind, object, patch);
+                    if !errors.iter().any(|error| error.field == *field && error.kind.reason() == *reason) {
+                        wrong.push(format!("{name}: wanted {reason} at {field}, got {errors} for {patch}"));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn clients_are_warned() {
+        for kind in BUILT_IN {
+            let name = kind.declaration().group_resource();
+            for write in kind.warned_samples() {
+                assert_eq!(warnings_on(*kind, &write), write.warnings, "{name}: {}", write.object);
+            }
+        }
+    }
+
     /// Every object that lacks one field, however deep, of another.
     fn lacking_one(object: &Value) -> Vec<Value> {
         let mut found = Vec::new();
@@ -293,6 +330,8 @@ mod tests {
                 kind.prepare_for_status_update(&mut status, first, Time(0));
                 kind.validate_status_update(&status, first, &mut Default::default());
                 let _ = kind.warnings(&once, None);
+                let _ = kind.warnings(&once, Some(first));
+                let _ = kind.status_warnings(&once);
                 assert_eq!(kind.cells(&object, 0).len(), declaration.columns.len());
                 for field in &declaration.selectable_fields {
                     let _ = kind.selectable_value(&object, field);

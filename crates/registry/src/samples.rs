@@ -46,6 +46,82 @@ impl Refused {
     }
 }
 
+/// An object that was stored before there was a rule against it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The object, which nobody may create any more.
+    pub object: Value,
+    /// Changes of it, as merge patches, that must be accepted although the object stays as it is otherwise; at
+    /// least one.
+    pub updates: Vec<Value>,
+    /// Changes that must be refused.
+    pub invalid_updates: Vec<Refused>,
+}
+
+impl Stored {
+    /// An object of which everything else may be changed, such as its labels.
+    pub fn new(object: Value) -> Self {
+        let update = serde_json::json!({"metadata": {"labels": {"changed": "yes"}}});
+        Self { object, updates: vec![update], invalid_updates: Vec::new() }
+    }
+
+    /// A valid object, changed by a merge patch.
+    pub fn of(valid: &Value, patch: &Value) -> Self {
+        Self::new(merged(valid, patch))
+    }
+
+    /// The same, with a change that must be refused.
+    #[must_use]
+    pub fn refusing(mut self, patch: Value, field: &'static str, reason: &'static str) -> Self {
+        self.invalid_updates.push(Refused::new(patch, field, reason));
+        self
+    }
+}
+
+/// A write of which the client is warned.
+#[derive(Clone, Debug)]
+pub struct Warned {
+    /// The part that is written; empty for the object itself.
+    pub part: &'static str,
+    /// What was there before, if there was anything.
+    pub old: Option<Value>,
+    /// What is written.
+    pub object: Value,
+    /// What the client is told.
+    pub warnings: Vec<&'static str>,
+}
+
+impl Warned {
+    /// A new object.
+    pub fn created(object: Value, warnings: &[&'static str]) -> Self {
+        Self { part: "", old: None, object, warnings: warnings.to_vec() }
+    }
+
+    /// An object that is changed.
+    pub fn updated(old: Value, object: Value, warnings: &[&'static str]) -> Self {
+        Self { part: "", old: Some(old), object, warnings: warnings.to_vec() }
+    }
+
+    /// A status that is written.
+    pub fn status(object: Value, warnings: &[&'static str]) -> Self {
+        Self { part: "status", old: None, object, warnings: warnings.to_vec() }
+    }
+}
+
+/// What a kind warns of when this is written.
+pub fn warnings_on(kind: &dyn Kind, write: &Warned) -> Vec<String> {
+    let complete = |object: &Value| {
+        let mut object = stored(kind, object.clone());
+        kind.set_defaults(&mut object);
+        object
+    };
+    let object = complete(&write.object);
+    match write.part {
+        "" => kind.warnings(&object, write.old.as_ref().map(complete).as_ref()),
+        _ => kind.status_warnings(&object),
+    }
+}
+
 /// What a kind has against a new object, as far as it is up to the kind.
 pub fn errors_on_create(kind: &dyn Kind, object: &Value) -> ErrorList {
     let mut object = stored(kind, object.clone());
@@ -73,7 +149,7 @@ pub fn errors_on_update(kind: &dyn Kind, old: &Value, patch: &Value) -> ErrorLis
     kind.set_defaults(&mut new);
     kind.prepare_for_update(&mut new, &old);
     let mut errors = ErrorList::default();
-    kind.validate(&new, &mut errors);
+    kind.revalidate(&new, &old, &mut errors);
     kind.validate_update(&new, &old, &mut errors);
     errors
 }
@@ -83,6 +159,13 @@ fn stored(kind: &dyn Kind, object: Value) -> Value {
     let declaration = kind.declaration();
     let version = declaration.versions.first().map_or("", |version| version);
     if declaration.is_converted(version) { kind.convert_in(version, object) } else { object }
+}
+
+/// An object after a merge patch.
+pub fn merged(object: &Value, patch: &Value) -> Value {
+    let mut object = object.clone();
+    merge(&mut object, patch);
+    object
 }
 
 /// A merge patch, as RFC 7396 has it.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use coracle_cel::{Bindings, Budget, EvalError, PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Value};
-use coracle_meta::field::{BadValue, ErrorKind, ErrorList, FieldError, Path, quoted};
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, quoted};
 use serde_json::Value as Json;
 
 use super::compile::{OLD_SELF, SELF};
@@ -323,12 +323,7 @@ impl Rule {
             Some("FieldValueForbidden") => FieldError::forbidden(path, message),
             Some("FieldValueRequired") => FieldError::required(path, message),
             Some("FieldValueDuplicate") => FieldError::duplicate(path, value),
-            _ => FieldError {
-                kind: ErrorKind::Invalid,
-                field: path.to_string(),
-                bad_value: value,
-                detail: message,
-            },
+            _ => FieldError::invalid(path, value, message),
         }
     }
 }

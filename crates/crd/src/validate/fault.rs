@@ -160,5 +160,5 @@ impl FaultKind {
 
 /// Nothing at all would be short enough.
 fn unlimited(kind: ErrorKind, path: &Path<'_>, bad_value: BadValue, detail: &str) -> FieldError {
-    FieldError { kind, field: path.to_string(), bad_value, detail: detail.to_owned() }
+    FieldError { kind, field: path.to_string(), bad_value, detail: detail.to_owned(), ratchet: None }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::Path;
 use super::format::{go_float, json_text, quoted, write_json_string};
+use super::{Path, Ratchet};
 
 /// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -188,6 +188,8 @@ pub struct FieldError {
     pub bad_value: BadValue,
     /// More about it; may be empty.
     pub detail: String,
+    /// When it may stay in an object that is updated, if ever.
+    pub ratchet: Option<Ratchet>,
 }
 
 impl FieldError {
@@ -267,7 +269,13 @@ impl FieldError {
     }
 
     fn build(kind: ErrorKind, path: &Path<'_>, bad_value: BadValue, detail: String) -> Self {
-        Self { kind, field: path.to_string(), bad_value, detail }
+        Self { kind, field: path.to_string(), bad_value, detail, ratchet: None }
+    }
+
+    /// The same, of a rule that an update may break under these circumstances, unless it has others.
+    #[must_use]
+    pub fn unless(self, ratchet: Ratchet) -> Self {
+        Self { ratchet: self.ratchet.or(Some(ratchet)), ..self }
     }
 
     /// The message without the field's path, as a `Status` cause has it.

@@ -30,7 +30,7 @@ use crate::identity::Identity;
 use crate::network::AddressRange;
 
 #[cfg(any(test, feature = "samples"))]
-use crate::samples::Samples;
+use crate::samples::{Samples, Stored, Warned};
 
 /// A kind of objects.
 ///
@@ -162,11 +162,13 @@ pub trait Kind: Send + Sync {
         let _ = (object, errors);
     }
 
-    /// Whether an object may be as it is after an update, asked instead of [`Kind::validate`]: a kind
-    /// may tolerate what it accepted once and what the update does not bring in.
+    /// Whether an object may be as it is after an update, asked instead of [`Kind::validate`]: what
+    /// was stored before there was a rule against it may stay as far as the rule says.
     fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let _ = old;
-        self.validate(new, errors);
+        let mut found = ErrorList::new();
+        self.validate(new, &mut found);
+        found.forgive(new, old, |old, errors| self.validate(old, errors));
+        errors.extend(found);
     }
 
     /// Whether an object may become what it is to become; [`Kind::revalidate`] is asked too.
@@ -234,6 +236,12 @@ pub trait Kind: Send + Sync {
         Vec::new()
     }
 
+    /// The same for a write to the status subresource.
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        let _ = new;
+        Vec::new()
+    }
+
     /// The value of a field that can be selected by, beyond name and namespace. Only asked
     /// for names in [`Declaration::selectable_fields`].
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
@@ -285,4 +293,16 @@ pub trait Kind: Send + Sync {
     /// Examples that the tests loop over.
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> Samples;
+
+    /// Examples of objects that were stored before there were rules against them.
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<Stored> {
+        Vec::new()
+    }
+
+    /// Examples of writes of which the client is warned.
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<Warned> {
+        Vec::new()
+    }
 }

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod networking;
 pub mod node;
 pub mod policy;
+pub(crate) mod ratchet;
 pub mod rbac;
 pub mod resource;
 pub(crate) mod rules;

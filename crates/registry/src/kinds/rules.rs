@@ -6,6 +6,7 @@ use coracle_meta::object::validate_labels;
 use coracle_meta::selector::{LabelSelector, ValidationOptions};
 use serde_json::Value;
 
+use super::ratchet;
 use crate::kind::Column;
 use crate::view;
 
@@ -77,8 +78,22 @@ fn is_empty_collection(value: &Value) -> bool {
 /// A label selector as it stands in an object.
 pub(crate) fn label_selector(path: &Path<'_>, selector: Option<&Value>, errors: &mut ErrorList) {
     if let Some(selector) = selector.and_then(parse_label_selector) {
-        errors.extend(selector.validate(path, ValidationOptions::default()));
+        checked_label_selector(path, &selector, errors);
     }
+}
+
+/// The same once it has been read.
+pub(crate) fn checked_label_selector(path: &Path<'_>, selector: &LabelSelector, errors: &mut ErrorList) {
+    let lenient = ValidationOptions { allow_invalid_values: true, ..ValidationOptions::default() };
+    let tolerated = selector.validate(path, lenient);
+    // What only a strict reader refuses are values, which were once not looked at.
+    errors.extend(selector.validate(path, ValidationOptions::default()).into_iter().map(|error| {
+        if tolerated.iter().any(|other| *other == error) {
+            error
+        } else {
+            error.unless(ratchet::SELECTOR_VALUE)
+        }
+    }));
 }
 
 /// A label selector ready to be asked, if there is one.

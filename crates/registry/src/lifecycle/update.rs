@@ -209,8 +209,10 @@ impl Cluster {
             part => write.kind.prepare_for_part_update(part, &mut new, old, now),
         }
         let new = self.finish_change(write, name, new, old, entry, taken)?;
-        if write.subresource.is_empty() {
-            warnings.extend(write.kind.warnings(&new, Some(old)));
+        match write.subresource {
+            "" => warnings.extend(write.kind.warnings(&new, Some(old))),
+            "status" => warnings.extend(write.kind.status_warnings(&new)),
+            _ => {}
         }
         self.validate(write, Operation::Update, name, &new, Some(old), &mut warnings).await?;
         let next = if is_over(write.kind, &new) {

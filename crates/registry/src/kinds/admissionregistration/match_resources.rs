@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::operation_rules;
 use super::policies::check_expression;
+use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 use coracle_cel::policy::{PolicyExpressions, Role};
@@ -65,6 +66,17 @@ pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors:
 
 /// Conditions that must hold, in addition.
 pub(super) fn check_conditions(
+    conditions: &[Value],
+    expressions: &PolicyExpressions,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    errors.ratcheted(ratchet::MATCH_CONDITIONS, |errors| {
+        check_each_condition(conditions, expressions, path, errors);
+    });
+}
+
+fn check_each_condition(
     conditions: &[Value],
     expressions: &PolicyExpressions,
     path: &Path<'_>,

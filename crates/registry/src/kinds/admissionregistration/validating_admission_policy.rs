@@ -106,6 +106,15 @@ impl Kind for ValidatingAdmissionPolicy {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        let conditions = json!([{"name": "a", "expression": "unknown"}]);
+        vec![crate::samples::Stored::of(valid, &json!({"spec": {"matchConditions": conditions}}))]
+    }
 }
 
 fn check_validation(

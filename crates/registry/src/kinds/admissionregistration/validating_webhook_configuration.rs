@@ -55,6 +55,11 @@ impl Kind for ValidatingWebhookConfiguration {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        webhooks::stored_samples(&self.samples().valid[0])
+    }
 }
 
 #[cfg(any(test, feature = "samples"))]

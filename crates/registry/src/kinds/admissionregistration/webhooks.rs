@@ -7,7 +7,7 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{match_resources, operation_rules};
-use crate::kinds::{rules, webhook_client};
+use crate::kinds::{ratchet, rules, webhook_client};
 use crate::view;
 use coracle_cel::policy::PolicyExpressions;
 
@@ -43,7 +43,7 @@ pub(super) fn check_all(object: &Value, errors: &mut ErrorList) {
         check_review_versions(webhook, &path.child("admissionReviewVersions"), errors);
         let name = view::text(webhook, &["name"]);
         if !name.is_empty() && !seen.insert(name) {
-            errors.push(FieldError::duplicate(&path.child("name"), name));
+            errors.push(FieldError::duplicate(&path.child("name"), name).unless(ratchet::WEBHOOK_NAMES));
         }
     }
 }
@@ -56,7 +56,9 @@ fn check_one(webhook: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let failure = view::text(webhook, &["failurePolicy"]);
     rules::one_of(&path.child("failurePolicy"), failure, &["Fail", "Ignore"], errors);
-    check_side_effects(webhook, &path.child("sideEffects"), errors);
+    errors.ratcheted(ratchet::SIDE_EFFECTS, |errors| {
+        check_side_effects(webhook, &path.child("sideEffects"), errors);
+    });
     let timeout = view::integer(webhook, &["timeoutSeconds"]);
     if let Some(timeout) = timeout.filter(|timeout| !(1..=30).contains(timeout)) {
         let detail = "the timeout value must be between 1 and 30 seconds";
@@ -122,7 +124,8 @@ pub(crate) fn check_versions(
     }
     if let Some(known) = known.filter(|known| !known.iter().any(|known| seen.contains(known))) {
         let detail = format!("must include at least one of {}", known.join(", "));
-        errors.push(FieldError::invalid(path, BadValue::json(&Value::Array(versions.to_vec())), detail));
+        let found = BadValue::json(&Value::Array(versions.to_vec()));
+        errors.push(FieldError::invalid(path, found, detail).unless(ratchet::REVIEW_VERSIONS));
     }
 }
 
@@ -137,6 +140,30 @@ pub(super) fn sample() -> Value {
         "sideEffects": "None",
         "matchConditions": [{"name": "not-leases", "expression": "request.resource.group != 'x'"}],
     })
+}
+
+/// Configurations of webhooks that were stored before there were rules against them, whichever they are.
+#[cfg(any(test, feature = "samples"))]
+pub(super) fn stored_samples(valid: &Value) -> Vec<crate::samples::Stored> {
+    use crate::kinds::sample::with;
+    use crate::samples::Stored;
+
+    let stored = |pointer: &str, value| Stored::new(with(valid, &format!("/webhooks{pointer}"), value));
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]});
+    let condition = |expression: &str| json!([{"name": "a", "expression": expression}]);
+    let mut changed = sample();
+    changed["matchConditions"] = condition("nothing known");
+    vec![
+        Stored::new(with(valid, "/webhooks", json!([sample(), sample()]))),
+        stored("/0/sideEffects", json!("Some")),
+        stored("/0/admissionReviewVersions", json!(["v0"])),
+        stored("/0/namespaceSelector", selector),
+        stored("/0/matchConditions", condition("unknown")).refusing(
+            json!({"webhooks": [changed]}),
+            "webhooks[0].matchConditions[0].expression",
+            "FieldValueInvalid",
+        ),
+    ]
 }
 
 /// Configurations of webhooks that must be refused, whichever they are.

@@ -121,6 +121,11 @@ impl Kind for DaemonSet {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        // Upstream goes by the generation of the template, and not by that of the object.
+        let template = |object: &Value| view::at(object, &["spec", "template"]).cloned();
+        if old.is_some_and(|old| same(template(new).as_ref(), template(old).as_ref())) {
+            return Vec::new();
+        }
         pod_controller::template_warnings(new, old)
     }
 
@@ -140,6 +145,30 @@ impl Kind for DaemonSet {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        let selector =
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "no label"]}]});
+        vec![crate::samples::Stored::of(valid, &json!({"spec": {"selector": selector}}))]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        let valid = &self.samples().valid[0];
+        let template =
+            json!({"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}}});
+        let warned = crate::samples::merged(valid, &template);
+        let slower = crate::samples::merged(&warned, &json!({"spec": {"minReadySeconds": 9}}));
+        let told = [
+            "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        ];
+        vec![
+            crate::samples::Warned::updated(valid.clone(), warned.clone(), &told),
+            crate::samples::Warned::updated(warned, slower, &[]),
+        ]
     }
 }
 

@@ -106,6 +106,33 @@ impl Kind for Deployment {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        crate::kinds::core::pod_spec::stored_templates()
+            .iter()
+            .map(|template| crate::samples::Stored::of(valid, &json!({"spec": {"template": template}})))
+            .collect()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        let valid = &self.samples().valid[0];
+        let template =
+            json!({"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}}});
+        let warned = &crate::samples::merged(valid, &template);
+        let scaled = crate::samples::merged(warned, &json!({"spec": {"replicas": 9}}));
+        let labelled = crate::samples::merged(warned, &json!({"metadata": {"labels": {"a": "b"}}}));
+        let told = [
+            "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        ];
+        vec![
+            crate::samples::Warned::created(warned.clone(), &told),
+            crate::samples::Warned::updated(warned.clone(), scaled, &told),
+            crate::samples::Warned::updated(warned.clone(), labelled, &[]),
+        ]
+    }
 }
 
 /// The selector as text, for which this kind has words of its own.

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::checks::{self, count, default_text, ensure};
 use super::{claim_template, int_or_percent, pod_controller};
 use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subresource, texts};
-use crate::kinds::core::pod_spec;
+use crate::kinds::core::{persistent_volume_claim, pod_spec};
+use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
 use crate::view;
 
@@ -84,16 +85,22 @@ impl Kind for StatefulSet {
         let path = Path::root("spec");
         let spec = object.get("spec").unwrap_or(&Value::Null);
         validate_policies(spec, &path, errors);
-        claim_template::validate(spec, &path, errors);
         checks::all_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
         if let Some(ordinals) = spec.get("ordinals") {
             checks::non_negative(ordinals, "start", &path.child("ordinals"), errors);
         }
+        validate_template(spec, &path, errors);
+    }
+
+    /// What cannot change is looked at once.
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
+        let path = Path::root("spec");
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        claim_template::validate(spec, &path, errors);
         let service = view::text(spec, &["serviceName"]);
         if !service.is_empty() {
             rules::each_message(&path.child("serviceName"), service, name::dns1123_label(service), errors);
         }
-        validate_template(spec, &path, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -118,6 +125,13 @@ impl Kind for StatefulSet {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = pod_controller::template_warnings(new, old);
+        let list = Path::root("spec.volumeClaimTemplates");
+        for (index, claim) in view::items(new, &["spec", "volumeClaimTemplates"]).iter().enumerate() {
+            let path = list.index(index);
+            // The paths are upstream's, of which neither is one.
+            let path = if old.is_some() { path.child("Spec") } else { path };
+            warnings.extend(persistent_volume_claim::fraction_warnings(claim, &path));
+        }
         if view::integer(new, &["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
             let warning = "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
                            a value >= 0 is recommended";
@@ -137,6 +151,45 @@ impl Kind for StatefulSet {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        vec![
+            crate::samples::Stored::of(valid, &json!({"spec": {"serviceName": "not.a.label"}})),
+            crate::samples::Stored::of(
+                valid,
+                &json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "a"}}]}}),
+            ),
+            crate::samples::Stored::of(
+                valid,
+                &json!({"spec": {"template": {"spec": {"dnsPolicy": "Mine"}}}}),
+            )
+            .refusing(json!({"spec": {"replicas": -1}}), "spec.replicas", "FieldValueInvalid"),
+        ]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        let claim =
+            json!({"metadata": {"name": "a"}, "spec": {"resources": {"requests": {"storage": "1500m"}}}});
+        let object = sample(json!({"volumeClaimTemplates": [claim]}));
+        vec![
+            crate::samples::Warned::created(
+                object.clone(),
+                &[
+                    "spec.volumeClaimTemplates[0].resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
+                ],
+            ),
+            crate::samples::Warned::updated(
+                object.clone(),
+                object,
+                &[
+                    "spec.volumeClaimTemplates[0].Spec.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
+                ],
+            ),
+        ]
     }
 }
 
@@ -218,7 +271,9 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let template_path = path.child("template");
     if pod_controller::validate_required_selector(spec, "statefulset", path, errors) {
         pod_controller::validate_selector_fits(spec, path, errors);
-        pod_spec::validate_template(&template_as_used(spec), &template_path, errors);
+        errors.ratcheted(ratchet::STATEFUL_SET_TEMPLATE, |errors| {
+            pod_spec::validate_template(&template_as_used(spec), &template_path, errors);
+        });
     } else {
         let found = checks::selector_as_shown(pod_controller::selector(spec));
         errors.push(FieldError::invalid(&path.child("selector"), found, ""));

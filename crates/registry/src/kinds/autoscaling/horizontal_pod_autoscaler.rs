@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{behavior, conversion, metrics, targets};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
 use crate::kinds::apps::checks::{self, count, ensure};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// How busy CPUs are to be when nothing else is asked for.
@@ -71,7 +72,11 @@ impl Kind for HorizontalPodAutoscaler {
         let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
         // The only kind of the core group that can be scaled.
         let may_lack_group = view::text(target, &["kind"]) == "ReplicationController";
-        metrics::validate_reference(target, may_lack_group, &path.child("scaleTargetRef"), errors);
+        let target_path = path.child("scaleTargetRef");
+        metrics::validate_reference(target, &target_path, errors);
+        errors.ratcheted(ratchet::SCALE_TARGET_VERSION, |errors| {
+            metrics::validate_version(target, may_lack_group, &target_path, errors);
+        });
         let metrics_path = path.child("metrics");
         for (index, metric) in view::items(spec, &["metrics"]).iter().enumerate() {
             metrics::validate(metric, &metrics_path.index(index), errors);
@@ -114,6 +119,39 @@ impl Kind for HorizontalPodAutoscaler {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let object = json!({
+            "type": "Object",
+            "object": {
+                "metric": {"name": "hits"},
+                "describedObject": {"kind": "Service", "name": "web", "apiVersion": "a/b/c"},
+                "target": {"type": "Value", "value": "1"},
+            },
+        });
+        let target = |version: &str| json!({"kind": "Deployment", "name": "web", "apiVersion": version});
+        vec![
+            crate::samples::Stored::new(sample(json!({"metrics": [object]}))),
+            crate::samples::Stored::new(sample(json!({"scaleTargetRef": target("v1")}))).refusing(
+                json!({"spec": {"scaleTargetRef": {"apiVersion": "v2"}}}),
+                "spec.scaleTargetRef.apiVersion",
+                "FieldValueInvalid",
+            ),
+            crate::samples::Stored::new(sample(json!({
+                "minReplicas": 0,
+                "metrics": [{
+                    "type": "External",
+                    "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "1"}},
+                }],
+            })))
+            .refusing(
+                json!({"spec": {"minReplicas": -1}}),
+                "spec.minReplicas",
+                "FieldValueInvalid",
+            ),
+        ]
+    }
 }
 
 /// How busy the CPUs are to be, in percent of what the pods asked for.
@@ -129,7 +167,9 @@ fn validate_replicas(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let max = count(spec, "maxReplicas");
     if let Some(min) = min.filter(|min| *min < 1) {
         let path = path.child("minReplicas");
-        errors.push(FieldError::invalid(&path, min, "must be greater than or equal to 1"));
+        let error = FieldError::invalid(&path, min, "must be greater than or equal to 1");
+        // None at all can be asked for where a feature is on that is not on here.
+        errors.push(if min == 0 { error.unless(ratchet::MIN_REPLICAS) } else { error });
     }
     let max_path = path.child("maxReplicas");
     if max == 0 {

@@ -5,7 +5,7 @@ use coracle_meta::name;
 use coracle_meta::quantity::Quantity;
 use serde_json::Value;
 
-use crate::kinds::rules;
+use crate::kinds::{ratchet, rules};
 use crate::view;
 
 /// The types of metrics, ascending, each with its field.
@@ -55,7 +55,11 @@ fn validate_source(field: &str, source: &Value, path: &Path<'_>, errors: &mut Er
     match field {
         "object" => {
             let described = source.get("describedObject").unwrap_or(&Value::Null);
-            validate_reference(described, true, &path.child("describedObject"), errors);
+            let described_path = path.child("describedObject");
+            validate_reference(described, &described_path, errors);
+            errors.ratcheted(ratchet::METRIC_OBJECT_VERSION, |errors| {
+                validate_version(described, true, &described_path, errors);
+            });
             validate_metric_name(source, path, errors);
         }
         "external" | "pods" => validate_metric_name(source, path, errors),
@@ -177,16 +181,20 @@ fn require<'a>(
 }
 
 /// Whether a reference to another object may be as it is; only some may be without a group.
-pub(super) fn validate_reference(
+pub(super) fn validate_reference(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    for field in ["kind", "name"] {
+        let text = view::text(reference, &[field]);
+        rules::required_name(&path.child(field), text, name::path_segment_name, errors);
+    }
+}
+
+/// In which version it is known.
+pub(super) fn validate_version(
     reference: &Value,
     may_lack_group: bool,
     path: &Path<'_>,
     errors: &mut ErrorList,
 ) {
-    for field in ["kind", "name"] {
-        let text = view::text(reference, &[field]);
-        rules::required_name(&path.child(field), text, name::path_segment_name, errors);
-    }
     let api_version = view::text(reference, &["apiVersion"]);
     let detail = match api_version.matches('/').count() {
         0 | 1 if may_lack_group => return,
@@ -248,7 +256,8 @@ mod tests {
         ] {
             let mut errors = ErrorList::new();
             let reference = json!({"kind": "Deployment", "name": "web", "apiVersion": api_version});
-            validate_reference(&reference, false, &Path::root("r"), &mut errors);
+            validate_reference(&reference, &Path::root("r"), &mut errors);
+            validate_version(&reference, false, &Path::root("r"), &mut errors);
             let details: String = errors.iter().map(|error| error.detail.as_str()).collect();
             assert_eq!(details, expected);
         }

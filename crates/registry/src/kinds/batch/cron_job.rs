@@ -10,6 +10,7 @@ use super::{cron_schedule, job_spec, time_zone};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::apps::checks::{self, default_text, ensure};
 use crate::kinds::apps::pod_controller;
+use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
 use crate::view;
 
@@ -76,13 +77,18 @@ impl Kind for CronJob {
         validate_schedule(view::text(spec, &["schedule"]), &path.child("schedule"), errors);
         checks::non_negative(spec, "startingDeadlineSeconds", &path, errors);
         if let Some(zone) = spec.get("timeZone").and_then(Value::as_str) {
-            time_zone::validate(zone, &path.child("timeZone"), errors);
+            errors.ratcheted(ratchet::TIME_ZONE, |errors| {
+                time_zone::validate(zone, &path.child("timeZone"), errors);
+            });
         }
         let policy = view::text(spec, &["concurrencyPolicy"]);
         rules::one_of(&path.child("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"], errors);
         validate_job_template(spec, &path.child("jobTemplate.spec"), errors);
         let limits = ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"];
         checks::all_non_negative(spec, &limits, &path, errors);
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
         let name = view::name(object);
         if name.len() > MAX_NAME_BYTES {
             let detail = "must be no more than 52 characters";
@@ -90,11 +96,20 @@ impl Kind for CronJob {
         }
     }
 
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        validate_zones(new, old, errors);
+    }
+
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = pod_controller::name_warnings(new, old);
         if old.is_none_or(|old| !same(new.get("spec"), old.get("spec"))) {
             let path = Path::root("spec.jobTemplate.spec");
             warnings.extend(job_spec::warnings(job_template(&new["spec"]), &path));
+        }
+        if old.is_some() && view::text(new, &["spec", "schedule"]).contains("TZ") {
+            let warning = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                           https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+            warnings.push(warning.to_owned());
         }
         warnings
     }
@@ -120,6 +135,39 @@ impl Kind for CronJob {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let zoned = sample(json!({"schedule": "TZ=UTC 0 * * * *"}), json!({}));
+        let mut named = sample(json!({}), json!({}));
+        named["metadata"]["name"] = "x".repeat(53).into();
+        let renamed = sample(json!({"timeZone": "Mars/Base"}), json!({}));
+        vec![
+            crate::samples::Stored::new(zoned).refusing(
+                json!({"spec": {"timeZone": "UTC"}}),
+                "spec.schedule",
+                "FieldValueInvalid",
+            ),
+            crate::samples::Stored::new(named),
+            crate::samples::Stored::new(renamed).refusing(
+                json!({"spec": {"timeZone": "Mars/Other"}}),
+                "spec.timeZone",
+                "FieldValueInvalid",
+            ),
+        ]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        use serde_json::json;
+
+        let zoned = sample(json!({"schedule": "TZ=UTC 0 * * * *"}), json!({}));
+        let told = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                    https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+        vec![crate::samples::Warned::updated(zoned.clone(), zoned, &[told])]
     }
 }
 
@@ -150,7 +198,17 @@ fn validate_schedule(schedule: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
     if schedule.contains("TZ") {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.push(FieldError::invalid(path, schedule, detail));
+        errors.push(FieldError::invalid(path, schedule, detail).unless(ratchet::ZONE_IN_SCHEDULE));
+    }
+}
+
+/// A schedule that may keep its zone may not have another beside it.
+fn validate_zones(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let schedule = |object| view::text(object, &["spec", "schedule"]);
+    let has_zone = |object| schedule(object).contains("TZ");
+    if has_zone(new) && has_zone(old) && view::at(new, &["spec", "timeZone"]).is_some() {
+        let detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule";
+        errors.push(FieldError::invalid(&Path::root("spec.schedule"), schedule(new), detail));
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{conditions, pem, signer_name};
 use crate::identity::Identity;
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
+use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 
@@ -130,7 +131,7 @@ impl Kind for CertificateSigningRequest {
     }
 
     fn validate_part_update(&self, _part: &str, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate(new, errors);
+        self.revalidate(new, old, errors);
         conditions::check_none_removed(new, old, errors);
         check_certificate_kept(new, old, errors);
     }
@@ -151,7 +152,7 @@ impl Kind for CertificateSigningRequest {
         let (signer, signer_path) = (view::text(object, &["spec", "signerName"]), path.child("signerName"));
         if signer == LEGACY_SIGNER {
             let detail = "the legacy signerName is not allowed via this API version";
-            errors.push(FieldError::invalid(&signer_path, signer, detail));
+            errors.push(FieldError::invalid(&signer_path, signer, detail).unless(ratchet::LEGACY_SIGNER));
         } else {
             signer_name::check(&signer_path, signer, errors);
         }
@@ -161,7 +162,7 @@ impl Kind for CertificateSigningRequest {
             errors.push(FieldError::invalid(&path.child("expirationSeconds"), seconds, detail));
         }
         conditions::check(object, errors);
-        check_certificate(object, errors);
+        errors.ratcheted(ratchet::CERTIFICATE, |errors| check_certificate(object, errors));
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -171,7 +172,7 @@ impl Kind for CertificateSigningRequest {
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate(new, errors);
+        self.revalidate(new, old, errors);
         conditions::check_none_removed(new, old, errors);
         conditions::check_approval_kept(new, old, errors);
         let (new, old) = (certificate(new), certificate(old));
@@ -201,6 +202,15 @@ impl Kind for CertificateSigningRequest {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        vec![
+            crate::samples::Stored::of(valid, &json!({"spec": {"signerName": LEGACY_SIGNER}})),
+            crate::samples::Stored::of(valid, &json!({"spec": {"usages": ["any", "any", "fun"]}})),
+        ]
     }
 }
 
@@ -243,9 +253,12 @@ fn check_usages(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let mut seen = BTreeSet::new();
     for (index, usage) in usages.iter().filter_map(Value::as_str).enumerate() {
-        rules::one_of(&path.index(index), usage, &USAGES, errors);
+        errors.ratcheted(ratchet::KNOWN_USAGES, |errors| {
+            rules::one_of(&path.index(index), usage, &USAGES, errors);
+        });
         if !seen.insert(usage) {
-            errors.push(FieldError::duplicate(&path.index(index), BadValue::named(usage)));
+            let error = FieldError::duplicate(&path.index(index), BadValue::named(usage));
+            errors.push(error.unless(ratchet::USAGE_TWICE));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
 
+use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 
@@ -31,7 +32,9 @@ pub(super) fn check(object: &Value, errors: &mut ErrorList) {
     for (index, condition) in all(object).iter().enumerate() {
         let path_here = path.index(index);
         let condition_type = view::text(condition, &["type"]);
-        rules::required(&path_here.child("type"), condition_type, errors);
+        errors.ratcheted(ratchet::CONDITION_TYPE, |errors| {
+            rules::required(&path_here.child("type"), condition_type, errors);
+        });
         let status = view::text(condition, &["status"]);
         let allowed: &[&str] =
             if ONLY_TRUE.contains(&condition_type) { &["True"] } else { &["False", "True", "Unknown"] };
@@ -45,11 +48,13 @@ pub(super) fn check(object: &Value, errors: &mut ErrorList) {
         };
         if opposite.is_some_and(|opposite| seen.contains(opposite)) {
             let detail = "Approved and Denied conditions are mutually exclusive";
-            errors.push(FieldError::invalid(&path, BadValue::named(condition_type), detail));
+            let error = FieldError::invalid(&path, BadValue::named(condition_type), detail);
+            errors.push(error.unless(ratchet::APPROVED_AND_DENIED));
         }
         if !seen.insert(condition_type) {
             let path = path_here.child("type");
-            errors.push(FieldError::duplicate(&path, BadValue::named(condition_type)));
+            let error = FieldError::duplicate(&path, BadValue::named(condition_type));
+            errors.push(error.unless(ratchet::CONDITION_TWICE));
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::rules;
 use crate::kind::{Column, Declaration, Kind, Scope, texts};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Who keeps an object up to date.
@@ -50,7 +51,7 @@ impl Kind for Endpoints {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let list = Path::root("subsets");
         for (index, subset) in view::items(object, &["subsets"]).iter().enumerate() {
-            check_subset(subset, &list.index(index), errors);
+            errors.ratcheted(ratchet::SUBSETS, |errors| check_subset(subset, &list.index(index), errors));
         }
     }
 
@@ -80,6 +81,19 @@ impl Kind for Endpoints {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        let subsets = |ip: &str| json!([{"addresses": [{"ip": ip}]}]);
+        vec![crate::samples::Stored::of(valid, &json!({"subsets": subsets("010.0.0.1")})).refusing(
+            json!({"subsets": subsets("010.0.0.2")}),
+            "subsets[0].addresses[0].ip",
+            "FieldValueInvalid",
+        )]
     }
 }
 

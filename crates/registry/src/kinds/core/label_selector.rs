@@ -1,14 +1,16 @@
 //! Label selectors as they stand in objects of many kinds.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
-use coracle_meta::selector::{LabelSelector, ValidationOptions};
 use serde_json::Value;
+
+use crate::kinds::rules;
 
 /// Whether a selector may be as it is.
 pub fn validate(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     match read(selector) {
-        Some(selector) => errors.extend(selector.validate(path, ValidationOptions::default())),
+        Some(selector) => rules::checked_label_selector(path, &selector, errors),
         None => errors.push(FieldError::invalid(path, selector, "invalid label selector")),
     }
 }

@@ -5,6 +5,7 @@ pub mod component_status;
 pub mod config_map;
 pub mod endpoints;
 pub mod event;
+mod key_pair;
 pub mod label_selector;
 pub mod limit_range;
 pub mod namespace;

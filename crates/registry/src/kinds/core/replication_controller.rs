@@ -109,7 +109,9 @@ impl Kind for ReplicationController {
             warnings.push(format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{messages}]"));
         }
         let is_changed = old.is_none_or(|old| old.get("spec") != new.get("spec"));
-        if let Some(template) = view::at(new, &["spec", "template"]).filter(|_| is_changed) {
+        // Upstream takes the old template for the new one.
+        let told = old.unwrap_or(new);
+        if let Some(template) = view::at(told, &["spec", "template"]).filter(|_| is_changed) {
             warnings.extend(pod_spec::template_warnings(template, &Path::root("spec.template")));
         }
         warnings

@@ -12,6 +12,7 @@ use coracle_meta::name::{self, Messages};
 use coracle_meta::object::validate_labels;
 use serde_json::{Map, Value};
 
+use crate::kinds::ratchet;
 use crate::view;
 
 /// What an immutable field answers to a change.
@@ -194,7 +195,9 @@ pub(crate) fn load_balancer_status(
         let path = list.index(index);
         let address = view::text(ingress, &["ip"]);
         if !address.is_empty() {
-            ip(address, &path.child("ip"), errors);
+            errors.ratcheted(ratchet::LOAD_BALANCER_IP, |errors| {
+                ip(address, &path.child("ip"), errors);
+            });
         }
         if with_ip_mode {
             check_ip_mode(ingress, address, &path.child("ipMode"), errors);
@@ -226,10 +229,10 @@ pub(crate) fn not_an_ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What to say about addresses in a load balancer's status that are not in canonical form.
-pub(crate) fn load_balancer_status_warnings(status: &Value, path: &Path<'_>) -> Vec<String> {
-    let list = path.child("ingress");
-    let ingresses = view::items(status, &["ingress"]).iter().enumerate();
+/// What to say about addresses in the status of an object's load balancer that are not in canonical form.
+pub(crate) fn load_balancer_status_warnings(object: &Value) -> Vec<String> {
+    let list = Path::root("status.loadBalancer.ingress");
+    let ingresses = view::items(object, &["status", "loadBalancer", "ingress"]).iter().enumerate();
     ingresses
         .map(|(index, ingress)| (index, view::text(ingress, &["ip"])))
         .filter(|(_, ip)| !ip.is_empty())

@@ -9,7 +9,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::{Map, Value};
 
-use super::rules;
+use super::{key_pair, rules};
 use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::view;
 
@@ -75,6 +75,13 @@ impl Kind for Secret {
         }
     }
 
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        if view::text(new, &["type"]) == "kubernetes.io/tls" {
+            return key_pair::warning(new).into_iter().collect();
+        }
+        Vec::new()
+    }
+
     fn selectable_value<'a>(&self, object: &'a Value, _field: &str) -> Cow<'a, str> {
         Cow::Borrowed(view::text(object, &["type"]))
     }
@@ -92,6 +99,43 @@ impl Kind for Secret {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        use serde_json::json;
+
+        let secret = |certificate: &str, key: &str| {
+            let data = json!({"tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key)});
+            json!({"type": "kubernetes.io/tls", "data": data})
+        };
+        let pem = |label: &str| format!("-----BEGIN {label}-----\nMAA=\n-----END {label}-----\n");
+        let (certificate, key) = (&*pem("CERTIFICATE"), &*pem("PRIVATE KEY"));
+        let told = |certificate: &str, key: &str, warning: &'static str| {
+            crate::samples::Warned::created(secret(certificate, key), &[warning])
+        };
+        vec![
+            crate::samples::Warned::created(secret(certificate, key), &[]),
+            told("x", key, "tls: failed to find any PEM data in certificate input"),
+            told(certificate, "x", "tls: failed to find any PEM data in key input"),
+            told(
+                certificate,
+                certificate,
+                "tls: found a certificate rather than a key in the PEM for the private key",
+            ),
+            told(
+                key,
+                key,
+                "tls: failed to find certificate PEM data in certificate input, but did find a private key; \
+                 PEM inputs may have been switched",
+            ),
+            told(
+                &pem("X509 CRL"),
+                key,
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of \
+                 the following types: [X509 CRL]",
+            ),
+        ]
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::kinds::core::rules;
+use crate::kinds::ratchet;
 use crate::view;
 
 const MAX_ENDPOINTS: usize = 1000;
@@ -73,11 +74,14 @@ impl Kind for EndpointSlice {
         let endpoints = view::items(object, &["endpoints"]);
         let list = Path::root("endpoints");
         if endpoints.len() > MAX_ENDPOINTS {
-            errors.push(FieldError::too_many(&list, endpoints.len(), MAX_ENDPOINTS));
+            let error = FieldError::too_many(&list, endpoints.len(), MAX_ENDPOINTS);
+            errors.push(error.unless(ratchet::ENDPOINTS));
             return;
         }
         for (index, endpoint) in endpoints.iter().enumerate() {
-            check_endpoint(endpoint, address_type, &list.index(index), errors);
+            errors.ratcheted(ratchet::ENDPOINTS, |errors| {
+                check_endpoint(endpoint, address_type, &list.index(index), errors);
+            });
         }
     }
 
@@ -126,6 +130,19 @@ impl Kind for EndpointSlice {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        let endpoints = |ip: &str| json!([{"addresses": [ip]}]);
+        vec![crate::samples::Stored::of(valid, &json!({"endpoints": endpoints("010.0.0.1")})).refusing(
+            json!({"endpoints": endpoints("010.0.0.2")}),
+            "endpoints[0].addresses[0]",
+            "FieldValueInvalid",
+        )]
     }
 }
 

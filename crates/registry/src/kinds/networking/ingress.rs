@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::ingress_class::check_local_reference;
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::core::rules;
+use crate::kinds::ratchet;
 use crate::view;
 
 /// The older way to name the class.
@@ -73,10 +74,15 @@ impl Kind for Ingress {
         }
     }
 
-    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        if let Some(status) = view::at(new, &["status", "loadBalancer"]) {
-            rules::load_balancer_status(status, false, &Path::root("status.loadBalancer"), errors);
-        }
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
+        check_annotated_class(object, errors);
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        check_status(new, &mut found);
+        found.forgive(new, old, check_status);
+        errors.extend(found);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -86,6 +92,10 @@ impl Kind for Ingress {
         vec![format!(
             "annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"
         )]
+    }
+
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        rules::load_balancer_status_warnings(new)
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
@@ -104,10 +114,46 @@ impl Kind for Ingress {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        let wildcard = json!([{"host": "*.example.com", "http": {"paths": []}}]);
+        vec![
+            crate::samples::Stored::of(valid, &json!({"spec": {"tls": [{"secretName": "No Name"}]}})),
+            crate::samples::Stored::of(valid, &json!({"spec": {"rules": wildcard}})).refusing(
+                json!({"spec": {"rules": [{"host": "example.com", "http": {"paths": []}}]}}),
+                "spec.rules[0].http.paths",
+                "FieldValueRequired",
+            ),
+        ]
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "010.0.0.1"}]}}});
+        vec![crate::samples::Warned::status(
+            crate::samples::merged(valid, &status),
+            &[
+                "status.loadBalancer.ingress[0]: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"",
+            ],
+        )]
+    }
 }
 
-/// What is asked of a new ingress beyond [`Kind::validate`].
-pub fn validate_create(object: &Value, errors: &mut ErrorList) {
+fn check_status(object: &Value, errors: &mut ErrorList) {
+    if let Some(status) = view::at(object, &["status", "loadBalancer"]) {
+        rules::load_balancer_status(status, false, &Path::root("status.loadBalancer"), errors);
+    }
+}
+
+/// A new ingress does not say two different classes.
+fn check_annotated_class(object: &Value, errors: &mut ErrorList) {
     if let (Some(annotated), Some(class)) = (annotated_class(object), class(object))
         && annotated != class
     {
@@ -115,13 +161,6 @@ pub fn validate_create(object: &Value, errors: &mut ErrorList) {
         let detail = "must match `ingressClassName` when both are specified";
         errors.push(FieldError::invalid(&path.child(CLASS_ANNOTATION), annotated, detail));
     }
-}
-
-/// What to say about a status that was written.
-pub fn status_warnings(object: &Value) -> Vec<String> {
-    let status = view::at(object, &["status", "loadBalancer"]);
-    let path = Path::root("status.loadBalancer");
-    status.map(|status| rules::load_balancer_status_warnings(status, &path)).unwrap_or_default()
 }
 
 fn class(object: &Value) -> Option<&str> {
@@ -139,6 +178,14 @@ fn check_rule(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         rules::not_an_ip(host, &path, errors);
         check_host(host, &path, errors);
     }
+    if host.contains('*') {
+        errors.ratcheted(ratchet::WILDCARD_HOST_RULE, |errors| check_paths(rule, path, errors));
+    } else {
+        check_paths(rule, path, errors);
+    }
+}
+
+fn check_paths(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(http) = rule.get("http") else { return };
     let path = path.child("http");
     let list = path.child("paths");
@@ -232,7 +279,9 @@ fn check_tls(tls: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let secret = view::text(tls, &["secretName"]);
     if !secret.is_empty() {
-        rules::text(secret, name::dns1123_subdomain, &path.child("secretName"), errors);
+        errors.ratcheted(ratchet::TLS_SECRET_NAME, |errors| {
+            rules::text(secret, name::dns1123_subdomain, &path.child("secretName"), errors);
+        });
     }
 }
 
@@ -341,9 +390,9 @@ mod tests {
         let ingress =
             |class: Value| json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": class});
         let mut errors = ErrorList::new();
-        validate_create(&ingress(json!({"ingressClassName": "a"})), &mut errors);
+        check_annotated_class(&ingress(json!({"ingressClassName": "a"})), &mut errors);
         assert!(errors.is_empty());
-        validate_create(&ingress(json!({"ingressClassName": "b"})), &mut errors);
+        check_annotated_class(&ingress(json!({"ingressClassName": "b"})), &mut errors);
         assert_eq!(
             errors.to_string(),
             r#"annotations.kubernetes.io/ingress.class: Invalid value: "a": must match `ingressClassName` when both are specified"#

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::core::{label_selector, rules};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// The two directions: the list of rules, and the list of peers in each.
@@ -98,6 +99,23 @@ impl Kind for NetworkPolicy {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        let block = |cidr: &str| json!([{"from": [{"ipBlock": {"cidr": cidr}}]}]);
+        vec![
+            crate::samples::Stored::of(
+                valid,
+                &json!({"spec": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}}}),
+            ),
+            crate::samples::Stored::of(valid, &json!({"spec": {"ingress": block("10.0.0.1/8")}})).refusing(
+                json!({"spec": {"ingress": block("10.0.0.2/8")}}),
+                "spec.ingress[0].from[0].ipBlock.cidr",
+                "FieldValueInvalid",
+            ),
+        ]
+    }
 }
 
 fn check_rule(rule: &Value, peers: &str, path: &Path<'_>, errors: &mut ErrorList) {
@@ -170,7 +188,9 @@ fn check_block(block: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         errors.push(FieldError::required(&cidr_path, ""));
         return;
     }
-    rules::cidr(cidr, &cidr_path, errors);
+    errors.ratcheted(ratchet::CIDR, |errors| {
+        rules::cidr(cidr, &cidr_path, errors);
+    });
     if name::parse_cidr_sloppy(cidr).is_none() {
         return;
     }
@@ -178,7 +198,9 @@ fn check_block(block: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for (index, except) in view::items(block, &["except"]).iter().enumerate() {
         let except = except.as_str().unwrap_or_default();
         let path = list.index(index);
-        rules::cidr(except, &path, errors);
+        errors.ratcheted(ratchet::CIDR, |errors| {
+            rules::cidr(except, &path, errors);
+        });
         if is_strictly_within(except, cidr) == Some(false) {
             errors.push(FieldError::invalid(&path, except, "must be a strict subset of `cidr`"));
         }

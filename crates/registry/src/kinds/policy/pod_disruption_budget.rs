@@ -94,6 +94,15 @@ impl Kind for PodDisruptionBudget {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        vec![crate::samples::Stored::of(
+            valid,
+            &json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}}}),
+        )]
+    }
 }
 
 /// How messages show a spec: with the names of upstream's own type.

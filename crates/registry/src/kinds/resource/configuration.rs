@@ -6,6 +6,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::lists::check_list;
+use crate::kinds::ratchet;
 use crate::kinds::storage::driver_name;
 use crate::view;
 
@@ -53,7 +54,9 @@ pub(super) fn check_configuration(config: &Value, path: &Path<'_>, errors: &mut 
 pub(super) fn check_raw(raw: Option<&Value>, max_bytes: usize, path: &Path<'_>, errors: &mut ErrorList) {
     match raw {
         None | Some(Value::Null) => errors.push(FieldError::required(path, "")),
-        Some(raw) if raw.to_string().len() > max_bytes => errors.push(FieldError::too_long(path, max_bytes)),
+        Some(raw) if raw.to_string().len() > max_bytes => {
+            errors.push(FieldError::too_long(path, max_bytes).unless(ratchet::PARAMETERS_SIZE));
+        }
         Some(Value::Object(_)) => {}
         Some(_) => {
             errors.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));

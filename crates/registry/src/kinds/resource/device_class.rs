@@ -50,6 +50,18 @@ impl Kind for DeviceClass {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let config = |text: &str| {
+            let parameters = json!({"text": text.repeat(11 * 1024)});
+            json!({"spec": {"config": [{"opaque": {"driver": "gpu.example.com", "parameters": parameters}}]}})
+        };
+        let stored = crate::samples::Stored::of(&self.samples().valid[0], &config("x"));
+        vec![stored.refusing(config("y"), "spec.config[0].opaque.parameters", "FieldValueTooLong")]
+    }
 }
 
 /// Whether it is a resource of somebody else's, of which there can be a quota.

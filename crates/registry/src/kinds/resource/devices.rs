@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::lists::{check_list, check_set};
 use super::node_selection::ways_in_use;
 use super::{capacity, naming, taints};
+use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 
@@ -40,7 +41,9 @@ pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &m
     }
     check_attributes(device, &path.child("attributes"), errors);
     check_capacity(device, &path.child("capacity"), errors);
-    taints::check_taints(view::items(device, &["taints"]), &path.child("taints"), errors);
+    errors.ratcheted(ratchet::DEVICE_TAINTS, |errors| {
+        taints::check_taints(view::items(device, &["taints"]), &path.child("taints"), errors);
+    });
     let (consumed, consumed_path) =
         (view::items(device, &["consumesCounters"]), path.child("consumesCounters"));
     let set_name = |consumption: &Value| view::text(consumption, &["counterSet"]).to_owned();

@@ -54,6 +54,9 @@ impl Kind for ResourceClaim {
         }
     }
 
+    /// What cannot change was judged when it came.
+    fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
+
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
     }
@@ -69,6 +72,12 @@ impl Kind for ResourceClaim {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let requests = serde_json::json!({"spec": {"devices": {"requests": [{"name": "No Name"}]}}});
+        vec![crate::samples::Stored::of(&self.samples().valid[0], &requests)]
     }
 }
 

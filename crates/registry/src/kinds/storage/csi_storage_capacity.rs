@@ -82,6 +82,17 @@ impl Kind for CsiStorageCapacity {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        use serde_json::json;
+
+        let valid = &self.samples().valid[0];
+        vec![crate::samples::Stored::of(
+            valid,
+            &json!({"nodeTopology": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}}),
+        )]
+    }
 }
 
 #[cfg(any(test, feature = "samples"))]

@@ -178,6 +178,13 @@ impl Kind for PersistentVolume {
     fn samples(&self) -> crate::samples::Samples {
         samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}]});
+        vec![crate::samples::Stored::of(valid, &json!({"spec": {"nodeAffinity": {"required": required}}}))]
+    }
 }
 
 fn check_capacity(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {

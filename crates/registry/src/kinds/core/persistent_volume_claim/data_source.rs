@@ -5,6 +5,7 @@ use coracle_meta::name;
 use serde_json::{Map, Value};
 
 use crate::kinds::core::rules;
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Checks either field.
@@ -13,7 +14,9 @@ pub(super) fn validate(source: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     let group = view::text(source, &["apiGroup"]);
     let kind = view::text(source, &["kind"]);
     if !group.is_empty() {
-        rules::text(group, name::dns1123_subdomain, &path.child("apiGroup"), errors);
+        errors.ratcheted(ratchet::DATA_SOURCE_GROUP, |errors| {
+            rules::text(group, name::dns1123_subdomain, &path.child("apiGroup"), errors);
+        });
     } else if kind != "PersistentVolumeClaim" {
         let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         errors.push(FieldError::invalid(path, kind, detail));

@@ -106,14 +106,7 @@ impl Kind for PersistentVolumeClaim {
             let message = volume_access::CLASS_ANNOTATION_DEPRECATED;
             warnings.push(format!("metadata.annotations[{CLASS_ANNOTATION}]: {message}"));
         }
-        for list in ["requests", "limits"] {
-            let amount = resource_list::amount(new, &["spec", "resources", list, "storage"]);
-            if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
-                warnings.push(format!(
-                    "spec.resources.{list}[storage]: fractional byte value \"{amount}\" is invalid, must be an integer"
-                ));
-            }
-        }
+        warnings.extend(fraction_warnings(new, &Path::root("spec")));
         warnings
     }
 
@@ -143,6 +136,38 @@ impl Kind for PersistentVolumeClaim {
     fn samples(&self) -> crate::samples::Samples {
         samples::samples()
     }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        let source = json!({"apiGroup": "No Group", "kind": "A", "name": "a"});
+        vec![
+            crate::samples::Stored::of(
+                valid,
+                &json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}}}),
+            ),
+            crate::samples::Stored::of(
+                valid,
+                &json!({"spec": {"dataSource": null, "dataSourceRef": source}}),
+            ),
+        ]
+    }
+}
+
+/// What to say about sizes of which a part is less than a byte; the path is that of the claim's `spec`.
+pub(crate) fn fraction_warnings(claim: &Value, path: &Path<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let resources = path.child("resources");
+    for list in ["requests", "limits"] {
+        let amount = resource_list::amount(claim, &["spec", "resources", list, "storage"]);
+        if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
+            let path = resources.child(list);
+            let path = path.key("storage");
+            warnings
+                .push(format!("{path}: fractional byte value \"{amount}\" is invalid, must be an integer"));
+        }
+    }
+    warnings
 }
 
 /// Fills in what the `spec` of a claim leaves out, wherever it stands.

@@ -199,6 +199,10 @@ impl Kind for Pod {
         warnings
     }
 
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        status::warnings(new)
+    }
+
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
         match field {
             "spec.host" => Cow::Borrowed(view::text(object, &["spec", "nodeName"])),
@@ -234,6 +238,28 @@ impl Kind for Pod {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         samples::samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        let valid = &self.samples().valid[0];
+        let cost = json!({"controller.kubernetes.io/pod-deletion-cost": "much"});
+        let mut stored = vec![crate::samples::Stored::of(valid, &json!({"metadata": {"annotations": cost}}))];
+        let templates = pod_spec::stored_templates();
+        stored.extend(templates.iter().map(|template| crate::samples::Stored::of(valid, template)));
+        stored
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        let object = json!({
+            "status": {"podIPs": [{"ip": "010.0.0.1"}], "hostIPs": [{"ip": "2001:DB8::1"}]},
+        });
+        let told = [
+            "status.podIPs[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"",
+            "status.hostIPs[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
+        ];
+        vec![crate::samples::Warned::status(object, &told)]
     }
 }
 

@@ -29,6 +29,11 @@ pub(super) fn gated_condition(pod: &Value) -> Value {
 
 /// Keeps what writers of a status tend to forget.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
+    // When a pod is to be gone is not a matter of its status.
+    match old.pointer("/metadata/deletionTimestamp").cloned() {
+        Some(time) => new["metadata"]["deletionTimestamp"] = time,
+        None => drop(new["metadata"].as_object_mut().and_then(|fields| fields.remove("deletionTimestamp"))),
+    }
     let old = old.get("status").unwrap_or(&Value::Null);
     let Some(new) = new.get_mut("status") else { return };
     if view::text(new, &["qosClass"]).is_empty() {
@@ -273,6 +278,20 @@ fn users(status: &Value, list: &str, spec: &Value, path: &Path<'_>, errors: &mut
             check::in_range(group, 0, i64::from(i32::MAX), &groups.index(index), errors);
         }
     }
+}
+
+/// What to say about addresses that are not in canonical form.
+pub(super) fn warnings(pod: &Value) -> Vec<String> {
+    let root = Path::root("status");
+    let mut warnings = Vec::new();
+    for field in ["podIPs", "hostIPs"] {
+        let list = root.child(field);
+        for (index, address) in view::items(pod, &["status", field]).iter().enumerate() {
+            let path = list.index(index);
+            warnings.extend(name::ip_warnings(&path.child("ip"), view::text(address, &["ip"])));
+        }
+    }
+    warnings
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::check;
 use crate::kinds::core::label_selector;
+use crate::kinds::ratchet;
 use crate::view;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -92,7 +93,9 @@ fn label_requirement(requirement: &Value, check_values: bool, path: &Path<'_>, e
     check::qualified_name(view::text(requirement, &["key"]), &path.child("key"), errors);
     if check_values {
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            check::push_all(value, name::label_value(value), &values_path.index(index), errors);
+            errors.ratcheted(ratchet::NODE_AFFINITY_VALUE, |errors| {
+                check::push_all(value, name::label_value(value), &values_path.index(index), errors);
+            });
         }
     }
 }

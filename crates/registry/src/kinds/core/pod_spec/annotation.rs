@@ -4,6 +4,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use serde_json::Value;
 
 use super::{check, container, toleration};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Marks a pod that stands for one that its node runs by itself.
@@ -37,7 +38,8 @@ pub(crate) fn validate(metadata: &Value, spec: &Value, path: &Path<'_>, errors: 
     if let Some(cost) = value(DELETION_COST)
         && !is_deletion_cost(cost)
     {
-        errors.push(FieldError::invalid(&path.key(DELETION_COST), cost, "must be a 32bit integer"));
+        let error = FieldError::invalid(&path.key(DELETION_COST), cost, "must be a 32bit integer");
+        errors.push(error.unless(ratchet::DELETION_COST));
     }
     for (key, value) in view::fields(metadata, &["annotations"]) {
         let value = value.as_str().unwrap_or_default();

@@ -79,3 +79,46 @@ pub fn labels_cell(labels: Option<&Value>) -> String {
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
 }
+
+/// Templates with one thing each that was allowed before there was a rule against it, as patches of others. They
+/// have their containers for themselves.
+#[cfg(any(test, feature = "samples"))]
+pub(crate) fn stored_templates() -> Vec<serde_json::Value> {
+    use serde_json::json;
+
+    let container = |fields: serde_json::Value| {
+        let mut container = json!({"name": "c", "image": "i"});
+        if let (serde_json::Value::Object(all), serde_json::Value::Object(fields)) = (&mut container, fields)
+        {
+            all.extend(fields);
+        }
+        json!([container])
+    };
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]});
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let spread = |fields: serde_json::Value| {
+        let mut constraint =
+            json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+        if let (serde_json::Value::Object(all), serde_json::Value::Object(fields)) = (&mut constraint, fields)
+        {
+            all.extend(fields);
+        }
+        json!({"topologySpreadConstraints": [constraint]})
+    };
+    let token = json!({"serviceAccountToken": {"path": "../up", "expirationSeconds": 3600}});
+    let pages = json!({"limits": {"hugepages-2Mi": "3Mi", "cpu": "1"}, "requests": {"hugepages-2Mi": "3Mi"}});
+    [
+        json!({"affinity": {"podAffinity": {required: [{"topologyKey": "zone", "labelSelector": selector}]}}}),
+        json!({"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": [selector]}}}}),
+        spread(json!({"labelSelector": selector})),
+        spread(json!({"matchLabelKeys": ["a"]})),
+        json!({"containers": container(json!({"resources": pages}))}),
+        json!({"volumes": [{"name": "v", "projected": {"sources": [token]}}], "serviceAccountName": "default", "containers": container(json!({}))}),
+        json!({"hostNetwork": true, "securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}}),
+        json!({"hostUsers": false, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}],
+               "containers": container(json!({"volumeDevices": [{"name": "v", "devicePath": "/v"}]}))}),
+    ]
+    .into_iter()
+    .map(|spec| json!({"spec": spec}))
+    .collect()
+}

@@ -6,6 +6,7 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{check, env, volume};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Fields of a pod that a volume may show.
@@ -84,7 +85,9 @@ fn service_account_token(token: &Value, volume: &Path<'_>, path: &Path<'_>, erro
         errors.push(FieldError::invalid(&seconds_path, seconds, message));
     }
     let target = check::required(token, "path", volume, errors);
-    check::non_reserved_path(target, &volume.child("path"), errors);
+    errors.ratcheted(ratchet::TOKEN_PATH, |errors| {
+        check::non_reserved_path(target, &volume.child("path"), errors);
+    });
 }
 
 /// Fields of the pod as files.

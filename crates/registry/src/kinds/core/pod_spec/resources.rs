@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::spec::Context;
 use super::{aggregate, check};
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Names without a prefix that mean something somewhere.
@@ -232,7 +233,8 @@ fn divisible(resource: &str, amount: &Quantity, path: &Path<'_>, errors: &mut Er
     let size = size.parse::<Quantity>().ok().filter(|size| size.sign() > 0 && size.milli_value() % 1000 == 0);
     if size.is_none_or(|size| amount.value() % size.value() != 0) {
         let message = format!("{amount} is not positive integer multiple of {resource}");
-        errors.push(FieldError::invalid(path, amount.to_string(), message));
+        let error = FieldError::invalid(path, amount.to_string(), message);
+        errors.push(error.unless(ratchet::WHOLE_HUGE_PAGES));
     }
 }
 

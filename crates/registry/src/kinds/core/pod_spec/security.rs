@@ -6,6 +6,7 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{check, container, windows};
+use crate::kinds::ratchet;
 use crate::view;
 
 const MAX_SYSCTL_BYTES: usize = 253;
@@ -125,7 +126,7 @@ fn sysctls(spec: &Value, context: &Value, path: &Path<'_>, errors: &mut ErrorLis
         {
             if is_shared && view::is_true(spec, &[field]) {
                 let message = format!("may not be specified when '{field}' is true");
-                errors.push(FieldError::invalid(&path, name, message));
+                errors.push(FieldError::invalid(&path, name, message).unless(ratchet::HOST_SYSCTLS));
             }
         }
         seen.insert(name);
@@ -242,7 +243,8 @@ pub(super) fn host_users(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     }
     container::for_each(spec, path, |container, path| {
         if !view::items(container, &["volumeDevices"]).is_empty() {
-            errors.push(FieldError::forbidden(&path.child("volumeDevices"), message));
+            let error = FieldError::forbidden(&path.child("volumeDevices"), message);
+            errors.push(error.unless(ratchet::DEVICES_OF_OWN_USERS));
         }
     });
 }

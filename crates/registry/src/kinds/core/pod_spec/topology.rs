@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{affinity, check};
 use crate::kinds::core::label_selector;
+use crate::kinds::ratchet;
 use crate::view;
 
 /// Whether a spec's constraints may be as they are.
@@ -38,9 +39,13 @@ fn validate_one(constraint: &Value, rest: &[Value], path: &Path<'_>, errors: &mu
     for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
         check::one_of_if_set(constraint, field, &["Honor", "Ignore"], path, errors);
     }
-    affinity::label_keys(constraint, path, errors);
+    errors.ratcheted(ratchet::SPREAD_LABEL_KEYS, |errors| affinity::label_keys(constraint, path, errors));
     if let Some(selector) = constraint.get("labelSelector") {
-        label_selector::validate(selector, &path.child("labelSelector"), errors);
+        let mut found = ErrorList::new();
+        label_selector::validate(selector, &path.child("labelSelector"), &mut found);
+        // Not the same rule as elsewhere: all of the selector was once not looked at.
+        let spread = |error| FieldError { ratchet: Some(ratchet::SPREAD_SELECTOR), ..error };
+        errors.extend(found.into_iter().map(spread));
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::spec;
 use crate::kinds::core::rules;
+use crate::kinds::ratchet;
 
 const ONCE_SET: &str = "may not change once set";
 
@@ -84,7 +85,7 @@ fn check_ips(ips: &[&str], path: &Path<'_>, errors: &mut ErrorList) -> bool {
             }
             continue;
         }
-        valid &= rules::ip(ip, &path.index(index), errors);
+        errors.ratcheted(ratchet::CLUSTER_IP, |errors| valid &= rules::ip(ip, &path.index(index), errors));
     }
     valid
 }

@@ -17,7 +17,7 @@ mod validate;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::field::ErrorList;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
@@ -117,12 +117,16 @@ impl Kind for Service {
         validate::validate_update(new, old, errors);
     }
 
-    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        validate::validate_status(new, errors);
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        validate::validate_status_update(new, old, errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
         validate::warnings(new)
+    }
+
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        rules::load_balancer_status_warnings(new)
     }
 
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {
@@ -146,13 +150,16 @@ impl Kind for Service {
     fn samples(&self) -> crate::samples::Samples {
         samples::samples()
     }
-}
 
-/// What to say about a status that was written.
-pub fn status_warnings(object: &Value) -> Vec<String> {
-    let status = view::at(object, &["status", "loadBalancer"]);
-    let path = Path::root("status.loadBalancer");
-    status.map(|status| rules::load_balancer_status_warnings(status, &path)).unwrap_or_default()
+    #[cfg(any(test, feature = "samples"))]
+    fn stored_samples(&self) -> Vec<crate::samples::Stored> {
+        samples::stored_samples()
+    }
+
+    #[cfg(any(test, feature = "samples"))]
+    fn warned_samples(&self) -> Vec<crate::samples::Warned> {
+        samples::warned_samples()
+    }
 }
 
 fn default_session_affinity(service: &mut Value) {

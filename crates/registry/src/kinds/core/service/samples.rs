@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::samples::{Refused, Samples};
+use crate::samples::{Refused, Samples, Stored, Warned, merged};
 
 fn with(spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sample", "namespace": "default"}, "spec": spec})
@@ -19,6 +19,37 @@ fn with_port(extra: Value) -> Value {
 
 pub(super) fn samples() -> Samples {
     Samples { valid: valid(), invalid: invalid(), updates: updates(), invalid_updates: invalid_updates() }
+}
+
+pub(super) fn stored_samples() -> Vec<Stored> {
+    let valid = &valid()[0];
+    let external = merged(valid, &json!({"spec": {"externalIPs": ["010.0.0.1"]}}));
+    let ranges = merged(valid, &json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.1/8"]}}));
+    vec![
+        Stored::new(external).refusing(
+            json!({"spec": {"externalIPs": ["010.0.0.2"]}}),
+            "spec.externalIPs[0]",
+            "FieldValueInvalid",
+        ),
+        Stored::new(ranges).refusing(
+            json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.2/8"]}}),
+            "spec.LoadBalancerSourceRanges[0]",
+            "FieldValueInvalid",
+        ),
+    ]
+}
+
+pub(super) fn warned_samples() -> Vec<Warned> {
+    let close = with(json!({"trafficDistribution": "PreferClose"}));
+    let close_told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "::ffff:10.0.0.1"}]}}});
+    let status_told = "status.loadBalancer.ingress[0]: non-standard IP address \"::ffff:10.0.0.1\" is invalid: \
+                       use \"10.0.0.1\"";
+    vec![
+        Warned::created(close.clone(), &[close_told]),
+        Warned::updated(close.clone(), close.clone(), &[close_told]),
+        Warned::status(merged(&close, &status), &[status_told]),
+    ]
 }
 
 fn valid() -> Vec<Value> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{addresses, spec};
 use crate::kinds::core::rules;
+use crate::kinds::ratchet;
 use crate::view;
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -131,7 +132,9 @@ fn check_external_ips(service: &Value, errors: &mut ErrorList) {
     let list = Path::root("spec.externalIPs");
     for (index, ip) in spec::texts(service, "externalIPs").into_iter().enumerate() {
         let path = list.index(index);
-        if rules::ip(ip, &path, errors) {
+        let mut valid = false;
+        errors.ratcheted(ratchet::EXTERNAL_IP, |errors| valid = rules::ip(ip, &path, errors));
+        if valid {
             rules::endpoint_ip(ip, &path, errors);
         }
     }
@@ -186,14 +189,18 @@ fn check_source_ranges(service: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec.LoadBalancerSourceRanges");
         refuse_type(&path);
         for (index, range) in ranges.into_iter().enumerate() {
-            rules::cidr(range.trim(), &path.index(index), errors);
+            errors.ratcheted(ratchet::CIDR, |errors| {
+                rules::cidr(range.trim(), &path.index(index), errors);
+            });
         }
     } else if let Some(ranges) = annotation(service, SOURCE_RANGES) {
         let path = Path::root("metadata.annotations");
         let path = path.key(SOURCE_RANGES);
         refuse_type(&path);
         for range in ranges.trim().split(',').filter(|_| !ranges.trim().is_empty()) {
-            rules::cidr(range.trim(), &path, errors);
+            errors.ratcheted(ratchet::SOURCE_RANGES_ANNOTATION, |errors| {
+                rules::cidr(range.trim(), &path, errors);
+            });
         }
     }
 }
@@ -271,7 +278,14 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) 
     }
 }
 
-pub(super) fn validate_status(service: &Value, errors: &mut ErrorList) {
+pub(super) fn validate_status_update(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let mut found = ErrorList::new();
+    validate_status(new, &mut found);
+    found.forgive(new, old, validate_status);
+    errors.extend(found);
+}
+
+fn validate_status(service: &Value, errors: &mut ErrorList) {
     let path = Path::root("status.loadBalancer");
     if !spec::is_load_balancer(service)
         && !view::items(service, &["status", "loadBalancer", "ingress"]).is_empty()
