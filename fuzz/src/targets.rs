@@ -87,7 +87,9 @@ fn outcome<E: std::fmt::Display>(result: Result<String, E>) -> String {
 /// Reading what was read and written again must lead to the same object.
 fn settled(decoded: Result<Decoded, DecodeError>) -> String {
     outcome(decoded.map(|Decoded { object, problems }| {
-        let again = json::conform(&object, pod_type()).expect("what was read can be read");
+        let text = object.to_string();
+        let again =
+            json::decode(text.as_bytes(), DecodeTarget::Type(pod_type())).expect("what was read can be read");
         assert_eq!(again.object, object, "reading twice is reading once");
         let through = protobuf::decode_message(&protobuf::encode_message(&object, pod_type()), pod_type());
         assert_eq!(through.expect("what was written can be read")["spec"], object["spec"]);
@@ -160,7 +162,10 @@ fn read_time(input: &[u8]) -> String {
 /// What a patch leaves must still be something that can be brought into form, or be refused.
 fn patched<E: std::fmt::Display>(result: Result<Value, E>) -> String {
     outcome(result.map(|object| {
-        let formed = json::conform(&object, pod_type()).map(|_| "a pod".to_owned());
+        let read = json::decode(object.to_string().as_bytes(), DecodeTarget::Type(pod_type()));
+        let formed = json::conform(object, pod_type());
+        assert_eq!(read.ok(), formed.as_ref().ok().cloned(), "in place or by reading, it is the same");
+        let formed = formed.map(|_| "a pod".to_owned());
         format!("patched: {}", outcome(formed))
     }))
 }

@@ -45,7 +45,7 @@ fn object_meta() -> TypeId {
 
 fn read_metadata(found: &Value) -> Result<Metadata, String> {
     let Decoded { object, problems } =
-        json::conform(found, object_meta()).map_err(|error| error.to_string())?;
+        json::conform(found.clone(), object_meta()).map_err(|error| error.to_string())?;
     let unknown = problems.into_iter().filter_map(|problem| match problem {
         Problem::Unknown(path) => Some(path),
         _ => None,
