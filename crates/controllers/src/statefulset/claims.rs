@@ -18,7 +18,8 @@ pub(super) fn claim_name(set: &StatefulSet, template: &ClaimTemplate, ordinal: i
     format!("{}-{}-{ordinal}", template.name, set.metadata.name())
 }
 
-/// The claim of the pod of an ordinal.
+/// The claim of the pod of an ordinal. One that goes with its set says so from the beginning: the set may be gone
+/// before there is a second chance.
 pub(super) fn new_claim(set: &StatefulSet, template: &ClaimTemplate, ordinal: i64) -> Value {
     let mut claim = template.to_value();
     claim["apiVersion"] = "v1".into();
@@ -29,7 +30,21 @@ pub(super) fn new_claim(set: &StatefulSet, template: &ClaimTemplate, ordinal: i6
     for (key, value) in &set.match_labels {
         metadata["labels"][key] = value.as_str().into();
     }
+    if set.retention.delete_when_deleted {
+        metadata["ownerReferences"] = json!([reference(KIND, set.metadata.name(), set.metadata.uid())]);
+    }
     claim
+}
+
+fn reference(kind: OwnerKind, name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: kind.api_version.into(),
+        kind: kind.kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
 }
 
 /// What is to become of the owners of a claim.
@@ -109,14 +124,6 @@ pub(super) fn owners(set: &StatefulSet, owners: &[OwnerReference], pod: PodIdent
 
 /// With whom the claim of a pod goes: with its set, as long as the set wants the pod, and else with the pod.
 fn wanted(set: &StatefulSet, pod: PodIdentity<'_>) -> [Option<OwnerReference>; 2] {
-    let reference = |kind: OwnerKind, name: &str, uid: &str| OwnerReference {
-        api_version: kind.api_version.into(),
-        kind: kind.kind.into(),
-        name: name.into(),
-        uid: uid.into(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
     let retention = set.retention;
     let goes_with_pod = retention.delete_when_scaled && !pod.is_wanted;
     let goes_with_set = retention.delete_when_deleted && !goes_with_pod;
@@ -215,6 +222,19 @@ mod tests {
         assert!(blocks(&set("Retain", "Delete"), "Pod/web-0:pod*"));
         assert!(!blocks(&set("Retain", "Delete"), "StatefulSet/web:set*"));
         assert!(!blocks(&set("Retain", "Retain"), "Pod/web-0:pod*"));
+    }
+
+    #[test]
+    fn a_claim_goes_with_its_set_from_the_beginning() {
+        let made = |when_deleted| {
+            let set = set(when_deleted, "Delete");
+            new_claim(&set, &set.claim_templates[0], 0)["metadata"]["ownerReferences"].clone()
+        };
+        assert_eq!(made("Retain"), Value::Null);
+        assert_eq!(
+            (&made("Delete")[0]["uid"], &made("Delete")[0]["kind"]),
+            (&json!("set"), &json!("StatefulSet"))
+        );
     }
 
     #[test]

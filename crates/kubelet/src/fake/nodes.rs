@@ -88,8 +88,8 @@ impl Reconcile for Kubelets {
             }
         }
         let next = self.renew(key, &node).await?;
-        // As it is now: what was written took its time.
-        Ok(Action::RequeueAfter(next.since(self.clock.now())))
+        // As it is now: what was written took its time, in which the clock may have been set back.
+        Ok(Action::RequeueAfter(next.since(self.clock.now()).min(node::LEASE_INTERVAL)))
     }
 }
 
