@@ -12,7 +12,6 @@ mod cycle;
 #[cfg(test)]
 mod fixture;
 pub mod framework;
-mod go_duration;
 mod metrics;
 mod plugins;
 mod queue;
@@ -34,5 +33,3 @@ pub use world::World;
 
 /// What plugins name and follow objects with.
 pub use coracle_runtime::{ClusterId, Informer, ObjectKey, Selection, informer};
-
-pub(crate) use go_duration::go_duration;

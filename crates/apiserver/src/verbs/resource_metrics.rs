@@ -1,11 +1,9 @@
 //! `metrics.k8s.io`: what nodes and pods use. Nothing is kept of it; who measures is asked.
 
-use std::time::Duration;
-
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::quantity::{Format, Quantity, Scale};
 use coracle_meta::status::Status;
-use coracle_meta::time::Time;
+use coracle_meta::time::{Time, go_duration};
 use coracle_registry::Revision;
 use coracle_registry::kinds::metrics::GROUP;
 use coracle_registry::lifecycle::Object;
@@ -122,16 +120,6 @@ fn usage(usage: Usage) -> Value {
     json!({"cpu": cpu.canonical(), "memory": memory.canonical()})
 }
 
-/// As Go writes durations of seconds, which is what windows are made of.
-fn go_duration(duration: Duration) -> String {
-    let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
-    let fraction = match duration.subsec_millis() {
-        0 => String::new(),
-        millis => format!(".{millis:03}").trim_end_matches('0').to_owned(),
-    };
-    if minutes == 0 { format!("{seconds}{fraction}s") } else { format!("{minutes}m{seconds}{fraction}s") }
-}
-
 /// What is told and never stored.
 fn unstored(metrics: &Value) -> Object {
     Object { json: to_json(metrics).into(), revision: Revision::new(0) }
@@ -139,6 +127,8 @@ fn unstored(metrics: &Value) -> Object {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use coracle_base::Timestamp;
 
     use super::*;

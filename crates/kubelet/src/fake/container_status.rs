@@ -1,5 +1,6 @@
 //! What is said of one container of a pod.
 
+use coracle_meta::time::go_duration;
 use serde_json::{Map, Value, json};
 
 use super::run::{Exit, Run, State};
@@ -83,7 +84,7 @@ fn state(container: &Container, run: &Run, waiting: &Waiting<'_>, pod: &Pod, id:
             let metadata = &pod.metadata;
             let message = format!(
                 "back-off {} restarting failed container={} pod={}_{}({})",
-                go_duration(wait.as_secs()),
+                go_duration(*wait),
                 container.name,
                 metadata.name(),
                 metadata.namespace(),
@@ -129,21 +130,16 @@ fn digest(parts: &[&str]) -> String {
     context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `1m20s`, as Go writes durations.
-fn go_duration(seconds: u64) -> String {
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn durations_and_images_are_written_as_a_kubelet_does() {
-        assert_eq!((go_duration(80), go_duration(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
+        let shown = |seconds| go_duration(Duration::from_secs(seconds));
+        assert_eq!((shown(80), shown(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
         let begins = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);
         assert_eq!(begins("registry:5000/a/nginx:1.27").as_deref(), Some("registry:5000/a/nginx"));
         assert_eq!(begins("nginx@sha256:00").as_deref(), Some("nginx"));

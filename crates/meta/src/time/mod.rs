@@ -3,6 +3,7 @@
 //! Only arithmetic: what time it is now is told by the clock of whoever asks.
 
 mod civil;
+mod go_duration;
 mod parse;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use go_duration::go_duration;
 pub use parse::{Layout, ParseTimeError, parse};
 
 /// The unset time of Go, the first second of year one, which is written as `null`.

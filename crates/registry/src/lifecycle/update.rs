@@ -345,12 +345,11 @@ fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, 
 
 /// A status write changes the status and metadata, and nothing else.
 fn with_status_of(old: &Value, new: Value) -> Value {
-    let written = |name: &str| matches!(name, "status" | "metadata");
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old.clone() };
-    let kept =
-        old.iter().filter(|(name, _)| *name != "status" && !(written(name) && new.contains_key(*name)));
+    let is_replaced = |name: &str| name == "status" || name == "metadata" && new.contains_key(name);
+    let kept = old.iter().filter(|(name, _)| !is_replaced(name));
     let mut result: Map<_, _> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-    result.extend(new.into_iter().filter(|(name, _)| written(name)));
+    result.extend(new.into_iter().filter(|(name, _)| name == "status" || name == "metadata"));
     Value::Object(result)
 }
 

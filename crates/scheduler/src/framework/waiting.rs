@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coracle_base::Timestamp;
+use coracle_meta::time::go_duration;
 use coracle_runtime::ClusterId;
 use tokio::sync::Notify;
 
-use crate::go_duration;
 use crate::view::Pod;
 
 /// Nobody waits longer, whatever a plugin says: upstream's `maxTimeout`.

@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::MAX_DEPTH;
 use super::single::is_canonical_base64;
+use super::walk::float;
 use crate::codec::budget::Budget;
 use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{empty, quantity};
@@ -25,9 +26,6 @@ pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
     }
     Ok(object)
 }
-
-/// Whole numbers below this are the same as floating-point numbers.
-const EXACT: u64 = 9_007_199_254_740_992;
 
 /// Looking at one tree. Everything returns nothing as soon as something does not, or may not, fit its type.
 struct Look {
@@ -163,10 +161,7 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
 
 /// Without a point where there is nothing after it.
 fn is_as_go_writes(number: &Number) -> bool {
-    match number.as_i64() {
-        Some(whole) => whole.unsigned_abs() < EXACT,
-        None => number.as_f64().is_some_and(|number| number.fract() != 0.0),
-    }
+    number.as_f64().map(float).and_then(|written| written.as_number().cloned()).as_ref() == Some(number)
 }
 
 /// Whether a time is as it is written. Those in UTC with all digits of their precision are.

@@ -1,7 +1,5 @@
 //! A CronJob that is due each minute: changed, suspended, its jobs deleted; suspended in the end.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{image_of, write};
@@ -20,16 +18,6 @@ pub(super) struct Cron {
 }
 
 impl Cron {
-    async fn turn(&mut self, stage: &mut Stage) {
-        match stage.rng.below(6) {
-            0 if self.is_there => stage.delete_a_pod().await,
-            1 if self.is_there => self.suspend(stage, !self.is_suspended).await,
-            _ => self.write(stage).await,
-        }
-        // Long enough for some of them to become due.
-        tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(150))).await;
-    }
-
     async fn write(&mut self, stage: &mut Stage) {
         let annotations = json!({
             "fake.coracle.dev/exit-code": "0",
@@ -56,12 +44,18 @@ impl Cron {
 }
 
 impl Plot for Cron {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(6) {
+            0 if self.is_there => stage.delete_a_pod().await,
+            1 if self.is_there => self.suspend(stage, !self.is_suspended).await,
+            _ => self.write(stage).await,
+        }
+        // Long enough for some of them to become due.
+        tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(150))).await;
     }
 
-    fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.suspend(stage, true).boxed_local()
+    async fn finish(&mut self, stage: &mut Stage) {
+        self.suspend(stage, true).await;
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{image_of, template, write};
@@ -21,14 +19,6 @@ pub(super) struct Daemons {
 }
 
 impl Daemons {
-    async fn turn(&mut self, stage: &mut Stage) {
-        match stage.rng.below(5) {
-            0 if self.version > 0 => stage.delete_a_pod().await,
-            1 | 2 => choose_a_node(stage).await,
-            _ => self.update(stage).await,
-        }
-    }
-
     async fn update(&mut self, stage: &mut Stage) {
         self.version += 1;
         let mut template = template(stage, NAME, self.version);
@@ -41,8 +31,12 @@ impl Daemons {
 }
 
 impl Plot for Daemons {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(5) {
+            0 if self.version > 0 => stage.delete_a_pod().await,
+            1 | 2 => choose_a_node(stage).await,
+            _ => self.update(stage).await,
+        }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

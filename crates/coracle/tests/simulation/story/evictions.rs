@@ -1,7 +1,5 @@
 //! A deployment whose pods may be evicted only as far as a budget allows, and people who evict them.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use http::Method;
 use serde_json::json;
 
@@ -18,22 +16,6 @@ pub(super) struct Evictions {
 }
 
 impl Evictions {
-    async fn turn(&mut self, stage: &mut Stage) {
-        match stage.rng.below(6) {
-            _ if self.wanted.version == 0 => self.begin(stage).await,
-            0 => stage.delete_a_pod().await,
-            1 => {
-                self.min_available = stage.rng.below(self.wanted.replicas + 1);
-                self.guard(stage).await;
-            }
-            2 => {
-                self.wanted.replicas = 1 + stage.rng.below(5);
-                self.deploy(stage).await;
-            }
-            _ => self.evict(stage).await,
-        }
-    }
-
     async fn begin(&mut self, stage: &mut Stage) {
         self.wanted = Wanted { replicas: 2 + stage.rng.below(4), version: 1 };
         self.min_available = stage.rng.below(self.wanted.replicas + 1);
@@ -73,8 +55,20 @@ impl Evictions {
 }
 
 impl Plot for Evictions {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(6) {
+            _ if self.wanted.version == 0 => self.begin(stage).await,
+            0 => stage.delete_a_pod().await,
+            1 => {
+                self.min_available = stage.rng.below(self.wanted.replicas + 1);
+                self.guard(stage).await;
+            }
+            2 => {
+                self.wanted.replicas = 1 + stage.rng.below(5);
+                self.deploy(stage).await;
+            }
+            _ => self.evict(stage).await,
+        }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

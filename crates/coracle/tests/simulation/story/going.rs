@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
@@ -22,7 +20,20 @@ pub(super) struct Going {
 }
 
 impl Going {
-    async fn turn(&mut self, stage: &mut Stage) {
+    async fn fill(&mut self, stage: &mut Stage) {
+        self.wanted = Wanted { replicas: 1 + stage.rng.below(3), version: self.wanted.version + 1 };
+        let deployment = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": self.wanted.replicas,
+            "selector": {"matchLabels": {"app": NAME}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": template(stage, NAME, self.wanted.version),
+        }});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+    }
+}
+
+impl Plot for Going {
+    async fn change(&mut self, stage: &mut Stage) {
         if self.is_going {
             // A name is free again once nothing is left.
             while stage.create_namespace().await.is_null() {
@@ -37,23 +48,6 @@ impl Going {
         } else {
             self.fill(stage).await;
         }
-    }
-
-    async fn fill(&mut self, stage: &mut Stage) {
-        self.wanted = Wanted { replicas: 1 + stage.rng.below(3), version: self.wanted.version + 1 };
-        let deployment = json!({"metadata": {"name": NAME}, "spec": {
-            "replicas": self.wanted.replicas,
-            "selector": {"matchLabels": {"app": NAME}},
-            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": template(stage, NAME, self.wanted.version),
-        }});
-        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
-    }
-}
-
-impl Plot for Going {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

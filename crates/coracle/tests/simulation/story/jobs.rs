@@ -1,7 +1,5 @@
 //! Jobs of all sorts: some by index, some that fail, some suspended at first, some deleted.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{self, image_of};
@@ -33,15 +31,6 @@ enum End {
 }
 
 impl Jobs {
-    async fn turn(&mut self, stage: &mut Stage) {
-        match stage.rng.below(6) {
-            0 => stage.delete_a_pod().await,
-            1 => self.resume(stage).await,
-            2 => self.delete(stage).await,
-            _ => self.add(stage).await,
-        }
-    }
-
     async fn add(&mut self, stage: &mut Stage) {
         let end = if stage.rng.one_in(5) { End::Failed } else { End::Complete };
         let job = Job {
@@ -92,8 +81,13 @@ impl Jobs {
 }
 
 impl Plot for Jobs {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(6) {
+            0 => stage.delete_a_pod().await,
+            1 => self.resume(stage).await,
+            2 => self.delete(stage).await,
+            _ => self.add(stage).await,
+        }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

@@ -1,7 +1,5 @@
 //! A deployment that wants more pods than a quota allows, until it is raised.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
 use super::workload::{self, PATIENCE, Wanted, write};
@@ -18,19 +16,6 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    async fn turn(&mut self, stage: &mut Stage) {
-        match stage.rng.below(4) {
-            0 if self.hard > 0 => stage.delete_a_pod().await,
-            1 | 2 if self.hard > 0 => self.deploy(stage).await,
-            _ => {
-                self.hard += 1 + stage.rng.below(2);
-                let quota =
-                    json!({"metadata": {"name": NAME}, "spec": {"hard": {"pods": self.hard.to_string()}}});
-                write(stage, &stage.path("v1", RESOURCE_QUOTAS), &quota).await;
-            }
-        }
-    }
-
     async fn deploy(&mut self, stage: &mut Stage) {
         // A quota that nobody has looked at yet limits nothing, and takes away nothing later.
         let is_known = |state: &State| {
@@ -55,8 +40,17 @@ impl Limited {
 }
 
 impl Plot for Limited {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        match stage.rng.below(4) {
+            0 if self.hard > 0 => stage.delete_a_pod().await,
+            1 | 2 if self.hard > 0 => self.deploy(stage).await,
+            _ => {
+                self.hard += 1 + stage.rng.below(2);
+                let quota =
+                    json!({"metadata": {"name": NAME}, "spec": {"hard": {"pods": self.hard.to_string()}}});
+                write(stage, &stage.path("v1", RESOURCE_QUOTAS), &quota).await;
+            }
+        }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

@@ -16,6 +16,7 @@ mod workload;
 use std::time::Duration;
 
 use coracle_base::Rng;
+use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
@@ -42,25 +43,44 @@ pub(crate) struct Stage {
 /// What a story is about. What people want last is remembered.
 trait Plot {
     /// People change their minds.
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
+    async fn change(&mut self, stage: &mut Stage);
 
     /// People leave, and want nothing any more that would never come to rest.
-    fn finish<'a>(&'a mut self, _stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
+    async fn finish(&mut self, _stage: &mut Stage) {}
 
     /// What is not as it is wanted.
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
 }
 
+/// Any plot, whichever it is.
+trait AnyPlot {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
+    fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
+}
+
+impl<P: Plot> AnyPlot for P {
+    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        Plot::change(self, stage).boxed_local()
+    }
+
+    fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
+        Plot::finish(self, stage).boxed_local()
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        Plot::wrong(self, namespace, state)
+    }
+}
+
 pub(crate) struct Story {
     stage: Stage,
-    plot: Box<dyn Plot>,
+    plot: Box<dyn AnyPlot>,
 }
 
 impl Story {
     pub(crate) fn new(world: &World, number: u64, mut rng: Rng) -> Self {
-        let plot: Box<dyn Plot> = match rng.below(12) {
+        let plot: Box<dyn AnyPlot> = match rng.below(12) {
             0 => Box::new(cron::Cron::default()),
             1 => Box::new(daemons::Daemons::default()),
             2 => Box::new(evictions::Evictions::default()),

@@ -1,7 +1,5 @@
 //! A StatefulSet: scaled, updated, deleted and made anew.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
 use super::workload::{self, Wanted, template, write};
@@ -15,8 +13,8 @@ pub(super) struct Ordered {
     wanted: Option<Wanted>,
 }
 
-impl Ordered {
-    async fn turn(&mut self, stage: &mut Stage) {
+impl Plot for Ordered {
+    async fn change(&mut self, stage: &mut Stage) {
         let wanted = match (self.wanted, stage.rng.below(7)) {
             (Some(_), 0) => {
                 let path = format!("{}/{NAME}", stage.path("apps/v1", STATEFUL_SETS));
@@ -38,12 +36,6 @@ impl Ordered {
         }});
         write(stage, &stage.path("apps/v1", STATEFUL_SETS), &set).await;
         self.wanted = Some(wanted);
-    }
-}
-
-impl Plot for Ordered {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

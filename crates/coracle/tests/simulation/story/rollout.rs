@@ -1,7 +1,5 @@
 //! A deployment behind a service: rolled out, scaled, deleted, left to others and made anew.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
@@ -17,7 +15,21 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    async fn turn(&mut self, stage: &mut Stage) {
+    async fn deploy(&mut self, stage: &mut Stage) {
+        let Some(Wanted { replicas, version }) = self.wanted else { return };
+        let (surge, unavailable) = stage.one_of(&[(1, 0), (1, 1), (0, 1), (2, 0), (2, 2)]);
+        let deployment = json!({"metadata": {"name": NAME}, "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": NAME}},
+            "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
+            "template": template(stage, NAME, version),
+        }});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+    }
+}
+
+impl Plot for Rollout {
+    async fn change(&mut self, stage: &mut Stage) {
         if !self.has_service {
             service::create(stage, NAME).await;
             self.has_service = true;
@@ -45,24 +57,6 @@ impl Rollout {
                 self.deploy(stage).await;
             }
         }
-    }
-
-    async fn deploy(&mut self, stage: &mut Stage) {
-        let Some(Wanted { replicas, version }) = self.wanted else { return };
-        let (surge, unavailable) = stage.one_of(&[(1, 0), (1, 1), (0, 1), (2, 0), (2, 2)]);
-        let deployment = json!({"metadata": {"name": NAME}, "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": NAME}},
-            "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
-            "template": template(stage, NAME, version),
-        }});
-        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
-    }
-}
-
-impl Plot for Rollout {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

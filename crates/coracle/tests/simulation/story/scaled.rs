@@ -1,7 +1,5 @@
 //! A deployment that is scaled to what it has to do, which changes.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
 use super::workload::{self, Wanted, template, write};
@@ -29,27 +27,6 @@ pub(super) struct Scaled {
 }
 
 impl Scaled {
-    async fn turn(&mut self, stage: &mut Stage) {
-        if self.is_there && stage.rng.one_in(4) {
-            return stage.delete_a_pod().await;
-        }
-        self.load = 1 + stage.rng.below(400);
-        let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
-        let mut spec = json!({"selector": {"matchLabels": {"app": NAME}}, "strategy": strategy});
-        if !self.is_there {
-            spec["template"] = template(stage, NAME, 1);
-            spec["template"]["spec"]["containers"][0]["resources"] =
-                json!({"requests": {"cpu": format!("{REQUEST}m")}});
-        }
-        let metadata = json!({"name": NAME, "annotations": {LOAD: self.load.to_string()}});
-        let deployment = json!({"metadata": metadata, "spec": spec});
-        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
-        if !self.is_there {
-            self.scale_automatically(stage).await;
-            self.is_there = true;
-        }
-    }
-
     async fn scale_automatically(&self, stage: &Stage) {
         let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": TARGET}});
         // A pod counts only when it has been measured for a while, though it takes its share at once; whoever
@@ -75,8 +52,25 @@ impl Scaled {
 }
 
 impl Plot for Scaled {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
+    async fn change(&mut self, stage: &mut Stage) {
+        if self.is_there && stage.rng.one_in(4) {
+            return stage.delete_a_pod().await;
+        }
+        self.load = 1 + stage.rng.below(400);
+        let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+        let mut spec = json!({"selector": {"matchLabels": {"app": NAME}}, "strategy": strategy});
+        if !self.is_there {
+            spec["template"] = template(stage, NAME, 1);
+            spec["template"]["spec"]["containers"][0]["resources"] =
+                json!({"requests": {"cpu": format!("{REQUEST}m")}});
+        }
+        let metadata = json!({"name": NAME, "annotations": {LOAD: self.load.to_string()}});
+        let deployment = json!({"metadata": metadata, "spec": spec});
+        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+        if !self.is_there {
+            self.scale_automatically(stage).await;
+            self.is_there = true;
+        }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

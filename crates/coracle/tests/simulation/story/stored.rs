@@ -1,7 +1,5 @@
 //! A StatefulSet whose pods keep something: each has a claim, and the claim a volume on some node.
 
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
@@ -15,8 +13,8 @@ pub(super) struct Stored {
     wanted: Option<Wanted>,
 }
 
-impl Stored {
-    async fn turn(&mut self, stage: &mut Stage) {
+impl Plot for Stored {
+    async fn change(&mut self, stage: &mut Stage) {
         let path = stage.path("apps/v1", STATEFUL_SETS);
         match (self.wanted, stage.rng.below(6)) {
             (Some(_), 0) => {
@@ -47,12 +45,6 @@ impl Stored {
                 self.wanted = Some(wanted);
             }
         }
-    }
-}
-
-impl Plot for Stored {
-    fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        self.turn(stage).boxed_local()
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {

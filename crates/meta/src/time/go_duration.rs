@@ -1,9 +1,9 @@
-//! Times as Go prints them, for messages that are compared with upstream's.
+//! Lengths of time as Go prints them, which stand in objects and in messages that are compared with upstream's.
 
 use std::time::Duration;
 
 /// As `1h2m3.5s`, and below a second as `1.5ms`.
-pub(crate) fn go_duration(duration: Duration) -> String {
+pub fn go_duration(duration: Duration) -> String {
     let nanos = duration.subsec_nanos();
     if duration.as_secs() == 0 {
         return match nanos {
