@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::limits::{max_replicas, min_available};
-use super::sets::Sets;
+use super::sets::{Sets, surely_available};
 use crate::view::{Deployment, ReplicaSet};
 
 /// A set that is to have so many pods.
@@ -30,7 +30,7 @@ pub(super) fn step(deployment: &Deployment, sets: &Sets) -> Vec<Size> {
 /// Takes pods of old sets away, those that are no use first. So many must stay that enough are available,
 /// and pods of the new set that are not available yet are none of those that may go.
 fn shrink_old(deployment: &Deployment, sets: &Sets, new: &ReplicaSet) -> Vec<Size> {
-    let unavailable_new = (new.replicas() - new.status.available_replicas).max(0);
+    let unavailable_new = new.replicas() - surely_available(new);
     let may_go = sets.wanted() - min_available(deployment) - unavailable_new;
     if may_go <= 0 {
         return Vec::new();

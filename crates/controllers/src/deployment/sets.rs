@@ -49,10 +49,9 @@ impl Sets {
         self.all().map(|set| set.status.available_replicas).sum()
     }
 
-    /// How many pods are available for certain: a set that has just been made smaller still counts those that
-    /// it is about to delete.
+    /// How many pods of all of them are available for certain.
     pub(super) fn surely_available(&self) -> i32 {
-        self.all().map(|set| set.status.available_replicas.min(set.replicas())).sum()
+        self.all().map(|set| surely_available(set)).sum()
     }
 
     /// The only one that has pods, or the newest if none has; none if several have.
@@ -74,6 +73,14 @@ impl Sets {
             .unwrap_or_default()
             .max(0)
     }
+}
+
+/// How many pods of a set are available for certain. One that has just been made smaller still counts those
+/// that it is about to delete; and one that was changed more than once since it counted may have been smaller
+/// in between, so that nothing is certain until it has counted again.
+pub(super) fn surely_available(set: &ReplicaSet) -> i32 {
+    let changes = set.metadata.generation - set.status.observed_generation;
+    if changes > 1 { 0 } else { set.status.available_replicas.min(set.replicas()) }
 }
 
 /// What sorts sets by age.

@@ -104,6 +104,15 @@ fn a_rollout_goes_step_by_step() {
     let stale = set("a", 8, 10);
     let plan = planned(&rolling, &[stale, set("b", 5, 3)]);
     assert_eq!(sizes(&plan), [("a", 5)], "pods that are about to go are not counted on");
+    let changed = |image: &str, replicas, available, times: i64| {
+        let mut set = ReplicaSet::clone(&set(image, replicas, available));
+        set.metadata.generation += times;
+        Arc::new(set)
+    };
+    let was_smaller = planned(&rolling, &[set("a", 8, 8), changed("b", 5, 5, 2)]);
+    assert_eq!(sizes(&was_smaller), [], "it may have been without pods since it counted them");
+    let grew = planned(&rolling, &[set("a", 8, 8), changed("b", 5, 3, 1)]);
+    assert_eq!(sizes(&grew), [("a", 5)], "what grows keeps its pods");
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl StatefulSets {
         };
         let candidates = self.pods.candidates(&owner);
         let pods = self.pods.claim(&self.objects, &owner, candidates, is_member, &[]).await?;
-        let revisions = self.revisions(&owner, set).await?;
+        let Some(revisions) = self.revisions(&owner, set).await? else { return Ok(None) };
         let claim = |name: &str| self.claims.store().get(&owner.beside(name));
         let plan = plan(&Known {
             set,
@@ -220,8 +220,9 @@ impl StatefulSets {
         Ok(())
     }
 
-    /// The revisions of a set, with that of how it looks now.
-    async fn revisions(&self, owner: &Owner<'_>, set: &StatefulSet) -> Result<Revisions, Error> {
+    /// The revisions of a set, with that of how it looks now. A set that is going makes none: the garbage
+    /// collector deletes what it makes, and the set would never be rid of dependents.
+    async fn revisions(&self, owner: &Owner<'_>, set: &StatefulSet) -> Result<Option<Revisions>, Error> {
         let matches = |revision: &ControllerRevision| set.selector.matches(&revision.metadata.labels);
         let all = self.history.claim(&self.objects, owner, matches).await?;
         let placed = place(&all, &set.snapshot);
@@ -233,11 +234,12 @@ impl StatefulSets {
                 }
                 update
             }
+            None if set.metadata.is_terminating() => return Ok(None),
             None => self.make_revision(owner, set, placed.number, &mut collision_count).await?,
         };
         let current = all.iter().find(|revision| revision.name() == &*set.status.current_revision).cloned();
         let current = current.unwrap_or_else(|| Arc::clone(&update));
-        Ok(Revisions { all, current, update, collision_count })
+        Ok(Some(Revisions { all, current, update, collision_count }))
     }
 
     async fn make_revision(

@@ -1,4 +1,4 @@
-//! No eviction leaves fewer healthy pods than a budget wants.
+//! No eviction leaves fewer healthy pods than a budget wants, unless there are fewer because people wanted so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,34 @@ use serde_json::Value;
 use super::{Lately, Losses, Rule};
 use crate::history::Moment;
 use crate::state::{
-    DISRUPTION_BUDGETS, PODS, State, app, controller, is_active, is_going, is_ready, namespace, number, shown,
+    DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, State, app, controller, is_active, is_going, is_ready, namespace,
+    number, shown,
 };
 
 pub(super) struct Budget {
     losses: Losses,
     /// By the namespace, which has one.
     wanted: BTreeMap<String, Lately<u64>>,
+    /// How many pods its deployment was to have, by the namespace.
+    sizes: BTreeMap<String, Lately<u64>>,
 }
 
 impl Budget {
     pub(super) fn new(deleted: BTreeSet<String>) -> Self {
-        Self { losses: Losses::new(deleted), wanted: BTreeMap::new() }
+        Self { losses: Losses::new(deleted), wanted: BTreeMap::new(), sizes: BTreeMap::new() }
     }
 }
 
 impl Rule for Budget {
     fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        if let Some(budget) = moment.now().filter(|_| moment.resource == DISRUPTION_BUDGETS) {
-            let known = self.wanted.entry(namespace(budget).to_owned()).or_default();
-            known.note(moment.at, number(budget, "/spec/minAvailable"));
+        let noted = match moment.resource {
+            DISRUPTION_BUDGETS => Some((&mut self.wanted, "/spec/minAvailable")),
+            DEPLOYMENTS => Some((&mut self.sizes, "/spec/replicas")),
+            _ => None,
+        };
+        if let Some((now, (known, field))) = moment.now().zip(noted) {
+            let known = known.entry(namespace(now).to_owned()).or_default();
+            known.note(moment.at, number(now, field));
         }
         // An eviction is no loss that others have caused.
         let evicted = was_evicted(moment);
@@ -37,13 +45,20 @@ impl Rule for Budget {
         let Some(known) = self.wanted.get_mut(namespace(pod)) else { return Ok(()) };
         let wanted = known.values(moment.at).min().copied().unwrap_or_default();
         let lost = controller(pod).map_or(0, |(_, owner)| self.losses.of(owner, moment.at));
+        let fewer = self.sizes.get_mut(namespace(pod)).map_or(0, |sizes| spread(sizes.values(moment.at)));
         let healthy = |other: &&Value| app(other) == app(pod) && is_active(other) && is_ready(other);
         let pods: Vec<_> = state.list(PODS, namespace(pod)).filter(healthy).collect();
-        if pods.len() as u64 + lost < wanted {
+        if pods.len() as u64 + lost + fewer < wanted {
             return Err(format!("{} is left {} of {wanted} pods", namespace(pod), shown(pods)));
         }
         Ok(())
     }
+}
+
+/// How far the largest is from the smallest.
+fn spread<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
+    let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), &size| (least.min(size), most.max(size)));
+    most.saturating_sub(least)
 }
 
 /// The pod, if it was healthy and this is its eviction.

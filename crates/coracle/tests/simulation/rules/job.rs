@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::{Rule, active_of};
 use crate::history::Moment;
-use crate::state::{JOBS, PODS, State, controller, has_condition, name, namespace, number, shown, text};
+use crate::state::{
+    JOBS, PODS, State, controller, has_condition, is_going, name, namespace, number, shown, text,
+};
 
 /// The annotation with the index of a pod.
 const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-index";
@@ -35,7 +37,8 @@ impl Rule for Indexes {
                 return Err(format!("{}/{} runs what has succeeded", namespace(pod), name(pod)));
             }
         }
-        if text(pod, "/status/phase") == "Succeeded" {
+        // One that is going has failed already as its job counts.
+        if text(pod, "/status/phase") == "Succeeded" && !is_going(pod) {
             self.succeeded.insert(key);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::workload::{self, Wanted, template, write};
+use super::workload::{self, PATIENCE, Wanted, template, write};
 use super::{Plot, Stage, service};
 use crate::state::{DEPLOYMENTS, State, number};
 
@@ -26,6 +26,14 @@ impl Rollout {
         }});
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
+
+    /// Returns when the deployment has taken what another left: only then it goes with it.
+    async fn await_adoption(stage: &Stage) {
+        let place = format!("{}/{NAME}", stage.path("apps/v1", DEPLOYMENTS));
+        while number(&stage.people.get(&place).await, "/status/observedGeneration") == 0 {
+            tokio::time::sleep(PATIENCE).await;
+        }
+    }
 }
 
 impl Plot for Rollout {
@@ -37,6 +45,7 @@ impl Plot for Rollout {
         let path = stage.path("apps/v1", DEPLOYMENTS);
         match (self.wanted, stage.rng.below(8)) {
             (Some(_), 0) => {
+                Self::await_adoption(stage).await;
                 workload::delete(stage, &format!("{path}/{NAME}")).await;
                 self.wanted = None;
             }
