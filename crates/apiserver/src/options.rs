@@ -8,6 +8,7 @@ use coracle_meta::gvk::GroupKind;
 use coracle_meta::patch::PatchType;
 use coracle_meta::selector::{fields, labels};
 use coracle_meta::status::{Reason, Status};
+use coracle_meta::time::parse_go_duration;
 use coracle_registry::Kind;
 use coracle_registry::lifecycle::Selection;
 use http::Method;
@@ -181,11 +182,8 @@ impl Query {
         if watch || text.is_empty() {
             return Ok(());
         }
-        go_duration(text).map_err(|why| {
-            Refusal::bad_request(format!(
-                "invalid timeout specified in the request URL - time: {why} {text:?}"
-            ))
-        })
+        let refusal = |why| format!("invalid timeout specified in the request URL - {why}");
+        parse_go_duration(text).map(drop).map_err(|why| Refusal::bad_request(refusal(why)))
     }
 
     /// Which objects count.
@@ -332,32 +330,6 @@ fn parse_labels(text: &str) -> Result<labels::Selector, Refusal> {
 
 fn parse_fields(text: &str) -> Result<fields::Selector, Refusal> {
     text.parse().map_err(|error: fields::ParseError| Refusal::bad_request(error.to_string()))
-}
-
-/// Whether Go's `time.ParseDuration` takes a text, and if not, why.
-fn go_duration(text: &str) -> Result<(), &'static str> {
-    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(());
-    }
-    if rest.is_empty() {
-        return Err("invalid duration");
-    }
-    while !rest.is_empty() {
-        let number =
-            rest.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
-        let digits = &rest[..rest.len() - number.len()];
-        if !digits.contains(|character: char| character.is_ascii_digit()) || digits.matches('.').count() > 1 {
-            return Err("invalid duration");
-        }
-        rest = number.trim_start_matches(|character: char| character != '.' && !character.is_ascii_digit());
-        match &number[..number.len() - rest.len()] {
-            "" => return Err("missing unit in duration"),
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
-            _ => return Err("unknown unit in duration"),
-        }
-    }
-    Ok(())
 }
 
 /// Every kind has fields it can be selected by; those that have more than all others have words

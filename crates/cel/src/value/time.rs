@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use coracle_meta::time::{Layout, Time, ZERO_UNIX_SECONDS, parse};
+use coracle_meta::time::{self, Layout, Time, ZERO_UNIX_SECONDS, parse};
 
 use crate::EvalError;
 
@@ -136,59 +136,7 @@ impl fmt::Display for Timestamp {
 
 /// A span as Go writes it, such as `1h30m` or `-1.5s`.
 pub(crate) fn parse_go_duration(text: &str) -> Option<Duration> {
-    let (negative, mut rest) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    if rest == "0" {
-        return Some(Duration(0));
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let (span, after) = one_unit(rest)?;
-        total += span;
-        rest = after;
-        if total > i128::from(i64::MAX) + 1 {
-            return None;
-        }
-    }
-    i64::try_from(if negative { -total } else { total }).ok().map(Duration)
-}
-
-/// One number with its unit, in nanoseconds, and what follows.
-fn one_unit(text: &str) -> Option<(i128, &str)> {
-    const UNITS: &[(&str, i128)] = &[
-        ("ns", 1),
-        ("us", 1_000),
-        ("\u{b5}s", 1_000),
-        ("\u{3bc}s", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
-        ("h", 3_600_000_000_000),
-    ];
-    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let (whole, rest) = text.split_at(digits(text));
-    let (fraction, rest) = match rest.strip_prefix('.') {
-        Some(rest) => rest.split_at(digits(rest)),
-        None => ("", rest),
-    };
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let end = rest.find(|found: char| found == '.' || found.is_ascii_digit()).unwrap_or(rest.len());
-    let (name, rest) = rest.split_at(end);
-    let (_, unit) = UNITS.iter().find(|(found, _)| *found == name)?;
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
-    // Digits beyond the eighteenth are less than a nanosecond of any unit.
-    let fraction = &fraction[..fraction.len().min(18)];
-    let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    Some((whole * unit + part * unit / scale, rest))
+    time::parse_go_duration(text).ok().map(Duration)
 }
 
 /// A span as OpenAPI's format `duration` has it: as Go writes it, or in words such as `2 days`.

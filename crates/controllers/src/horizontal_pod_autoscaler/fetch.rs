@@ -8,6 +8,7 @@ use std::time::Duration;
 use coracle_base::Timestamp;
 use coracle_meta::quantity::Quantity;
 use coracle_meta::selector::{LabelSelector, labels};
+use coracle_meta::time::parse_go_wait;
 use coracle_runtime::informer::timestamp;
 use coracle_runtime::{ObjectKey, Objects, ResourcePath};
 use form_urlencoded::byte_serialize;
@@ -235,7 +236,7 @@ impl PodMetrics {
             .map(|container| Some(container.usage.get(&metric.name)?.parse::<Quantity>().ok()?.milli_value()))
             .collect();
         let values = values.filter(|values| !values.is_empty())?;
-        let window = go_duration(&self.window).unwrap_or_default();
+        let window = parse_go_wait(&self.window).unwrap_or_default();
         let sample = Sample { value: values.iter().sum(), at: at(self.timestamp.as_deref()), window };
         Some((self.metadata.name, sample))
     }
@@ -268,25 +269,6 @@ fn with_query(path: &str, query: &[(&str, String)]) -> String {
 
 fn at(text: Option<&str>) -> Timestamp {
     text.map(timestamp).unwrap_or_default()
-}
-
-/// A duration as Go writes it, in the units that windows have.
-fn go_duration(text: &str) -> Option<Duration> {
-    let (mut rest, mut total) = (text, 0.0);
-    while !rest.is_empty() {
-        let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        let unit_s = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        total += digits.parse::<f64>().ok()? * unit_s;
-        rest = after;
-    }
-    Duration::try_from_secs_f64(total).ok()
 }
 
 #[cfg(test)]
@@ -324,11 +306,5 @@ mod tests {
     fn paths_are_those_of_the_apis() {
         let query = [("labelSelector", "a=b".to_owned()), ("metricLabelSelector", String::new())];
         assert_eq!(with_query("/x", &query), "/x?labelSelector=a%3Db");
-    }
-
-    #[test]
-    fn durations_are_read() {
-        assert_eq!(go_duration("1m0.5s"), Some(Duration::from_millis(60_500)));
-        assert_eq!(go_duration("soon"), None);
     }
 }

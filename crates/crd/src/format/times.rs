@@ -2,6 +2,8 @@
 
 use std::str::Chars;
 
+use coracle_meta::time::parse_go_duration;
+
 /// `2006-01-02`
 pub(super) fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -64,41 +66,7 @@ fn is_zone(text: &str) -> bool {
 
 /// A duration as Go writes it, or with longer units somewhere in the text.
 pub(super) fn is_duration(text: &str) -> bool {
-    is_go_duration(text) || is_worded_duration(text)
-}
-
-fn is_go_duration(text: &str) -> bool {
-    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if text == "0" {
-        return true;
-    }
-    let (mut rest, mut nanoseconds) = (text, 0_f64);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at(end);
-        let is_number = number.bytes().any(|byte| byte.is_ascii_digit()) && number.matches('.').count() < 2;
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let Some(unit) = unit_nanoseconds(unit).filter(|_| is_number) else { return false };
-        nanoseconds += number.trim_end_matches('.').parse::<f64>().unwrap_or(0.0) * unit;
-        rest = after;
-    }
-    !text.is_empty() && nanoseconds <= MAX_NANOSECONDS
-}
-
-/// The longest duration there is, of 64 bits; near enough, since nobody writes it to the nanosecond.
-const MAX_NANOSECONDS: f64 = 9_223_372_036_854_775_807.0;
-
-fn unit_nanoseconds(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "ns" => 1.0,
-        "us" | "µs" | "μs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => return None,
-    })
+    parse_go_duration(text).is_ok() || is_worded_duration(text)
 }
 
 /// Whether there is a number with a unit anywhere.

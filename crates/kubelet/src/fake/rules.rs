@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use coracle_meta::time::parse_go_wait;
 use coracle_runtime::informer::Labels;
 
 use super::PREFIX;
@@ -225,7 +226,7 @@ impl<'a> Found<'a> {
                 "Failed" => Phase::Failed,
                 _ => return None,
             };
-            Some((phase, duration::duration(after)?))
+            Some((phase, parse_go_wait(after)?))
         };
         let expected = "Succeeded or Failed with a duration, such as Failed=2s";
         let Some((phase, after)) = self.read("phase-after", "", expected, read)? else { return Ok(None) };
@@ -237,7 +238,7 @@ impl<'a> Found<'a> {
         let read = |text: &str| match text {
             "grace" => Some(Termination::Grace),
             "never" => Some(Termination::Never),
-            _ => duration::duration(text).map(Termination::After),
+            _ => parse_go_wait(text).map(Termination::After),
         };
         let expected = "a duration such as 2s, grace or never";
         let read = self.read("terminate-after", "", expected, read)?;

@@ -1,6 +1,107 @@
-//! Lengths of time as Go prints them, which stand in objects and in messages that are compared with upstream's.
+//! Lengths of time as Go reads and prints them, which stand in objects and in messages that are compared with
+//! upstream's.
 
 use std::time::Duration;
+
+use crate::field::quoted;
+
+/// Nanoseconds of each unit.
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Digits behind the point that count: those beyond are less than a nanosecond of any unit.
+const MAX_FRACTION_DIGITS: usize = 18;
+
+/// Why a text is no length of time, as Go tells it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseDurationError {
+    /// It has another form, or is longer than 64 bits of nanoseconds.
+    #[error("time: invalid duration {}", quoted(.0))]
+    Invalid(String),
+    /// A number without a unit.
+    #[error("time: missing unit in duration {}", quoted(.0))]
+    MissingUnit(String),
+    /// A unit that nobody knows.
+    #[error("time: unknown unit {} in duration {}", quoted(.unit), quoted(.text))]
+    UnknownUnit {
+        /// What stands behind a number.
+        unit: String,
+        /// All of it.
+        text: String,
+    },
+}
+
+/// Reads a length of time such as `1h30m`, `-1.5s` or `0`, in nanoseconds.
+///
+/// # Errors
+/// If it is none.
+pub fn parse_go_duration(text: &str) -> Result<i64, ParseDurationError> {
+    let invalid = || ParseDurationError::Invalid(text.to_owned());
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(0);
+    }
+    let mut total = 0_i128;
+    loop {
+        let (nanoseconds, after) = part(rest, text)?;
+        total += nanoseconds;
+        if total > i128::from(i64::MAX) + 1 {
+            return Err(invalid());
+        }
+        if after.is_empty() {
+            break;
+        }
+        rest = after;
+    }
+    i64::try_from(if text.starts_with('-') { -total } else { total }).map_err(|_| invalid())
+}
+
+/// Reads a length of time that is not negative. None if it is none.
+pub fn parse_go_wait(text: &str) -> Option<Duration> {
+    let nanoseconds = parse_go_duration(text).ok()?;
+    u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
+}
+
+/// The first number with its unit, in nanoseconds, and what follows.
+fn part<'a>(rest: &'a str, text: &str) -> Result<(i128, &'a str), ParseDurationError> {
+    let invalid = || ParseDurationError::Invalid(text.to_owned());
+    let (whole, after) = split_digits(rest);
+    let (fraction, after) = after.strip_prefix('.').map_or(("", after), split_digits);
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(invalid());
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+    let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+    let (unit, after) = after.split_at(end);
+    let Some((_, nanoseconds)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let text = text.to_owned();
+        return Err(match unit {
+            "" => ParseDurationError::MissingUnit(text),
+            unit => ParseDurationError::UnknownUnit { unit: unit.to_owned(), text },
+        });
+    };
+    let nanoseconds = i128::from(*nanoseconds);
+    Ok((i128::from(whole) * nanoseconds + fraction_of(fraction, nanoseconds), after))
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// So many tenths, hundredths and so on of a unit.
+fn fraction_of(digits: &str, unit: i128) -> i128 {
+    let value = |(sum, scale): (i128, i128), digit: u8| (sum * 10 + i128::from(digit - b'0'), scale * 10);
+    let (sum, scale) = digits.bytes().take(MAX_FRACTION_DIGITS).fold((0, 1), value);
+    sum * unit / scale
+}
 
 /// As `1h2m3.5s`, and below a second as `1.5ms`.
 pub fn go_duration(duration: Duration) -> String {
@@ -35,6 +136,40 @@ fn decimal(number: u128, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_in_go() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("-0", 0),
+            ("250ms", 250_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+            ("-1.5s", -1_500_000_000),
+            ("+.5us", 500),
+            ("1.µs", 1_000),
+            ("0.3333333333333333333h", 1_199_999_999_999),
+            ("9223372036854775807ns", i64::MAX),
+            ("-9223372036854775808ns", i64::MIN),
+        ] {
+            assert_eq!(parse_go_duration(text), Ok(nanos), "{text}");
+        }
+        for (text, why) in [
+            ("", r#"time: invalid duration """#),
+            ("-", r#"time: invalid duration "-""#),
+            ("soon", r#"time: invalid duration "soon""#),
+            ("1h ", r#"time: unknown unit "h " in duration "1h ""#),
+            ("1.5.5h", r#"time: missing unit in duration "1.5.5h""#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("5d", r#"time: unknown unit "d" in duration "5d""#),
+            ("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#),
+            ("99999999999999999999h", r#"time: invalid duration "99999999999999999999h""#),
+        ] {
+            assert_eq!(parse_go_duration(text).unwrap_err().to_string(), why);
+        }
+        assert_eq!(parse_go_wait("1m0.5s"), Some(Duration::from_millis(60_500)));
+        assert_eq!(parse_go_wait("-1s"), None);
+    }
 
     #[test]
     fn times_look_as_in_go() {

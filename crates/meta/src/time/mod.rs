@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use go_duration::go_duration;
+pub use go_duration::{ParseDurationError, go_duration, parse_go_duration, parse_go_wait};
 pub use parse::{Layout, ParseTimeError, parse};
 
 /// The unset time of Go, the first second of year one, which is written as `null`.

@@ -90,18 +90,22 @@ impl Selection {
         let mut certain = true;
         let stored = OnceCell::new();
         let bytes = || stored.get_or_init(|| entry.value_bytes());
+        // What the requirement before asked for: `a!=b,a!=c` is common.
+        let mut last = ("", None);
         // First what is cheap: most objects that do not count are gone after this.
         for requirement in self.fields.requirements() {
-            let value = match &*requirement.field {
-                "metadata.name" => name(entry),
-                "metadata.namespace" => namespace(declaration, entry),
-                field => match plain_field(declaration, bytes(), field) {
-                    Some(value) => value,
-                    None => {
-                        certain = false;
-                        continue;
-                    }
-                },
+            let field = &*requirement.field;
+            if last.0 != field {
+                let value = match field {
+                    "metadata.name" => Some(name(entry)),
+                    "metadata.namespace" => Some(namespace(declaration, entry)),
+                    field => plain_field(declaration, bytes(), field),
+                };
+                last = (field, value);
+            }
+            let Some(value) = last.1 else {
+                certain = false;
+                continue;
             };
             if (value == &*requirement.value) != requirement.equal {
                 return Some(false);

@@ -3,10 +3,8 @@
 //! What can be read, what it means and why it cannot be read is as in the library that upstream reads
 //! schedules with (robfig/cron). When a schedule is due next needs a calendar and is not told here.
 
-mod duration;
-
 use crate::field::quoted;
-use duration::go_duration;
+use crate::time::parse_go_duration;
 
 /// What a field may hold.
 struct Bounds {
@@ -173,8 +171,8 @@ fn named(text: &str) -> Result<Schedule, String> {
             let Some(duration) = text.strip_prefix("@every ") else {
                 return Err(format!("unrecognized descriptor: {text}"));
             };
-            let nanos =
-                go_duration(duration).map_err(|error| format!("failed to parse duration {text}: {error}"))?;
+            let nanos = parse_go_duration(duration)
+                .map_err(|error| format!("failed to parse duration {text}: {error}"))?;
             let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or_default();
             return Ok(Schedule::Every { seconds: seconds.max(1) });
         }
