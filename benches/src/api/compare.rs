@@ -12,7 +12,7 @@ use crate::servers::{Coracle, Running, System, Upstream};
 use crate::workload::{self, Workload};
 
 /// What a server may still do after it is ready or after a load, before its memory is read.
-const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// Start Coracle, and upstream if its programs are given, and drive both with the same loads.
 #[derive(Args, Debug)]

@@ -4,6 +4,7 @@
 //! them from sockets. Objects are the registry's business: here they are routed, decoded,
 //! encoded and told.
 
+mod activity;
 pub mod admission;
 mod audit_id;
 mod authentication;
@@ -28,6 +29,7 @@ mod status;
 mod token;
 mod verbs;
 
+pub use activity::Activity;
 pub use authentication::{Anonymous, AuthenticationConfig, FrontProxy, StaticTokens, TokenFileError};
 pub use authorization::{Authorizer, MastersOnly, Permissions};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tower::Service;
 use tracing::Instrument;
 
+use crate::activity::Activity;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
@@ -67,6 +68,7 @@ pub struct ApiServer {
 pub(crate) struct Shared {
     pub(crate) frames: FrameCache,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// What requests ask beside the registry.
@@ -144,6 +146,11 @@ impl ApiServer {
     pub fn with_flow_limits(mut self, limits: &FlowLimits) -> Self {
         Arc::make_mut(&mut self.components).flow = FlowControl::new(limits);
         self
+    }
+
+    /// Whether anybody asks anything.
+    pub fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.shared.activity)
     }
 
     /// Tells at `/metrics` what another component of the process counts, too: whole lines in the text form
@@ -432,6 +439,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.shared.activity.note();
         let server = self.clone();
         let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
         let asked = Asked::of(&request);

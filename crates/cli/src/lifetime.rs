@@ -2,32 +2,21 @@
 
 use std::time::Duration;
 
+use coracle_meta::time::parse_go_wait;
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
 /// Reads a span. The error is for clap, which says where it was.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no span of time: expected a number and d, h, m or s, such as 24h");
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    if rest == "0" {
-        return Ok(total);
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, unit) = rest.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        let seconds: u64 = match unit.chars().next() {
-            Some('d') => 86_400,
-            Some('h') => 3_600,
-            Some('m') => 60,
-            Some('s') => 1,
-            _ => return Err(wrong()),
-        };
-        total = number
-            .checked_mul(seconds)
-            .and_then(|seconds| total.checked_add(Duration::from_secs(seconds)))
-            .ok_or_else(wrong)?;
-        rest = &unit[1..];
-    }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+    span(text).ok_or_else(wrong)
+}
+
+/// Days, which Go does not know, may come first.
+fn span(text: &str) -> Option<Duration> {
+    let Some((days, rest)) = text.split_once('d') else { return parse_go_wait(text) };
+    let days = Duration::from_secs(days.parse::<u64>().ok()?.checked_mul(SECONDS_PER_DAY)?);
+    if rest.is_empty() { Some(days) } else { days.checked_add(parse_go_wait(rest)?) }
 }
 
 #[cfg(test)]
@@ -36,7 +25,9 @@ mod tests {
 
     #[test]
     fn spans_are_read() {
-        for (text, seconds) in [("24h", 86_400), ("1h30m", 5_400), ("7d", 604_800), ("5s", 5), ("0", 0)] {
+        for (text, seconds) in
+            [("24h", 86_400), ("1h30m", 5_400), ("7d", 604_800), ("1d12h", 129_600), ("5s", 5), ("0", 0)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
     }

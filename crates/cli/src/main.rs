@@ -10,6 +10,7 @@ mod failure;
 mod lifetime;
 mod logging;
 mod nodes;
+mod pages;
 mod progress;
 mod shell;
 mod signals;

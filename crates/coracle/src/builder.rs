@@ -155,12 +155,14 @@ impl Coracle {
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
         service.add_metrics(move || managed::metrics(&figures));
+        let activity = service.activity();
         let client = in_process::client(service, in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
             urls,
             kubeconfig,
             ready_in,
+            activity,
             client,
             controllers,
             scheduler,

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_apiserver::Activity;
 use coracle_runtime::IdleReport;
 use coracle_store::Store;
 use kube::Client;
@@ -20,6 +22,7 @@ pub struct Handle {
     pub(crate) urls: Vec<String>,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) client: Client,
     pub(crate) controllers: Managed,
     pub(crate) scheduler: Managed,
@@ -51,6 +54,12 @@ impl Handle {
     /// How long it took to start.
     pub fn ready_in(&self) -> Duration {
         self.ready_in
+    }
+
+    /// Whether anybody asks the cluster anything, its own controllers included: for owners who put things away
+    /// while nobody does.
+    pub fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.activity)
     }
 
     /// A client of this cluster with all the rights of its administrator, without a network between: a

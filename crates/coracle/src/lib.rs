@@ -44,6 +44,8 @@ pub mod tokens;
 
 pub use builder::{Coracle, Extensions};
 pub use config::{Config, EtcdConfig, StoreConfig};
+/// What [`Handle::activity`] tells.
+pub use coracle_apiserver::Activity;
 /// What [`Extensions::admission`] is made of.
 pub use coracle_apiserver::admission;
 pub use coracle_runtime::IdleReport;

@@ -7,6 +7,7 @@ use coracle::storage::StoreError;
 use coracle::{Config, Coracle, Handle, StartError, StorageError};
 
 use super::{print, runtime};
+use crate::pages;
 use crate::shell;
 use crate::signals::Signals;
 
@@ -32,6 +33,7 @@ async fn serve(config: Config) -> Result<()> {
         }
     };
     announce(&cluster);
+    let activity = cluster.activity();
     let outcome = tokio::select! {
         // Safe to drop: only waits.
         signal = signals.next() => {
@@ -40,6 +42,8 @@ async fn serve(config: Config) -> Result<()> {
         }
         // Safe to drop: may be asked again.
         failure = cluster.failed() => Err(Error::new(failure)),
+        // Safe to drop: only waits.
+        never = pages::give_back_when_quiet(&activity) => match never {},
     };
     tokio::select! {
         // Dropped only when the user insists.
