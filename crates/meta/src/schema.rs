@@ -100,7 +100,7 @@ pub struct Field {
     pub required: bool,
     /// Whether `null` is a value, and not the same as absence.
     pub nullable: bool,
-    /// Whether it is written as `null` where it has no value.
+    /// Whether it is written even where it has no value: as its default, or as `null`.
     pub written_empty: bool,
     /// What it is when it is absent.
     pub default: Option<Value>,

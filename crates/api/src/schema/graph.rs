@@ -93,7 +93,7 @@ impl Builder {
         if field.zero_default {
             node.default = zero(field.shape);
         }
-        node.written_empty = !field.omit_empty && !matches!(field.shape, Shape::One(_));
+        node.written_empty = !field.omit_empty;
         let strategies = field.attributes.patch_strategy().unwrap_or_default();
         node.patch = PatchStrategy {
             merge: strategies.split(',').any(|one| one == "merge"),

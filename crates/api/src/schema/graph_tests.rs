@@ -46,9 +46,11 @@ fn lists_merge_by_their_keys() {
 }
 
 #[test]
-fn some_lists_are_written_without_items() {
+fn some_fields_are_written_without_a_value() {
     assert!(field("io.k8s.api.rbac.v1.Role/rules").written_empty);
     assert!(field("io.k8s.api.discovery.v1.EndpointSlice/ports").written_empty);
+    assert!(field("io.k8s.api.core.v1.Event/eventTime").written_empty);
+    assert!(field("io.k8s.api.apps.v1.StatefulSetSpec/serviceName").written_empty);
     assert!(!field("io.k8s.api.rbac.v1.RoleBinding/subjects").written_empty);
     assert!(!field("io.k8s.api.rbac.v1.ClusterRole/aggregationRule").written_empty);
 }

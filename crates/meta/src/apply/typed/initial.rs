@@ -39,7 +39,7 @@ fn initial_field(schema: &Schema, field: &Field, depth: usize) -> Option<Value> 
         (Some(Value::Object(default)), Node::Object(_)) if default.is_empty() => {
             Some(initial(schema, node, depth))
         }
-        (Some(default), Node::Scalar(_)) if field.required => Some(default.clone()),
+        (Some(default), Node::Scalar(_)) if field.required || field.written_empty => Some(default.clone()),
         (None, _) if field.required || field.written_empty => Some(Value::Null),
         _ => None,
     }
@@ -65,6 +65,8 @@ mod tests {
             Field { default: Some(json!("TCP")), ..Field::new("protocol", text) },
             Field::new("pointer", inner),
             Field { written_empty: true, ..Field::new("rules", list) },
+            Field { written_empty: true, ..Field::new("time", text) },
+            Field { written_empty: true, default: Some(json!("")), ..Field::new("reporter", text) },
             Field { default: Some(json!({})), ..Field::new("itself", inner) },
         ];
         schema.set(inner, Node::Object(ObjectNode::new(fields)));
@@ -72,7 +74,9 @@ mod tests {
         assert_eq!(initial["name"], json!(""));
         assert_eq!(initial.get("items"), Some(&Value::Null));
         assert_eq!(initial.get("rules"), Some(&Value::Null));
-        assert_eq!(initial.as_object().unwrap().len(), 4, "{initial}");
+        assert_eq!(initial.get("time"), Some(&Value::Null));
+        assert_eq!(initial["reporter"], json!(""));
+        assert_eq!(initial.as_object().unwrap().len(), 6, "{initial}");
         assert_eq!(initial["itself"]["itself"]["name"], json!(""));
     }
 }
