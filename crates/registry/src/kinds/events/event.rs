@@ -23,6 +23,9 @@ const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
+/// Fields that the core group writes even if they are empty, and this one does not; by their names there.
+const WRITTEN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
+
 /// Fields that may not change, by their names in the core group, as messages have them.
 const IMMUTABLE: [&str; 11] = [
     "involvedObject",
@@ -93,10 +96,17 @@ impl Kind for Event {
     }
 
     fn convert_in(&self, _version: &str, object: Value) -> Value {
-        renamed(object, "v1", |(here, core)| (here, core))
+        let mut core = renamed(object, "v1", |(here, core)| (here, core));
+        for field in WRITTEN_EMPTY {
+            view::set_default(&mut core, field, || "".into());
+        }
+        core
     }
 
-    fn convert_out(&self, _version: &str, object: Value) -> Value {
+    fn convert_out(&self, _version: &str, mut object: Value) -> Value {
+        if let Value::Object(fields) = &mut object {
+            fields.retain(|name, value| *value != "" || !WRITTEN_EMPTY.contains(&name.as_str()));
+        }
         renamed(object, "events.k8s.io/v1", |(here, core)| (core, here))
     }
 
@@ -234,12 +244,15 @@ mod tests {
             assert_eq!(from_core(to_core(sample.clone())), sample);
         }
         for sample in CoreEvent.samples().valid {
+            let sample = CoreEvent.conform("v1", sample).unwrap().object;
             assert_eq!(to_core(from_core(sample.clone())), sample);
         }
         let core =
             json!({"apiVersion": "v1", "involvedObject": {}, "message": "m", "source": {}, "count": 1});
         let here = json!({"apiVersion": "events.k8s.io/v1", "regarding": {}, "note": "m", "deprecatedSource": {}, "deprecatedCount": 1});
         assert_eq!(from_core(core), here);
+        let nobody = json!({"reportingComponent": "", "reportingInstance": ""});
+        assert_eq!((from_core(nobody.clone()), to_core(json!({}))), (json!({}), nobody));
     }
 
     #[test]

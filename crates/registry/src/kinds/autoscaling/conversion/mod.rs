@@ -120,9 +120,8 @@ fn status_to_v2(status: &mut Value, carried: Option<Vec<Value>>, conditions: Opt
         let resource = json!({"name": "cpu", "current": {"averageUtilization": percent}});
         vec![json!({"type": "Resource", "resource": resource})]
     });
-    if let Some(current) = carried.or(cpu) {
-        set(status, "currentMetrics", current.into());
-    }
+    // This version always writes them.
+    set(status, "currentMetrics", carried.or(cpu).into());
     if let Some(conditions) = conditions {
         set(status, "conditions", conditions);
     }
@@ -260,6 +259,8 @@ mod tests {
         let v2 = v1_to_v2(&json!({"spec": {"maxReplicas": 3}}));
         assert_eq!(v2["spec"]["metrics"], json!([cpu_metric(80)]));
         assert_eq!(v2.get("status"), None);
+        let measured = v1_to_v2(&json!({"status": {"desiredReplicas": 1}}));
+        assert_eq!(measured["status"], json!({"currentMetrics": null, "desiredReplicas": 1}));
         let v2 = v1_to_v2(&json!({
             "metadata": {"annotations": {METRICS: "{", BEHAVIOR: "{}"}},
             "spec": {"targetCPUUtilizationPercentage": 60},
