@@ -264,6 +264,25 @@ async fn every_version_shows_the_same_objects() {
 }
 
 #[tokio::test]
+async fn who_owns_what_in_one_version_is_heeded_in_others() {
+    let client = harbour().await;
+    client.post(&format!("{BOATS}?fieldManager=creator"), boat("a", json!({"size": "small"}))).await;
+    let older = "/apis/example.com/v1beta1/namespaces/default/boats/a?fieldManager=me";
+    let mut config = boat("a", json!({"size": "large"}));
+    config["apiVersion"] = json!("example.com/v1beta1");
+    let (code, refused) = client.send(Method::PATCH, older, APPLY, config.clone()).await;
+    let message = "Apply failed with 1 conflict: conflict with \"creator\" using example.com/v1: .spec.size";
+    assert_eq!((code, &refused["message"]), (409, &json!(message)));
+    let (code, forced) = client.send(Method::PATCH, &format!("{older}&force=true"), APPLY, config).await;
+    assert_eq!((code, &forced["spec"]["size"]), (200, &json!("large")), "{forced}");
+    let config = boat("a", json!({"replicas": 1}));
+    let (code, applied) =
+        client.send(Method::PATCH, &format!("{BOATS}/a?fieldManager=me"), APPLY, config).await;
+    let left = json!({"color": "blue", "replicas": 1});
+    assert_eq!((code, &applied["spec"]), (200, &left), "what was applied in the other version is removed");
+}
+
+#[tokio::test]
 async fn objects_show_defaults_that_came_later() {
     let client = harbour().await;
     client.post(BOATS, boat("a", json!({"size": "small", "replicas": 1}))).await;

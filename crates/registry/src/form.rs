@@ -61,6 +61,11 @@ impl<'a> ObjectForm<'a> {
         self.part.is_none() && self.kind.declaration().group == self.group
     }
 
+    /// Whether objects of the kind can be told in this version, too.
+    fn is_convertible_to(&self, version: &str) -> bool {
+        self.kind.versions_alike() || self.kind.declaration().versions.iter().any(|served| served == version)
+    }
+
     /// Whether it is a part of objects whose kind comes with a definition.
     pub fn is_custom(&self) -> bool {
         !self.kind.declaration().routed
@@ -143,6 +148,24 @@ impl<'a> ObjectForm<'a> {
         }
     }
 
+    /// Whether objects of this form are kept in another.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.is_own() && self.kind.declaration().is_converted(self.version)
+    }
+
+    /// An object in the form in which it is kept, brought into this one.
+    pub fn of_stored<'o>(&self, stored: Cow<'o, Value>) -> Cow<'o, Value> {
+        if !self.is_converted() {
+            return stored;
+        }
+        Cow::Owned(self.kind.convert_out(self.version, stored.into_owned()))
+    }
+
+    /// The way back.
+    pub fn to_stored(&self, object: Value) -> Value {
+        if self.is_converted() { self.kind.convert_in(self.version, object) } else { object }
+    }
+
     /// Leaves of an object what is stored of it, once it is known who owns what.
     pub(crate) fn settle(&self, object: &mut Value) {
         if let Some(id) = self.type_id() {
@@ -162,13 +185,15 @@ impl<'a> ObjectForm<'a> {
     }
 }
 
-/// The versions between which owners of fields are told.
+/// The versions between which owners of fields are told. Those of another group are not among them, though
+/// its objects may be the same ones: upstream knows the types of the core group and of all others apart,
+/// and forgets who wrote an Event through the other of its groups.
 impl Versions for ObjectForm<'_> {
     fn object_type(&self, api_version: &str) -> Option<Type<'_>> {
         let (group, version) = split_api_version(api_version);
         let found = if group == self.group() && version == self.version() {
             self.schema()
-        } else if self.is_own() && group == self.group && self.kind.versions_alike() {
+        } else if self.is_own() && group == self.group && self.is_convertible_to(version) {
             self.kind.schema(version)
         } else {
             None
@@ -177,15 +202,25 @@ impl Versions for ObjectForm<'_> {
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Result<Value, ConversionError> {
+        let failed = |reason: String| ConversionError { from: from.to_owned(), to: to.to_owned(), reason };
         let mut object = object.clone();
-        match object.as_object_mut().filter(|_| self.kind.versions_alike()) {
-            Some(fields) => fields.insert("apiVersion".to_owned(), to.into()),
-            None => {
-                let reason = "no such version".to_owned();
-                return Err(ConversionError { from: from.to_owned(), to: to.to_owned(), reason });
-            }
-        };
-        Ok(object)
+        if self.kind.versions_alike()
+            && let Value::Object(fields) = &mut object
+        {
+            fields.insert("apiVersion".to_owned(), to.into());
+            return Ok(object);
+        }
+        let [source, target] = [from, to].map(|version| {
+            let (_, version) = split_api_version(version);
+            ObjectForm::new(self.kind, version, "")
+        });
+        if !self.is_convertible_to(target.version) {
+            return Err(failed("no such version".to_owned()));
+        }
+        // What others own is found by removing the rest, which may leave less than objects of the type ever have.
+        let whole = source.convert(object).map_err(|error| failed(error.to_string()))?.object;
+        let converted = target.of_stored(Cow::Owned(source.to_stored(whole))).into_owned();
+        target.convert(converted).map(|decoded| decoded.object).map_err(|error| failed(error.to_string()))
     }
 }
 

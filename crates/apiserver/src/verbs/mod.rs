@@ -14,6 +14,7 @@ mod told;
 mod update;
 mod watch;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -237,22 +238,12 @@ impl ResourceRequest {
 
     /// An object of the body, as it is stored.
     fn stored(&self, object: Value) -> Value {
-        let version = &self.path.version;
-        if self.kind.declaration().is_converted(version) {
-            self.kind.convert_in(version, object)
-        } else {
-            object
-        }
+        self.body_form().to_stored(object)
     }
 
     /// An object of the store, as the client of this version knows it.
     fn served(&self, object: Value) -> Value {
-        let version = &self.path.version;
-        if self.kind.declaration().is_converted(version) {
-            self.kind.convert_out(version, object)
-        } else {
-            object
-        }
+        self.body_form().of_stored(Cow::Owned(object)).into_owned()
     }
 
     /// Who owns what is written: as the client says, or the name of its program.

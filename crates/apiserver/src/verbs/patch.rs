@@ -143,7 +143,6 @@ impl ResourceRequest {
             let reading = "error decoding YAML: error unmarshaling JSON: while decoding JSON";
             return Err(Refusal::bad_request(format!("{reading}: {why}")));
         }
-        let config = self.stored(config);
         let validation = self.validation();
         let merged = AtomicBool::new(false);
         let once_merged = || {

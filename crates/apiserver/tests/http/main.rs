@@ -6,4 +6,5 @@ mod client;
 mod list;
 mod metrics;
 mod negotiate;
+mod owners;
 mod watch;

@@ -177,13 +177,15 @@ impl Cluster {
         self.check_revision(write, name, &new, entry)?;
         keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
         let mut new = if write.is_status() { with_status_of(old, new) } else { new };
-        if write.subresource.is_empty() && write.declaration().has_status() {
-            carry_over(&mut new, old, "status");
-        }
         write.kind.set_defaults(&mut new);
         if matches!(change, Change::Replace(_) | Change::Patch(_)) {
             // Whoever writes owns what it wrote, and not what admission adds.
             new = ownership.track(Some(old), new, self.now());
+        }
+        // Not before owners are noted: another version may tell of the status elsewhere, where a write without one
+        // takes it from its owners.
+        if write.subresource.is_empty() && write.declaration().has_status() {
+            carry_over(&mut new, old, "status");
         }
         Ok(Changed { new, warnings })
     }

@@ -117,28 +117,13 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// An object of the request as it is seen in another way.
-    pub(super) fn seen_as<'o>(&self, Seen { kind, version }: Seen<'_>, object: &'o Value) -> Cow<'o, Value> {
-        // What is sent to a part may be no object of the kind.
-        if kind.declaration().is_converted(version) && self.is_whole() {
-            Cow::Owned(kind.convert_out(version, object.clone()))
-        } else {
-            Cow::Borrowed(object)
-        }
+    pub(super) fn seen_as<'o>(&self, seen: Seen<'_>, object: &'o Value) -> Cow<'o, Value> {
+        self.form(seen).of_stored(Cow::Borrowed(object))
     }
 
     /// The way back.
-    pub(super) fn stored_from(&self, Seen { kind, version }: Seen<'_>, object: Value) -> Value {
-        if kind.declaration().is_converted(version) && self.is_whole() {
-            kind.convert_in(version, object)
-        } else {
-            object
-        }
-    }
-
-    fn is_whole(&self) -> bool {
-        let declaration = self.attributes.write.kind.declaration();
-        let part = declaration.subresource(self.attributes.write.subresource);
-        part.is_none_or(|part| part.kind == declaration.kind)
+    pub(super) fn stored_from(&self, seen: Seen<'_>, object: Value) -> Value {
+        self.form(seen).to_stored(object)
     }
 
     /// The form of what is sent, if it is seen so.

@@ -1,0 +1,50 @@
+//! Who owns what of objects that are written in several versions, as kube-apiserver v1.36.4 tells it.
+//!
+//! `owners.json` has the requests and what was recorded of its answers. Entries are in the order of their
+//! managers there, and have no times.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, bytes};
+
+const RECORDED: &str = include_str!("owners.json");
+
+#[tokio::test]
+async fn owners_are_told_in_the_version_they_wrote_in() {
+    let stories: Value = serde_json::from_str(RECORDED).unwrap();
+    for story in stories.as_array().unwrap() {
+        let client = Client::new().await;
+        for (index, step) in story["steps"].as_array().unwrap().iter().enumerate() {
+            let told = seen(&take(&client, step).await);
+            assert_eq!(told, step["answer"], "{}, step {index}: {told:#}", story["title"]);
+        }
+    }
+}
+
+async fn take(client: &Client, step: &Value) -> Value {
+    let text = |field: &str| step[field].as_str().unwrap();
+    let method = Method::from_bytes(text("method").as_bytes()).unwrap();
+    let headers = [("content-type", text("type"))];
+    let response = client.send(method, text("path"), &headers, step["body"].to_string()).await;
+    serde_json::from_slice(&bytes(response).await).unwrap()
+}
+
+/// What of an answer is recorded.
+fn seen(answer: &Value) -> Value {
+    if answer["kind"] == "Status" {
+        return json!({"code": answer["code"], "message": answer["message"]});
+    }
+    let mut seen = answer.clone();
+    let metadata = seen["metadata"].as_object_mut().unwrap();
+    let mut owners = metadata.remove("managedFields").unwrap_or(json!([]));
+    metadata.retain(|name, _| matches!(name.as_str(), "labels" | "annotations"));
+    let owners = owners.as_array_mut().unwrap();
+    for entry in &mut *owners {
+        entry.as_object_mut().unwrap().retain(|name, _| name != "time" && name != "fieldsType");
+    }
+    let order = ["manager", "operation", "apiVersion", "subresource"];
+    owners.sort_by_key(|entry| order.map(|field| entry[field].to_string()));
+    seen["owners"] = owners.as_slice().into();
+    seen
+}
