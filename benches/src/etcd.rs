@@ -3,12 +3,17 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use crate::measure::start;
 
-/// How long etcd may take to start.
+/// How long etcd may take to start, and how often it is asked whether it has.
 const START_LIMIT: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Ports that no system gives to connections that only want any port.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// An etcd server of one member, on the same disk.
 #[derive(Debug)]
@@ -49,7 +54,8 @@ impl Etcd {
         let begin = start();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(begin.elapsed() < START_LIMIT, "etcd does not start");
-            std::thread::yield_now();
+            // Not at once: whoever starts needs the processor more.
+            std::thread::park_timeout(ASK_AGAIN);
         }
     }
 }
@@ -62,8 +68,14 @@ impl Drop for Etcd {
     }
 }
 
-/// A port that nobody listens at.
+/// A port that nobody listens at, and that no connection is given by chance before somebody does.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start)).expect("a part of it");
+    let candidates = std::iter::repeat_with(|| {
+        let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        PORTS.start + step % (PORTS.end - PORTS.start)
+    });
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    candidates.take(PORTS.len()).find(is_free).expect("a free port")
 }

@@ -7,7 +7,7 @@ use coracle_benches::custom::{Operators, VERSION};
 use coracle_benches::measure::{Samples, start};
 use serde_json::Value;
 
-use crate::client::{Connection, Outgoing};
+use crate::client::{Body, Connection, Outgoing};
 use crate::load::{self, Meter, Target};
 use crate::objects;
 use crate::report::Measured;
@@ -107,7 +107,7 @@ impl Custom {
 /// A watch of the definitions of a run.
 struct DefinitionWatch {
     connection: Connection,
-    body: hyper::body::Incoming,
+    body: Body,
     /// The beginning of an event that is not all here yet.
     pending: Vec<u8>,
 }
@@ -135,7 +135,7 @@ impl DefinitionWatch {
                 }
             }
             let chunk = self.connection.chunk(&mut self.body).await?.context("the watch ended")?;
-            self.pending.extend_from_slice(&chunk);
+            self.pending.extend_from_slice(chunk);
         }
     }
 }

@@ -9,13 +9,13 @@ use coracle_benches::measure::{Samples, start};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
-use crate::client::Connection;
+use crate::client::{Body, Connection};
 use crate::load::{self, Load, Meter, Stop, Target};
 use crate::objects::{JSON, Namespace};
 use crate::report::Measured;
 
 /// Every so many-th watcher reads the events; the others only count them, which costs less.
-const READING_WATCHERS: usize = 10;
+const READING_WATCHERS: usize = 25;
 
 /// Objects that are there before the watch begins and are patched during it.
 const POOL: u64 = 64;
@@ -169,11 +169,7 @@ fn watchers(
     Ok(total)
 }
 
-async fn open(
-    connection: &mut Connection,
-    namespace: &Namespace,
-    revision: &str,
-) -> Result<hyper::body::Incoming> {
+async fn open(connection: &mut Connection, namespace: &Namespace, revision: &str) -> Result<Body> {
     let query = format!("?watch=1&resourceVersion={revision}");
     connection.open(namespace.list("configmaps", &query, JSON)).await
 }
@@ -183,7 +179,7 @@ struct Watcher<'a> {
     target: &'a Target,
     namespace: &'a Namespace,
     connection: Connection,
-    body: hyper::body::Incoming,
+    body: Body,
 }
 
 impl Watcher<'_> {
@@ -205,6 +201,13 @@ struct LastEvent {
 
 impl LastEvent {
     fn take_in(&mut self, chunk: &[u8]) {
+        let ends_before = |end: usize| chunk[..end].iter().rposition(|byte| *byte == b'\n');
+        if let Some(before) = ends_before(chunk.len()).and_then(ends_before) {
+            // Nearly every piece holds several events, of which only the last matters.
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&chunk[before + 1..]);
+            return;
+        }
         self.bytes.extend_from_slice(chunk);
         let mut ends = self.bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
         if let (Some(_), Some((before, _))) = (ends.next(), ends.next()) {
@@ -245,11 +248,11 @@ async fn watch_all(
             last = LastEvent::default();
             continue;
         };
-        last.take_in(&chunk);
+        last.take_in(chunk);
         seen.bytes += chunk.len() as u64;
         seen.events += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
         if reads {
-            read_events(&mut partial, &chunk, |event| {
+            read_events(&mut partial, chunk, |event| {
                 log.latency(event).into_iter().for_each(|latency| seen.samples.push(latency))
             });
         }
