@@ -26,6 +26,10 @@ const OID_KUBERNETES_UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerIdentity(pub Option<Arc<Identity>>);
 
+/// Marks requests that came over a network. They carry it in their extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote;
+
 /// What the certificate is worth that the other side showed in its handshake. Requests carry this in
 /// their extensions beside the [`PeerIdentity`], if one was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

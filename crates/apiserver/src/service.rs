@@ -28,6 +28,7 @@ use crate::catalogue::Catalogue;
 use crate::discovery;
 use crate::flow::{FlowControl, FlowLimits};
 use crate::health::{HealthChecks, Probe, Wishes};
+use crate::identity::Remote;
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics};
 use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
@@ -264,6 +265,7 @@ impl ApiServer {
             path,
             kind,
             identity,
+            is_remote: parts.extensions.get::<Remote>().is_some(),
             audit: parts.extensions.get::<AuditAnnotations>().cloned(),
             components: self.components.clone(),
             now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -40,6 +40,8 @@ pub(crate) struct Local {
     /// Rung when the keeper may have something to do earlier than it thinks.
     pub(crate) upkeep: Notify,
     pub(crate) closed: CancellationToken,
+    /// Whether it is: the token would have to be locked by every reader to tell.
+    is_closed: AtomicBool,
     /// Watches that exist, whether they listen or still read history.
     watchers: AtomicU64,
 }
@@ -56,6 +58,7 @@ impl Local {
             policy,
             upkeep: Notify::new(),
             closed: CancellationToken::new(),
+            is_closed: AtomicBool::new(false),
             watchers: AtomicU64::new(0),
         };
         local.expiry.restore(&local.snapshot());
@@ -85,8 +88,14 @@ impl Local {
         }
     }
 
+    /// From now on everything is refused, and whoever waits learns it.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.closed.cancel();
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.is_cancelled() { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
     pub(crate) fn get(&self, key: &[u8], at: At) -> Result<Get> {
@@ -212,22 +221,36 @@ impl WatchSource for LocalWatch {
     fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>> {
         Box::pin(self.next_event())
     }
+
+    fn try_next(&mut self) -> Option<Result<WatchEvent>> {
+        self.ready_event().transpose()
+    }
 }
 
 impl LocalWatch {
     /// All state is in `self` and changes only between awaits, so dropping this is safe.
     async fn next_event(&mut self) -> Result<WatchEvent> {
         loop {
-            self.local.check_open()?;
-            if let Some(event) = self.next_in_current() {
+            if let Some(event) = self.ready_event()? {
                 return Ok(event);
             }
-            if let Some(commit) = self.next_ready()? {
-                self.begin(commit);
-            } else if let Some(event) = self.progress() {
+            if let Some(event) = self.progress() {
                 return Ok(event);
-            } else {
-                self.wait().await;
+            }
+            self.wait().await;
+        }
+    }
+
+    /// The next change that is there without waiting.
+    fn ready_event(&mut self) -> Result<Option<WatchEvent>> {
+        loop {
+            self.local.check_open()?;
+            if let Some(event) = self.next_in_current() {
+                return Ok(Some(event));
+            }
+            match self.next_ready()? {
+                Some(commit) => self.begin(commit),
+                None => return Ok(None),
             }
         }
     }

@@ -138,6 +138,12 @@ pub trait WatchSource: Send {
     /// The next event. Must be safe to drop before it is ready, and goes on failing after
     /// its first error.
     fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>>;
+
+    /// The next event, if it is known without asking anybody that it is there. Cheaper than [`Self::next`] for whoever
+    /// takes many at once; none says nothing.
+    fn try_next(&mut self) -> Option<Result<WatchEvent>> {
+        None
+    }
 }
 
 /// A running watch. Dropping it ends it.
@@ -166,6 +172,12 @@ impl Watch {
     pub async fn next(&mut self) -> Result<WatchEvent> {
         let event = self.source.next().await?;
         Ok(event.in_scope(self.scope_len))
+    }
+
+    /// The next event, if it is known to be there. If it is not, [`Self::next`] may still have one at once.
+    pub fn try_next(&mut self) -> Option<Result<WatchEvent>> {
+        let event = self.source.try_next()?;
+        Some(event.map(|event| event.in_scope(self.scope_len)))
     }
 
     /// For asking this watch for progress from elsewhere.

@@ -22,6 +22,7 @@ use super::ConnectionRequest;
 use super::accept::{Handshake, Peer, Stream};
 use super::activity::{Activity, Running};
 use crate::body::{Held, MAX_REQUEST_BODY_BYTES, ResponseBody};
+use crate::identity::Remote;
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -174,6 +175,7 @@ where
         self.first_request.cancel();
         let Peer { identity, certificate } = self.peer.clone();
         request.extensions_mut().insert(identity);
+        request.extensions_mut().insert(Remote);
         if let Some(certificate) = certificate {
             request.extensions_mut().insert(certificate);
         }

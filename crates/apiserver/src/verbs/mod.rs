@@ -4,6 +4,7 @@ mod component_status;
 mod create;
 mod delete;
 mod everywhere;
+mod pace;
 mod parts;
 mod patch;
 mod patch_result;
@@ -47,6 +48,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) kind: KindRef,
     /// Who is asking.
     pub(crate) identity: Arc<Identity>,
+    /// Whether over the network, and not from within the process.
+    pub(crate) is_remote: bool,
     /// Where to note what the audit log should know, if there is one.
     pub(crate) audit: Option<AuditAnnotations>,
     pub(crate) components: Arc<Components>,

@@ -25,6 +25,7 @@ use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ResourceRequest;
+use super::pace::Pace;
 use crate::body::ResponseBody;
 use crate::metrics::WatchedResource;
 use crate::negotiate::{EventType, Framing, respond};
@@ -123,6 +124,8 @@ struct WatchStream {
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
     bookmarks: bool,
+    /// None within the process, where a write costs nothing.
+    pace: Option<Pace>,
     until: Instant,
     /// For the end or the next bookmark, whichever comes first. Made once: making a timer costs more
     /// than telling an event.
@@ -135,9 +138,13 @@ async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Inf
         stream.tell_state();
         if stream.ready.is_empty() {
             stream.wait().await;
+            if let Some(pace) = &mut stream.pace {
+                pace.due().await;
+            }
         }
         stream.gather();
     }
+    stream.pace.iter_mut().for_each(Pace::note_written);
     Some((Ok(Frame::data(stream.take())), stream))
 }
 
@@ -165,6 +172,7 @@ impl WatchStream {
             ready: VecDeque::new(),
             ready_bytes: 0,
             bookmarks,
+            pace: request.is_remote.then(Pace::default),
             until,
             timer: Box::pin(sleep_until(first)),
         }
@@ -190,9 +198,9 @@ impl WatchStream {
     /// Adds what else is there already, so that it goes out in the same write.
     fn gather(&mut self) {
         while self.state.len() == 0 && self.state_ends.is_none() && self.ready_bytes < READY_BYTES {
-            let Some(event) = self.watch.as_mut().and_then(|watch| watch.next().now_or_never()) else {
-                return;
-            };
+            let Some(watch) = &mut self.watch else { return };
+            let known = watch.try_next().map(|event| event.map(Some));
+            let Some(event) = known.or_else(|| watch.next().now_or_never()) else { return };
             self.take_in(event);
         }
     }

@@ -132,14 +132,36 @@ impl ObjectWatch {
             if self.ends_at.is_some_and(|end| is_after(&event, end)) {
                 return Ok(None);
             }
-            let localized = match &self.everywhere {
-                Some(bases) => bases.localize(event),
-                None => Some((None, event)),
-            };
-            let Some((cluster, event)) = localized else { continue };
-            if let Some(event) = self.translate(event, cluster)? {
+            if let Some(event) = self.told(event)? {
                 return Ok(Some(event));
             }
+        }
+    }
+
+    /// The next change, if it is known to be there. If it is not, [`Self::next`] may still have one at once.
+    ///
+    /// # Errors
+    /// As [`Self::next`] has them.
+    pub fn try_next(&mut self) -> Option<Result<ObjectEvent>> {
+        // Where the kind may go, only waiting for both tells what came first.
+        while self.dependency.is_none() {
+            let event = self.watch.try_next()?;
+            let told = event.map_err(Into::into).and_then(|event| self.told(event));
+            if let Some(told) = told.transpose() {
+                return Some(told);
+            }
+        }
+        None
+    }
+
+    /// What a change of what is stored is to the client; none if nothing.
+    fn told(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
+        match &self.everywhere {
+            Some(bases) => match bases.localize(event) {
+                Some((cluster, event)) => self.translate(event, cluster),
+                None => Ok(None),
+            },
+            None => self.translate(event, None),
         }
     }
 

@@ -101,6 +101,7 @@ macro_rules! contract_suite {
             the_same_part_of_every_scope_is_watched,
             a_transaction_is_delivered_whole,
             no_gap_and_no_duplicate_among_many_writers,
+            what_is_there_may_be_taken_without_waiting,
             a_slow_watcher_gets_everything_that_is_kept,
             a_watcher_that_compaction_has_passed_is_told,
             progress_follows_everything_before_it,

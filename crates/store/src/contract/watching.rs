@@ -135,6 +135,27 @@ pub async fn a_slow_watcher_gets_everything_that_is_kept(fixture: &Fixture) {
     assert_eq!(take(&mut slow, 1).await, [format!("+a=live@{live}<{}", WRITES - 1)]);
 }
 
+pub async fn what_is_there_may_be_taken_without_waiting(fixture: &Fixture) {
+    const WRITES: usize = 200;
+    let store = &fixture.store;
+    let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
+    assert!(watch.try_next().is_none(), "nothing has happened");
+    for n in 0..WRITES {
+        store.put(Put::new("a", n.to_string())).await.unwrap();
+        store.put(Put::new("b", "")).await.unwrap();
+    }
+    let mut events = Vec::new();
+    while events.len() < WRITES {
+        let event = match watch.try_next() {
+            Some(event) => event.unwrap(),
+            None => next(&mut watch).await.unwrap(),
+        };
+        events.push(shown(&event));
+    }
+    assert!(events.iter().enumerate().all(|(n, event)| event.starts_with(&format!("+a={n}@"))), "{events:?}");
+    assert!(watch.try_next().is_none(), "that was all");
+}
+
 pub async fn a_watcher_that_compaction_has_passed_is_told(fixture: &Fixture) {
     let store = &fixture.store;
     let from = store.put(Put::new("a", "0")).await.unwrap().revision;

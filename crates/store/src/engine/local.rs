@@ -99,7 +99,7 @@ impl<W: Writer> Engine for LocalEngine<W> {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.writer.local().closed.cancel();
+            self.writer.local().close();
             let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
             for task in tasks {
                 // A panic has been printed by the hook; the store is closed either way.
@@ -113,6 +113,6 @@ impl<W: Writer> Engine for LocalEngine<W> {
 impl<W: Writer> Drop for LocalEngine<W> {
     /// Ends the tasks of a store that nobody closed; a writer's thread ends with its last job.
     fn drop(&mut self) {
-        self.writer.local().closed.cancel();
+        self.writer.local().close();
     }
 }

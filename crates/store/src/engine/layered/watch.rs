@@ -42,6 +42,16 @@ impl WatchSource for Source {
             }
         })
     }
+
+    fn try_next(&mut self) -> Option<Result<WatchEvent>> {
+        loop {
+            match self.watch.try_next()?.map(|event| shown_over(&*self.base, event)) {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(Ok(event)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
 }
 
 /// What a change of a scope's own keys means to those who see the scope over `base`; none if it means
