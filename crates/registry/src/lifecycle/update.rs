@@ -345,14 +345,19 @@ fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, 
     }
 }
 
-/// A status write changes the status and metadata, and nothing else.
+/// A status write changes the status and metadata, and nothing else. What it sends as it was is not copied.
 fn with_status_of(old: &Value, new: Value) -> Value {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old.clone() };
-    let is_replaced = |name: &str| name == "status" || name == "metadata" && new.contains_key(name);
-    let kept = old.iter().filter(|(name, _)| !is_replaced(name));
-    let mut result: Map<_, _> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-    result.extend(new.into_iter().filter(|(name, _)| name == "status" || name == "metadata"));
-    Value::Object(result)
+    let (Value::Object(old), Value::Object(mut new)) = (old, new) else { return old.clone() };
+    let is_replaced = |name: &str, new: &Map<String, Value>| {
+        name == "status" || name == "metadata" && new.contains_key(name)
+    };
+    new.retain(|name, _| name == "status" || name == "metadata" || old.contains_key(name));
+    for (name, value) in old {
+        if !is_replaced(name, &new) && new.get(name) != Some(value) {
+            new.insert(name.clone(), value.clone());
+        }
+    }
+    Value::Object(new)
 }
 
 /// What of the metadata a write to the status leaves as it is.
