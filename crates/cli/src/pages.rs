@@ -13,7 +13,7 @@ use std::time::Duration;
 use coracle::Activity;
 
 /// For how long nobody must have asked.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Gives the pages back each time that nobody has asked for a while.
 pub(crate) async fn give_back_when_quiet(activity: &Activity) -> Infallible {
