@@ -13,7 +13,7 @@ use crate::world::World;
 
 /// One run in so many has a second namespace. A run is small, for most faults need little to show: many small runs
 /// find more than few large ones.
-const SECOND_STORY: u64 = 4;
+const SECOND_STORY: u64 = 8;
 
 /// How long it may take until everything is as wanted, once nothing goes wrong any more. Upstream's delay after many
 /// failures is 1000 seconds.

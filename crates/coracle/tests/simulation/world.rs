@@ -25,7 +25,7 @@ const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 pub(crate) const NODES: u32 = 3;
 
 /// The longest time between two disturbances, and that something is away then.
-const MAX_PEACE_S: u64 = 40;
+const MAX_PEACE_S: u64 = 60;
 const MAX_AWAY_MS: u64 = 5_000;
 
 /// The longest time between two nodes that go, and that one is away: longer than until its pods are given up.

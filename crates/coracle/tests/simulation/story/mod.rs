@@ -26,7 +26,7 @@ use crate::state::{State, controller, is_going, name, uid};
 use crate::world::World;
 
 /// Changes of mind in one story, at least and at most.
-const CHANGES: (u64, u64) = (2, 5);
+const CHANGES: (u64, u64) = (2, 4);
 
 /// The longest time between two of them, mostly and now and then: long enough for what was wanted to come true.
 const SHORT_PAUSE_MS: u64 = 5_000;
@@ -102,7 +102,7 @@ impl Story {
         stage.create_namespace().await;
         for _ in 0..stage.between(CHANGES) {
             plot.change(stage).await;
-            let longest = if stage.rng.one_in(3) { LONG_PAUSE_MS } else { SHORT_PAUSE_MS };
+            let longest = if stage.rng.one_in(4) { LONG_PAUSE_MS } else { SHORT_PAUSE_MS };
             tokio::time::sleep(Duration::from_millis(stage.rng.below(longest))).await;
         }
         plot.finish(stage).await;
