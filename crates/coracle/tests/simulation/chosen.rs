@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 /// Seeds, unless somebody says how many: about half a minute on one processor, not optimized.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 60;
 
 /// What this is called where `cargo test` selects by name.
 const NAME: &str = "simulation";

@@ -45,10 +45,9 @@ impl WatchSource for Source {
 
     fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         loop {
-            match self.watch.try_next()?.map(|event| shown_over(&*self.base, event)) {
-                Ok(None) => {}
-                Ok(Some(event)) => return Some(Ok(event)),
-                Err(error) => return Some(Err(error)),
+            let shown = self.watch.try_next()?.map(|event| shown_over(&*self.base, event));
+            if let Some(shown) = shown.transpose() {
+                return Some(shown);
             }
         }
     }
