@@ -18,9 +18,13 @@ impl Catalogue {
     }
 
     /// What every cluster serves.
-    #[cfg(test)]
     pub(crate) fn built_in() -> Self {
         Self { custom: Vec::new() }
+    }
+
+    /// Whether it is what every cluster serves.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.custom.is_empty()
     }
 
     /// All kinds; a custom one is there once for each version.

@@ -1,11 +1,13 @@
 //! What is served, told to clients: everything follows from the catalogue.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use coracle_registry::{Declaration, Kind, Scope};
 use serde_json::{Value, json};
 
 use crate::catalogue::Catalogue;
+use crate::openapi::Document;
 
 /// The media type of the newer form, which tells everything at once.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -138,8 +140,25 @@ fn resource(kind: &dyn Kind) -> Value {
     entry
 }
 
-/// `/api` or `/apis` in the newer form.
-pub(crate) fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+/// `/api` and `/apis` in the newer form where there are no custom kinds. Every client begins by asking for them.
+static BUILT_IN_CORE: LazyLock<Document> = LazyLock::new(|| built_in_document(true));
+static BUILT_IN_GROUPS: LazyLock<Document> = LazyLock::new(|| built_in_document(false));
+
+fn built_in_document(core: bool) -> Document {
+    Document::of(&aggregated(&Catalogue::built_in(), core))
+}
+
+/// `/api` or `/apis` in the newer form, ready to be told.
+pub(crate) fn document(catalogue: &Catalogue, core: bool) -> Document {
+    // Custom kinds are never in the core group.
+    match core {
+        true => BUILT_IN_CORE.clone(),
+        false if catalogue.is_built_in() => BUILT_IN_GROUPS.clone(),
+        false => Document::of(&aggregated(catalogue, core)),
+    }
+}
+
+fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
     let names = if core { vec![""] } else { catalogue.groups() };
     let items: Vec<Value> = names.into_iter().map(|group| aggregated_group(catalogue, group)).collect();
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})

@@ -6,7 +6,9 @@
 //! nothing, and an idle server holds no document.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use coracle_api::openapi::{self, GroupVersion, REVISION, Resource, Subject, Subresource, V2};
 use coracle_base::tasks::Task;
 use coracle_registry::{Declaration, Kind, OpenApi, Scope};
@@ -77,19 +79,30 @@ fn index(headers: &HeaderMap, catalogue: &Catalogue) -> Response<ResponseBody> {
         let url = format!("/openapi/v3/{path}?hash={}", topic.hash(catalogue));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
-    tagged(headers, to_json(&json!({"paths": paths})), JSON.media_type)
+    Document::of(&json!({"paths": paths})).respond(headers, JSON.media_type)
 }
 
-/// A document that is made already, unless the client knows it.
-pub(crate) fn tagged(
-    headers: &HeaderMap,
-    document: Vec<u8>,
-    media_type: &'static str,
-) -> Response<ResponseBody> {
-    let hash = hexadecimal(digest::digest(&digest::SHA512, &document));
-    let mut response = if is_known(headers, &hash) { not_modified() } else { respond(document, media_type) };
-    set_tag(&mut response, &hash);
-    response
+/// A document that is made already, and by what clients know it again. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Document {
+    json: Bytes,
+    hash: Arc<str>,
+}
+
+impl Document {
+    pub(crate) fn of(content: &Value) -> Self {
+        let json = to_json(content);
+        let hash = hexadecimal(digest::digest(&digest::SHA512, &json));
+        Self { json: json.into(), hash: hash.into() }
+    }
+
+    /// Tells it, unless the client knows it.
+    pub(crate) fn respond(self, headers: &HeaderMap, media_type: &'static str) -> Response<ResponseBody> {
+        let Self { json, hash } = self;
+        let mut response = if is_known(headers, &hash) { not_modified() } else { respond(json, media_type) };
+        set_tag(&mut response, &hash);
+        response
+    }
 }
 
 /// `/openapi/v3/api/v1` and the like.

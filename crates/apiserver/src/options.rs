@@ -1,8 +1,6 @@
 //! What a query string asks for, read and checked as upstream does: what cannot be read is a bad
 //! request (400), what can be read but makes no sense is invalid (422).
 
-use std::collections::HashMap;
-
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::gvk::GroupKind;
 use coracle_meta::patch::PatchType;
@@ -19,8 +17,9 @@ use crate::status::Refusal;
 /// The longest name of a field manager, in bytes.
 const MAX_MANAGER_BYTES: usize = 128;
 
-/// A query string, taken apart. Unknown parameters are ignored, as upstream does.
-pub(crate) struct Query(HashMap<String, Vec<String>>);
+/// A query string, taken apart: names and values in their order. Unknown parameters are ignored, as upstream does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Query(Vec<(String, String)>);
 
 /// What to do about fields that a kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +45,18 @@ pub(crate) struct ListQuery {
 
 impl Query {
     pub(crate) fn parse(query: &str) -> Self {
-        let mut pairs: HashMap<String, Vec<String>> = HashMap::new();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            pairs.entry(name.into_owned()).or_default().push(value.into_owned());
-        }
-        Self(pairs)
+        let pairs = form_urlencoded::parse(query.as_bytes());
+        Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// All values of a parameter.
-    fn values(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
+    /// All values of a parameter. There are few parameters, so that looking at all finds it soonest.
+    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// The first value of a parameter; empty if it is not there.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.values(name).first().map_or("", String::as_str)
+        self.values(name).next().unwrap_or_default()
     }
 
     /// Whether a parameter is set. Whatever does not say no says yes, as in upstream.
@@ -70,18 +66,18 @@ impl Query {
 
     /// Whether a flag was given at all, and what it says.
     pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
-        let text = self.values(name).first()?;
+        let text = self.values(name).next()?;
         Some(text != "0" && !text.eq_ignore_ascii_case("false"))
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Refusal> {
-        let Some(text) = self.values(name).first() else { return Ok(None) };
+        let Some(text) = self.values(name).next() else { return Ok(None) };
         let refused = |error| Refusal::bad_request(not_a_number("ParseInt", text, &error));
         text.parse().map(Some).map_err(refused)
     }
 
     pub(crate) fn dry_run(&self) -> bool {
-        !self.values("dryRun").is_empty()
+        self.values("dryRun").next().is_some()
     }
 
     /// Anything but the known ones has been refused by [`Query::check_write`].
@@ -122,7 +118,7 @@ impl Query {
 
     fn check_write_options(&self, kind: &'static str, mut errors: ErrorList) -> Result<(), Refusal> {
         self.check_manager(&mut errors);
-        let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
+        let dry_run: Vec<&str> = self.values("dryRun").collect();
         check_dry_run(&dry_run, &mut errors);
         let validation = self.text("fieldValidation");
         if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
@@ -134,7 +130,7 @@ impl Query {
 
     fn check_delete(&self) -> Result<(), Refusal> {
         self.number("gracePeriodSeconds")?;
-        let dry_run: Vec<&str> = self.values("dryRun").iter().map(String::as_str).collect();
+        let dry_run: Vec<&str> = self.values("dryRun").collect();
         let policy = Some(self.text("propagationPolicy")).filter(|policy| !policy.is_empty());
         check_delete(policy, self.optional_flag("orphanDependents"), &dry_run)
     }

@@ -31,8 +31,8 @@ use crate::health::{HealthChecks, Probe, Wishes};
 use crate::identity::Remote;
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics};
-use crate::negotiate::{Asked, FrameCache, Wanted, to_json, told};
-use crate::openapi::{self, tagged};
+use crate::negotiate::{Asked, FrameCache, Wanted, told};
+use crate::openapi;
 use crate::openid;
 use crate::options::Query;
 use crate::resource_metrics::MetricsSource;
@@ -204,15 +204,16 @@ impl ApiServer {
         let route = found.map(|(_, route)| route);
         // All clusters at once have objects, and nothing else.
         let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
-        let response = self.serve(route, &info, cluster, parts, identity.clone(), body).await?;
-        self.components.flow.leave(seat, &identity, info.lasts(), response)
+        let lasts = info.lasts();
+        let response = self.serve(route, info, cluster, parts, identity.clone(), body).await?;
+        self.components.flow.leave(seat, &identity, lasts, response)
     }
 
     /// Answers what may be asked.
     async fn serve<B>(
         &self,
         route: Option<Route>,
-        info: &RequestInfo,
+        info: RequestInfo,
         cluster: Cluster,
         parts: Parts,
         identity: Arc<Identity>,
@@ -230,7 +231,8 @@ impl ApiServer {
         match route {
             Route::Resource(path) if !info.agrees_with(&path) => Err(Refusal::unserved(parts.uri.path())),
             Route::Resource(path) => {
-                self.answer_resource(cluster, path, parts, identity, body::read(body).await?).await
+                let body = body::read(body).await?;
+                self.answer_resource(cluster, path, parts, identity, info.into_query(), body).await
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
@@ -250,6 +252,7 @@ impl ApiServer {
         path: ResourcePath,
         parts: Parts,
         identity: Arc<Identity>,
+        query: Query,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
@@ -259,7 +262,7 @@ impl ApiServer {
             everywhere: everywhere.then(|| Box::new(self.registry.clone())),
             method: parts.method,
             headers: parts.headers,
-            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            query,
             body,
             cluster,
             path,
@@ -368,8 +371,8 @@ fn check_reads(parts: &Parts) -> Result<(), Refusal> {
 fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<ResponseBody>, Refusal> {
     let wanted = Wanted::of_discovery(&parts.headers)?;
     let newer = |core| {
-        let document = to_json(&discovery::aggregated(catalogue, core));
-        let mut response = tagged(&parts.headers, document, discovery::AGGREGATED);
+        let document = discovery::document(catalogue, core);
+        let mut response = document.respond(&parts.headers, discovery::AGGREGATED);
         response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
         response
     };
@@ -454,14 +457,15 @@ where
             method = request.method().as_str(),
             path = request.uri().path(),
         );
-        let answered = async move {
+        // Boxed before anything else, for it is large and would be moved once more.
+        let answered: Self::Future = Box::pin(async move {
             let answer = server.answer(request).await;
             let mut response =
                 running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form())));
             response.headers_mut().insert(AUDIT_ID, audit_id);
             Ok(response)
-        };
-        Box::pin(answered.instrument(span))
+        });
+        if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) }
     }
 }
 

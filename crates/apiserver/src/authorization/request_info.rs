@@ -33,6 +33,8 @@ pub(crate) struct RequestInfo {
     resource: Option<Resource>,
     field_selector: Vec<fields::Requirement>,
     label_selector: Vec<labels::Requirement>,
+    /// Read only if it is about a resource.
+    query: Query,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,8 @@ impl RequestInfo {
         if let Some((verb, resource)) = resource_of(method, &path) {
             verb.clone_into(&mut info.verb);
             info.resource = Some(resource);
-            info.look_into(&Query::parse(uri.query().unwrap_or_default()));
+            info.query = Query::parse(uri.query().unwrap_or_default());
+            info.look_into_query();
         }
         Self { path, ..info }
     }
@@ -107,9 +110,14 @@ impl RequestInfo {
             && path.watch == resource.special
     }
 
+    /// What the query of a request for a resource says.
+    pub(crate) fn into_query(self) -> Query {
+        self.query
+    }
+
     /// Lists and watches say more in their query.
-    fn look_into(&mut self, query: &Query) {
-        let Some(resource) = &mut self.resource else { return };
+    fn look_into_query(&mut self) {
+        let Self { resource: Some(resource), query, .. } = self else { return };
         if resource.name.is_empty() && self.verb == "get" {
             self.verb = if query.flag("watch") { "watch" } else { "list" }.to_owned();
             let selector = query.text("fieldSelector").parse::<fields::Selector>().unwrap_or_default();

@@ -13,6 +13,7 @@ mod authentication;
 mod base;
 mod endpoint;
 mod flow_control;
+mod made;
 mod mend;
 mod namespace_contents;
 mod objects;
@@ -32,12 +33,12 @@ use crate::cluster::{Cluster, Registry};
 use crate::encode::Encoded;
 use crate::error::Result;
 use crate::kind::Declaration;
-use base::Objects;
 pub(crate) use base::{ClusterBase, Shared};
+use made::{Made, Since};
 use namespace_contents::is_missed_by_a_controller;
 
 /// What the objects say of the server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// Where clients reach it, if they can.
     pub endpoint: Option<Endpoint>,
@@ -60,18 +61,18 @@ impl Registry {
     }
 
     async fn shared(&self, site: &Site) -> Result<Shared> {
+        let made = Made::of(self, site)?;
         loop {
             let (record, revision) = self.origin().await?;
-            let objects = Objects::make(&self.workshop(record.since())?, site)?;
-            let digest = objects.digest();
-            let unchanged = revision.filter(|_| record.digest() == digest);
+            let unchanged = revision.filter(|_| record.digest() == made.digest());
             let noted = match unchanged {
                 Some(revision) => Some(revision),
-                None => self.note(&record.clone().with_digest(digest), revision).await?,
+                None => self.note(&record.clone().with_digest(made.digest()), revision).await?,
             };
             // If another server was faster, what it wrote counts.
             if let Some(revision) = noted {
-                return Ok(Shared::new(objects, revision, record.seed()));
+                let since = Since::new(record.since())?;
+                return Ok(Shared { made, revision, seed: record.seed().to_owned(), since });
             }
         }
     }

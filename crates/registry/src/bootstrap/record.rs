@@ -34,8 +34,8 @@ impl Record {
         &self.digest
     }
 
-    pub(super) fn with_digest(self, digest: String) -> Self {
-        Self { digest, ..self }
+    pub(super) fn with_digest(self, digest: &str) -> Self {
+        Self { digest: digest.to_owned(), ..self }
     }
 }
 

@@ -1,0 +1,204 @@
+//! The shared objects as bytes, made once for all servers of a process that begin alike.
+//!
+//! Between two clusters they differ in their identities, for people tell clusters apart by the uid of the namespace
+//! `kube-system`, and between two servers in their age. So the bytes have places for both, as they have one for the
+//! revision.
+
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coracle_meta::time::Time;
+use serde_json::Value;
+
+use super::base::fingerprint;
+use super::{Site, objects};
+use crate::claim::Record;
+use crate::cluster::{Cluster, Registry};
+use crate::encode::Encoded;
+use crate::error::{Error, Result};
+use crate::keys;
+use crate::network::ServiceNetwork;
+
+/// Stands where each cluster has its own.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Stands where each server has the time of its beginning: 2000-01-01T00:00:00Z.
+const NO_TIME: Time = Time(946_684_800);
+
+/// How much of a time is the day.
+const DAY_LENGTH: usize = "2000-01-01".len();
+
+/// What was made last. Most processes have one server, and those with many have many that are alike, so that all
+/// but the first begin sooner and share the memory.
+static LAST: Mutex<Option<Arc<Made>>> = Mutex::new(None);
+
+/// The objects of servers that say this of themselves.
+pub(crate) struct Made {
+    site: Site,
+    network: ServiceNetwork,
+    objects: Objects,
+    digest: String,
+}
+
+impl Made {
+    /// The objects of such a server.
+    pub(super) fn of(registry: &Registry, site: &Site) -> Result<Arc<Self>> {
+        Self::again(&LAST, registry, site)
+    }
+
+    /// What was made last if that is for such a server, or else what is made now.
+    fn again(last: &Mutex<Option<Arc<Self>>>, registry: &Registry, site: &Site) -> Result<Arc<Self>> {
+        let last = || last.lock().unwrap_or_else(PoisonError::into_inner);
+        let workshop = registry.workshop(NO_TIME)?;
+        let network = workshop.service_network();
+        if let Some(made) = &*last()
+            && made.site == *site
+            && made.network == *network
+        {
+            return Ok(Arc::clone(made));
+        }
+        let objects = Objects::make(&workshop, site)?;
+        let digest = objects.digest();
+        let made = Arc::new(Self { site: site.clone(), network: network.clone(), objects, digest });
+        *last() = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    pub(super) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// By which a change is noticed.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+/// The objects, by their keys.
+pub(super) struct Objects(BTreeMap<Vec<u8>, Template>);
+
+impl Objects {
+    /// Makes them, as a client's creation would.
+    fn make(workshop: &Cluster, site: &Site) -> Result<Self> {
+        let mut made = BTreeMap::new();
+        for seed in objects::all(workshop, site) {
+            let object = seed.grow(workshop)?;
+            let declaration = seed.kind.declaration();
+            for claim in seed.kind.claims(&object) {
+                if let Record::Object(held) = claim.record {
+                    made.insert(claim.key.into_bytes(), Template::of(workshop.complete(held))?);
+                }
+            }
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let key = keys::key(declaration, seed.namespace, name);
+            made.insert(key.into_bytes(), Template::of(object)?);
+        }
+        Ok(Self(made))
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Template> {
+        self.0.get(key)
+    }
+
+    /// The keys in a range, in their order.
+    pub(super) fn keys(&self, range: impl RangeBounds<Vec<u8>>) -> impl Iterator<Item = &[u8]> {
+        self.0.range(range).map(|(key, _)| key.as_slice())
+    }
+
+    fn digest(&self) -> String {
+        let parts = self.0.iter().flat_map(|(key, template)| [key.as_slice(), &template.encoded.bytes]);
+        format!("{:032x}", fingerprint(parts))
+    }
+}
+
+/// An encoded object, and where in it is what differs.
+pub(super) struct Template {
+    encoded: Encoded,
+    uid_at: usize,
+    /// Where a time is, and how much of it: some say the day only.
+    times: Vec<(usize, usize)>,
+}
+
+impl Template {
+    fn of(mut object: Value) -> Result<Self> {
+        object["metadata"]["uid"] = NO_UID.into();
+        let encoded = Encoded::of(&object);
+        let corrupt = || Error::Corrupt { key: "bootstrap".into(), reason: "no place for the uid".into() };
+        let uid_at = places(&encoded.bytes, NO_UID).next().ok_or_else(corrupt)?;
+        let time = NO_TIME.to_string();
+        let length = |at: usize| {
+            if encoded.bytes[at..].starts_with(time.as_bytes()) { time.len() } else { DAY_LENGTH }
+        };
+        let times = places(&encoded.bytes, &time[..DAY_LENGTH]).map(|at| (at, length(at))).collect();
+        Ok(Self { encoded, uid_at, times })
+    }
+
+    /// The object of one cluster that began at some time.
+    pub(super) fn filled(&self, uid: &str, since: &Since) -> Encoded {
+        let mut bytes = self.encoded.bytes.to_vec();
+        let mut fill = |at: usize, text: &str| bytes[at..at + text.len()].copy_from_slice(text.as_bytes());
+        fill(self.uid_at, uid);
+        self.times.iter().for_each(|(at, length)| fill(*at, &since.0[..*length]));
+        Encoded { bytes: bytes.into(), stamp: self.encoded.stamp }
+    }
+}
+
+fn places(bytes: &[u8], text: &str) -> impl Iterator<Item = usize> {
+    let found = bytes.windows(text.len()).enumerate().filter(move |(_, part)| *part == text.as_bytes());
+    found.map(|(at, _)| at)
+}
+
+/// When a server began, as it is written.
+pub(super) struct Since(String);
+
+impl Since {
+    /// Years have four digits.
+    pub(super) fn new(time: Time) -> Result<Self> {
+        let text = time.to_string();
+        if text.len() != NO_TIME.to_string().len() {
+            let reason = format!("clusters cannot be there since {text}");
+            return Err(Error::Corrupt { key: "bootstrap".into(), reason });
+        }
+        Ok(Self(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-17T12:34:56Z.
+    const SOME_TIME: Time = Time(1_794_918_896);
+
+    #[tokio::test]
+    async fn objects_are_as_if_made_when_their_server_began() {
+        let registry = Registry::in_memory();
+        let endpoint = super::super::Endpoint::new("192.0.2.1:6443".parse().unwrap());
+        let site = Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() };
+        let then = Objects::make(&registry.workshop(SOME_TIME).unwrap(), &site).unwrap();
+        let made = Made::of(&registry, &site).unwrap();
+        let since = Since::new(SOME_TIME).unwrap();
+        assert_eq!(then.0.len(), made.objects.0.len());
+        for (key, template) in &then.0 {
+            let filled = made.objects.get(key).unwrap().filled(NO_UID, &since);
+            assert_eq!(filled.bytes, template.encoded.bytes, "{}", String::from_utf8_lossy(key));
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_that_are_alike_share_what_is_made() {
+        let last = Mutex::new(None);
+        let made = |site: &Site| Made::again(&last, &Registry::in_memory(), site).unwrap();
+        let (one, other) = (made(&Site::default()), made(&Site::default()));
+        assert!(Arc::ptr_eq(&one, &other));
+        let site = Site { client_ca: Some("a certificate".into()), ..Site::default() };
+        assert_ne!(made(&site).digest(), one.digest());
+        assert_eq!(made(&Site::default()).digest(), one.digest());
+    }
+
+    #[test]
+    fn a_time_that_does_not_fit_is_refused() {
+        assert!(Since::new(Time(300_000_000_000)).is_err());
+    }
+}
