@@ -21,15 +21,21 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 /// Roles in one answer, so that no answer is large: a cluster begins with about seventy.
 const PAGE: u32 = 16;
 
+/// The index of the roles that are made of others, under one value.
+const AGGREGATED: &str = "aggregated";
+
 pub(crate) const REGISTRATION: Registration = Registration { name: MANAGER, register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
     let roles = manager.informer::<Role>(Selection::of::<ClusterRole>().in_pages_of(PAGE));
     let objects = Objects::of::<ClusterRole>(manager.client());
+    roles.store().add_index(AGGREGATED, |role| role.selectors.iter().map(|_| String::new()).collect());
     let known = roles.store().clone();
     let controller = Controller::new(REGISTRATION.name, Aggregation { objects, roles: roles.clone() })
         .queue_name("ClusterRoleAggregator")
-        .watches(&roles, move |change| concerned(change, &known.in_cluster(change.key.cluster())));
+        .watches(&roles, move |change| {
+            concerned(change, &known.by_index(AGGREGATED, change.key.cluster(), ""))
+        });
     manager.add(controller);
 }
 
@@ -104,13 +110,14 @@ fn text(rule: PolicyRule) -> Box<str> {
 
 /// The roles to look at after a change: the role itself, if it is made of others, and those that select
 /// it or did.
-fn concerned(change: &Change<Role>, all: &[Arc<Role>]) -> Vec<ObjectKey> {
+fn concerned(change: &Change<Role>, aggregated: &[Arc<Role>]) -> Vec<ObjectKey> {
     let states: Vec<&Role> = [&change.old, &change.new].into_iter().flatten().map(|role| &**role).collect();
     let is_concerned = |role: &Role| {
         let itself = &*role.metadata.name == change.key.name();
-        role.selectors.is_some() && (itself || states.iter().any(|state| role.selects(state)))
+        itself || states.iter().any(|state| role.selects(state))
     };
-    all.iter()
+    aggregated
+        .iter()
         .filter(|role| is_concerned(role))
         .map(|role| ObjectKey::cluster_wide(change.key.cluster().clone(), &*role.metadata.name))
         .collect()

@@ -33,6 +33,11 @@ pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == "Conflict")
 }
 
+/// Whether what is known of the object is old: it has changed, or is gone.
+pub(crate) fn is_outdated(error: &kube::Error) -> bool {
+    is_conflict(error) || is_missing(error)
+}
+
 /// Whether what was sent cannot be.
 pub(crate) fn is_invalid(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 422)

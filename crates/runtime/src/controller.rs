@@ -134,6 +134,13 @@ impl Controller {
         Self { queue_name, ..self }
     }
 
+    /// Tries again what fails after this time at the latest, for what must not be late.
+    #[must_use]
+    pub fn retry_within(self, longest: Duration) -> Self {
+        self.queue.retry_within(longest);
+        self
+    }
+
     /// Works on up to so many keys at a time, never on one key twice.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {

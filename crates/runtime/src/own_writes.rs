@@ -3,7 +3,10 @@
 //! What a controller knows comes from a watch, which lags behind what it wrote a moment ago. Whoever counts
 //! pods and makes the missing ones would then make them twice. So a controller notes what it wrote for a
 //! key, and waits, before it looks at that key again, until its informer has seen it. That is usually so by
-//! then. Nothing is guessed and nothing expires; the expectations of client-go's controllers do both.
+//! then. Nothing of that is guessed and nothing expires; the expectations of client-go's controllers do both.
+//!
+//! The same goes for what it knows to be old because the server said so: a set that is gone would else make pods as
+//! fast as others delete them, until a watch that broke off is back. That is waited for once only.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +16,7 @@ use crate::informer::{Informer, View};
 use crate::key::ObjectKey;
 
 /// How long a worker waits for an informer that is behind, before it gives the key back and works on
-/// another. Nothing is forgotten by that.
+/// another. None of its writes is forgotten by that.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The informer has not seen what was written for a key.
@@ -33,6 +36,8 @@ struct Unseen {
     revision: u64,
     /// What was deleted: the object, and which one it was. A deletion answers with no version.
     deleted: Vec<(ObjectKey, Box<str>)>,
+    /// The version of the object at the key itself that the server does not have any more.
+    outdated: Option<Box<str>>,
 }
 
 impl OwnWrites {
@@ -50,17 +55,29 @@ impl OwnWrites {
         self.unseen().entry(key.clone()).or_default().deleted.push((object, uid.into()));
     }
 
-    /// Returns when the informer has seen everything that was noted for `key`.
+    /// Notes that the server refused a change of the object at `key` because it is not as it was known at this
+    /// version, or is gone. Whoever decided on it once more would do so wrongly, and as fast as it can.
+    pub fn note_outdated(&self, key: &ObjectKey, resource_version: &str) {
+        self.unseen().entry(key.clone()).or_default().outdated = Some(resource_version.into());
+    }
+
+    /// Returns when the informer has seen everything that was noted for `key`. It must be the one of the object at
+    /// `key` if that was noted to be outdated.
     ///
     /// # Errors
     /// If that takes long. The key should be tried again.
     pub async fn seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>) -> Result<(), Behind> {
         let mut progress = informer.progress();
         let seen = progress.wait_for(|progress| self.has_seen(key, informer, progress.revision));
-        match tokio::time::timeout(PATIENCE, seen).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(Behind),
+        let result = tokio::time::timeout(PATIENCE, seen).await;
+        if let Ok(Ok(_)) = result {
+            return Ok(());
         }
+        // Somebody else may have refused it, and nothing will ever change; that it is waited for once is enough.
+        if let Some(unseen) = self.unseen().get_mut(key) {
+            unseen.outdated = None;
+        }
+        Err(Behind)
     }
 
     /// Forgets what has been seen of `key`. Whether that is all.
@@ -74,7 +91,15 @@ impl OwnWrites {
                 metadata.uid == *uid && metadata.deletion_timestamp.is_none()
             })
         });
-        let done = unseen.revision <= revision && unseen.deleted.is_empty();
+        let is_recent = unseen.revision <= revision;
+        // What is older than one's own writes is older than what was refused, too.
+        if let Some(outdated) = unseen.outdated.as_deref().filter(|_| is_recent) {
+            let known = informer.store().get(key);
+            if known.is_none_or(|known| *known.metadata().resource_version != *outdated) {
+                unseen.outdated = None;
+            }
+        }
+        let done = is_recent && unseen.deleted.is_empty() && unseen.outdated.is_none();
         if done {
             all.remove(key);
         }

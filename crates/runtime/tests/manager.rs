@@ -14,7 +14,9 @@ use coracle_runtime::{
     Action, Change, ClusterId, Consumer, Controller, Informer, Manager, ObjectKey, Reconcile, ResourcePath,
     Selection,
 };
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use k8s_openapi::api::core::v1::Namespace;
@@ -33,22 +35,40 @@ fn server(names: &'static [&'static str]) -> (Client, Asked) {
     let log = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Body>| {
         let uri = request.uri().to_string();
-        let body = if uri.contains("watch=true") { silence() } else { list(names) };
+        let body = match (uri.contains("sendInitialEvents=true"), uri.contains("watch=true")) {
+            (true, _) => state(names),
+            (_, true) => silence(),
+            _ => list(names),
+        };
         log.lock().unwrap().push(uri);
         async { Ok::<_, Infallible>(Response::new(body)) }
     });
     (Client::new(service, "default"), asked)
 }
 
+fn item(name: &&str) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": "1"}})
+}
+
+/// All there is, and nothing afterwards.
+fn state(names: &[&str]) -> UnsyncBoxBody<Bytes, Infallible> {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    let end = json!({"metadata": {"resourceVersion": "9", "annotations": annotations}});
+    let events = names.iter().map(|name| json!({"type": "ADDED", "object": item(name)}));
+    let events = events.chain([json!({"type": "BOOKMARK", "object": end})]);
+    let lines: String = events.map(|event| format!("{event}\n")).collect();
+    let told = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(lines)))));
+    StreamBody::new(told.chain(stream::pending())).boxed_unsync()
+}
+
 fn list(names: &[&str]) -> UnsyncBoxBody<Bytes, Infallible> {
-    let item = |name: &&str| json!({"metadata": {"name": name, "resourceVersion": "1"}});
     let items: Vec<Value> = names.iter().map(item).collect();
     let list = json!({"metadata": {"resourceVersion": "9"}, "items": items});
     Full::from(list.to_string()).boxed_unsync()
 }
 
 fn silence() -> UnsyncBoxBody<Bytes, Infallible> {
-    StreamBody::new(futures_util::stream::pending()).boxed_unsync()
+    StreamBody::new(stream::pending()).boxed_unsync()
 }
 
 #[derive(Debug, thiserror::Error)]

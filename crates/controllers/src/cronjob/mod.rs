@@ -176,11 +176,14 @@ impl CronJobs {
         }
         let started = self.start(owner, cron_job, &replace, start.as_ref(), &mut status).await;
         if status != cron_job.status {
-            let patch = Patch::Merge(status_patch(&status, cron_job.metadata.resource_version()));
-            let params = PatchParams::default();
-            let written: Written =
-                self.objects.patch_subresource(owner.key, "status", &params, &patch).await?;
-            self.writes.note(owner.key, &written.metadata.resource_version);
+            let version = cron_job.metadata.resource_version();
+            let (params, patch) = (PatchParams::default(), Patch::Merge(status_patch(&status, version)));
+            let written =
+                self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await;
+            if written.as_ref().is_err_and(refusal::is_outdated) {
+                self.writes.note_outdated(owner.key, version);
+            }
+            self.writes.note(owner.key, &written?.metadata.resource_version);
         }
         started?;
         Ok(after.map_or(Action::AwaitChange, Action::RequeueAfter))

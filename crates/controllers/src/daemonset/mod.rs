@@ -274,6 +274,12 @@ impl DaemonSets {
         set: &DaemonSet,
         number: i64,
     ) -> Result<Arc<ControllerRevision>, Error> {
+        // What it looked like when its status was last written is not gone unless the set is.
+        let was_made = set.status.observed_generation == set.metadata.generation;
+        if was_made && !owner.is_still_there(&self.objects).await? {
+            self.writes.note_outdated(owner.key, set.metadata.resource_version());
+            return Err(Behind.into());
+        }
         let hash = set.snapshot.hash(set.status.collision_count);
         let mut labels = set.template_labels.clone();
         labels[HASH_LABEL] = hash.as_str().into();
@@ -326,11 +332,13 @@ impl DaemonSets {
     }
 
     async fn patch_status(&self, owner: &Owner<'_>, status: Value) -> kube::Result<()> {
-        let patch = Patch::Merge(json!({"status": status}));
+        let version = owner.metadata.resource_version();
+        let metadata = json!({"uid": owner.metadata.uid(), "resourceVersion": version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let params = PatchParams::default();
         match self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await {
             Ok(written) => self.writes.note(owner.key, &written.metadata.resource_version),
-            Err(error) if refusal::is_missing(&error) => {}
+            Err(error) if refusal::is_outdated(&error) => self.writes.note_outdated(owner.key, version),
             Err(error) => return Err(error),
         }
         Ok(())

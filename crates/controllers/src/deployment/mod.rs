@@ -311,7 +311,11 @@ impl Deployments {
                 self.deployment_writes.note(owner.key, &metadata.resource_version);
                 Ok(())
             }
-            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => {
+                let version = deployment.metadata.resource_version();
+                self.deployment_writes.note_outdated(owner.key, version);
+                Ok(())
+            }
             Err(error) => Err(Error::Status(error)),
         }
     }

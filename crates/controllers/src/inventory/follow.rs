@@ -40,6 +40,12 @@ impl OneKind {
         Self { inventory, cluster, source, r#type, epoch: AtomicU32::default(), ended }
     }
 
+    fn begin_epoch(&self) -> u32 {
+        let epoch = self.inventory.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+        self.epoch.store(epoch, Ordering::Relaxed);
+        epoch
+    }
+
     /// Changes the graph, and hands on what has to be looked at for that.
     async fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut Known)) {
         let changes = self.inventory.with(cluster, |known| {
@@ -60,11 +66,7 @@ impl Consumer for OneKind {
     type Listing = Option<u32>;
 
     async fn page(&self, listing: &mut Option<u32>, page: Listed<Object>) {
-        let epoch = *listing.get_or_insert_with(|| {
-            let epoch = self.inventory.epochs.fetch_add(1, Ordering::Relaxed) + 1;
-            self.epoch.store(epoch, Ordering::Relaxed);
-            epoch
-        });
+        let epoch = *listing.get_or_insert_with(|| self.begin_epoch());
         // Objects of a cluster come together.
         for some in page.objects.chunk_by(|(one, _), (other, _)| one.cluster() == other.cluster()) {
             let Some((first, _)) = some.first() else { continue };
@@ -78,7 +80,8 @@ impl Consumer for OneKind {
     }
 
     async fn complete(&self, listing: Option<u32>) {
-        let Some(epoch) = listing else { return };
+        // Where there is nothing there was no page.
+        let epoch = listing.unwrap_or_else(|| self.begin_epoch());
         for cluster in self.inventory.clusters_of(&self.cluster) {
             self.change(&cluster, |known| known.graph.sweep(self.source, epoch)).await;
         }

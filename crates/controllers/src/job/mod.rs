@@ -170,9 +170,7 @@ impl Reconcile for Jobs {
         self.metrics.synced(&job, synced.is_ok(), action, self.clock.uptime().saturating_sub(began));
         match synced {
             // What was decided on is old, or gone; the change that made it so brings the key back.
-            Err(Error::Refused(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
-                Ok(Action::AwaitChange)
-            }
+            Err(Error::Refused(error)) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
             done => done,
         }
     }
@@ -309,9 +307,13 @@ impl Jobs {
     async fn write(&self, owner: &Owner<'_>, status: &JobStatus, version: &str) -> kube::Result<Box<str>> {
         let patch = Patch::Merge(status::patch(status, version));
         let params = PatchParams::default();
-        let written: Written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await?;
-        self.writes.note(owner.key, &written.metadata.resource_version);
-        Ok(written.metadata.resource_version)
+        let written = self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await;
+        if written.as_ref().is_err_and(refusal::is_outdated) {
+            self.writes.note_outdated(owner.key, version);
+        }
+        let version = written?.metadata.resource_version;
+        self.writes.note(owner.key, &version);
+        Ok(version)
     }
 
     fn tell(&self, owner: &Owner<'_>, told: &[Told]) {

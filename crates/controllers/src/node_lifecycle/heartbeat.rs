@@ -1,14 +1,14 @@
 //! Signs of life of nodes: renewed leases and reported statuses.
 //!
 //! A node is as alive as its last sign of life, at the time it was seen here: clocks of nodes need not be
-//! right, and ours may be set: times are those of [`Clock::uptime`](coracle_base::Clock::uptime). Signs are noted as they come, without any further work; whoever waits for them to stop sleeps
-//! until the last one is too old.
+//! right, and ours may be set: times are those of [`HearingTime`]. Signs are noted as they come, without any further
+//! work; whoever waits for them to stop sleeps until the last one is too old.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use coracle_base::Timestamp;
+use coracle_base::{Clock, Timestamp};
 use coracle_runtime::informer::{Metadata, View};
 use coracle_runtime::{ClusterId, Informer, Manager, ObjectKey, Selection};
 use serde::Deserialize;
@@ -51,6 +51,19 @@ impl Lease {
 /// The node a lease is of.
 pub(super) fn node_of(lease: &ObjectKey) -> ObjectKey {
     ObjectKey::cluster_wide(lease.cluster().clone(), lease.name())
+}
+
+/// Time as far as leases could be heard of: while this side cannot reach the server, the silence of nodes says nothing.
+#[derive(Clone)]
+pub(super) struct HearingTime {
+    pub(super) clock: Clock,
+    pub(super) leases: Informer<Lease>,
+}
+
+impl HearingTime {
+    pub(super) fn time(&self) -> Duration {
+        self.clock.uptime().saturating_sub(self.leases.deaf_for())
+    }
 }
 
 /// The last sign of life of each node.

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use crate::view::{Condition, Node, PODS_BY_NODE, Pod, condition, nodes, pods_by_node, rfc3339};
 use crate::{Registration, Settings, refusal};
 use health::{Health, health};
-use heartbeat::{Heartbeats, Lease, leases, node_of};
+use heartbeat::{HearingTime, Heartbeats, Lease, leases, node_of};
 use known::{Known, News};
 use metrics::NodeMetrics;
 use taints::{Eviction, eviction, taints};
@@ -76,6 +76,7 @@ impl Default for NodeMonitor {
 fn register(manager: &mut Manager, settings: &Settings) {
     let (nodes, pods, leases) = (nodes(manager), pods_by_node(manager), leases(manager));
     let (heartbeats, clock) = (Arc::new(Heartbeats::default()), settings.clock.clone());
+    let hearing = HearingTime { clock: clock.clone(), leases: leases.clone() };
     let (shifts, shifted) = watch::channel(());
     let zones = Arc::<Mutex<Zones>>::default();
     let reconcile = NodeLifecycle {
@@ -83,6 +84,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pod_objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         nodes: nodes.clone(),
         pods: pods.clone(),
+        hearing: hearing.clone(),
         heartbeats: Arc::clone(&heartbeats),
         known: Known::default(),
         metrics: NodeMetrics::new(manager.metrics(), &zones),
@@ -91,19 +93,19 @@ fn register(manager: &mut Manager, settings: &Settings) {
         own_writes: OwnWrites::default(),
         recorder: manager.recorder(COMPONENT),
         monitor: settings.node_monitor.clone(),
-        clock: clock.clone(),
+        clock,
     };
     let (of_nodes, of_leases) = (Arc::clone(&heartbeats), heartbeats);
-    let (node_clock, lease_clock) = (clock.clone(), clock);
+    let (at_node, at_lease) = (hearing.clone(), hearing);
     let (of_pods, of_shifts) = (nodes.clone(), nodes.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("node_lifecycle_controller")
         .watches(&nodes, move |change| {
-            note_status(change, &of_nodes, node_clock.uptime());
+            note_status(change, &of_nodes, at_node.time());
             [change.key.clone()]
         })
         .watches(&leases, move |change| {
-            note_lease(change, &of_leases, lease_clock.uptime());
+            note_lease(change, &of_leases, at_lease.time());
             None::<ObjectKey>
         })
         .watches(&pods, move |change| ready_where_nothing_is_known(change, &of_pods))
@@ -149,6 +151,7 @@ struct NodeLifecycle {
     pod_objects: Objects,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
+    hearing: HearingTime,
     heartbeats: Arc<Heartbeats>,
     known: Known,
     zones: Arc<Mutex<Zones>>,
@@ -196,7 +199,7 @@ impl NodeLifecycle {
             self.heartbeats.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let (now, uptime) = (self.clock.now(), self.hearing.time());
         let heard = self.heartbeats.last(key).map(|heard| now - uptime.saturating_sub(heard));
         let next = match health(&node, heard, now, &self.monitor) {
             Health::Heard(left) => Some(left),
@@ -253,7 +256,7 @@ impl NodeLifecycle {
         };
         if shift.recovered {
             // While this side was cut off nothing was heard of anybody.
-            self.heartbeats.revive(key.cluster(), self.clock.uptime());
+            self.heartbeats.revive(key.cluster(), self.hearing.time());
         }
         if shift.changed {
             self.shifts.send_replace(());

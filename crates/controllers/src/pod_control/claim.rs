@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use coracle_runtime::informer::{ObjectMetadata, PartialObject};
+use coracle_runtime::informer::ObjectMetadata;
 use coracle_runtime::{Objects, OwnWrites, Written};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ impl Claims<'_> {
                 }
                 Claim::Adopt => {
                     if may_adopt.is_none() {
-                        may_adopt = Some(self.is_still_there(owner).await?);
+                        may_adopt = Some(owner.is_still_there(self.owners).await?);
                     }
                     if may_adopt == Some(false) {
                         return Err(ClaimError::OwnerChanged);
@@ -98,14 +98,6 @@ impl Claims<'_> {
             }
         }
         failure.map(|()| owned)
-    }
-
-    /// Whether the owner lives, by the server's word: what is known may be old, and an object taken on by an
-    /// owner that is gone would be collected.
-    async fn is_still_there(&self, owner: &Owner<'_>) -> kube::Result<bool> {
-        let fresh: Option<PartialObject> = self.owners.get(owner.key).await?;
-        let same = |fresh: &PartialObject| fresh.metadata.uid() == owner.metadata.uid();
-        Ok(fresh.is_some_and(|fresh| same(&fresh) && !fresh.metadata.is_terminating()))
     }
 
     /// Whether the object was there to be taken on.

@@ -1,8 +1,8 @@
 //! Who has pods, and what a pod of its template looks like.
 
 use coracle_meta::name::object_dns_subdomain;
-use coracle_runtime::informer::{ObjectMetadata, OwnerReference};
-use coracle_runtime::{ObjectKey, Reference};
+use coracle_runtime::informer::{ObjectMetadata, OwnerReference, PartialObject};
+use coracle_runtime::{ObjectKey, Objects, Reference};
 use serde_json::{Map, Value, json};
 
 use crate::view::PodTemplate;
@@ -47,6 +47,14 @@ impl Owner<'_> {
             controller: Some(true),
             block_owner_deletion: Some(true),
         }
+    }
+
+    /// Whether it lives, by the server's word: what is known may be old, and what an owner that is gone makes or
+    /// takes on is collected.
+    pub(crate) async fn is_still_there(&self, owners: &Objects) -> kube::Result<bool> {
+        let fresh: Option<PartialObject> = owners.get(self.key).await?;
+        let same = |fresh: &PartialObject| fresh.metadata.uid() == self.metadata.uid();
+        Ok(fresh.is_some_and(|fresh| same(&fresh) && !fresh.metadata.is_terminating()))
     }
 
     /// The key of one of its objects.

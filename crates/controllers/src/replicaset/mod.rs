@@ -244,7 +244,10 @@ impl<S: PodSelector> Replicas<S> {
                 self.writes.note(owner.key, &metadata.resource_version);
                 Ok(())
             }
-            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => {
+                self.writes.note_outdated(owner.key, set.metadata.resource_version());
+                Ok(())
+            }
             Err(error) => Err(Error::Status(error)),
         }
     }

@@ -249,6 +249,12 @@ impl StatefulSets {
         number: i64,
         collision_count: &mut i32,
     ) -> Result<Arc<ControllerRevision>, Error> {
+        // What it looked like when its status was last written is not gone unless the set is.
+        let was_made = set.status.observed_generation == set.metadata.generation;
+        if was_made && !owner.is_still_there(&self.objects).await? {
+            self.writes.note_outdated(owner.key, set.metadata.resource_version());
+            return Err(Behind.into());
+        }
         let mut labels = set.template_labels.clone();
         labels[HASH_LABEL] = set.snapshot.hash(Some(*collision_count)).into();
         for _ in 0..MAX_COLLISIONS {
@@ -286,11 +292,13 @@ impl StatefulSets {
         if *status == set.status {
             return Ok(());
         }
-        let patch = Patch::Merge(json!({"status": status}));
+        let version = set.metadata.resource_version();
+        let metadata = json!({"uid": set.metadata.uid(), "resourceVersion": version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let params = PatchParams::default();
         match self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await {
             Ok(written) => self.writes.note(owner.key, &written.metadata.resource_version),
-            Err(error) if refusal::is_missing(&error) => {}
+            Err(error) if refusal::is_outdated(&error) => self.writes.note_outdated(owner.key, version),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 use coracle_meta::time::MicroTime;
@@ -28,6 +29,10 @@ pub(super) const CONFLICT: u16 = 409;
 /// How many nodes are written at a time: enough for a store to gather several in one sync.
 const WORKERS: usize = 16;
 
+/// How late what failed is tried again at most, for a node whose lease is late is given up: as the kubelet does
+/// (`maxBackoff` of its lease controller).
+const LAST_RETRY: Duration = Duration::from_secs(7);
+
 /// Makes the nodes of the default cluster that are not there yet.
 ///
 /// # Errors
@@ -53,7 +58,7 @@ pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>)
         nodes: nodes.clone(),
         leased: Mutex::default(),
     };
-    Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS)
+    Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS).retry_within(LAST_RETRY)
 }
 
 fn of_ours(change: &Change<Node>) -> Option<ObjectKey> {

@@ -21,6 +21,8 @@ pub(super) enum Event<V> {
     Gone(ObjectKey, V),
     /// Everything up to this revision has been told.
     Bookmark(String),
+    /// So has everything there was at this revision: what comes now are changes.
+    Complete(String),
     /// The watch ends.
     Error(Box<Status>),
 }
@@ -50,7 +52,10 @@ fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<
     let cluster = found.cluster.map_or_else(|| cluster.clone(), ClusterId::new);
     let content = found.content.ok_or_else(|| serde_json::Error::missing_field("object"))?;
     Ok(match content {
-        Content::Bookmark(bookmark) => Event::Bookmark(bookmark.metadata.resource_version),
+        Content::Bookmark(Bookmark { metadata }) => match metadata.annotations.state_ends {
+            Some(_) => Event::Complete(metadata.resource_version),
+            None => Event::Bookmark(metadata.resource_version),
+        },
         Content::Error(status) => Event::Error(status),
         Content::There(object) => Event::There(key_of(&cluster, &object), object),
         Content::Gone(object) => Event::Gone(key_of(&cluster, &object), object),
@@ -82,6 +87,14 @@ struct Bookmark {
 #[serde(rename_all = "camelCase")]
 struct BookmarkMetadata {
     resource_version: String,
+    #[serde(default)]
+    annotations: BookmarkAnnotations,
+}
+
+#[derive(Default, Deserialize)]
+struct BookmarkAnnotations {
+    #[serde(rename = "k8s.io/initial-events-end")]
+    state_ends: Option<IgnoredAny>,
 }
 
 /// The type of an event, which says what its object is.
@@ -150,6 +163,7 @@ mod tests {
             Event::There(key, object) => format!("{key} is there at {}", object.metadata.resource_version),
             Event::Gone(key, _) => format!("{key} is gone"),
             Event::Bookmark(revision) => format!("up to {revision}"),
+            Event::Complete(revision) => format!("all at {revision}"),
             Event::Error(status) => format!("error {}", status.code),
         }
     }
@@ -161,6 +175,10 @@ mod tests {
         let line = format!(r#"{{"type":"DELETED","cluster":"blue","object":{object}}}"#);
         assert_eq!(told(&line), "blue:ns/n is gone");
         assert_eq!(told(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#), "up to 9");
+        let end = r#""annotations":{"k8s.io/initial-events-end":"true"}"#;
+        let line =
+            format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9",{end}}}}}}}"#);
+        assert_eq!(told(&line), "all at 9");
         assert_eq!(told(r#"{"object":{"code":410,"kind":"Status"},"type":"ERROR"}"#), "error 410");
         assert!(decode::<MetadataOnly>(&ClusterId::default(), "{").is_err());
     }

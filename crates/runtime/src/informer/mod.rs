@@ -1,4 +1,4 @@
-//! Knowing what is there: one list, then a watch that is renewed for ever.
+//! Knowing what is there: all of it once, then a watch that is renewed for ever.
 //!
 //! Controllers share an informer; each is told through its queue which keys to look at. An informer that
 //! lost track, because the server forgot the history it asked for, lists again and works out itself what
@@ -19,6 +19,7 @@ mod view;
 use std::any::Any;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use coracle_base::{Rng, watched};
 use kube::Client;
@@ -41,9 +42,9 @@ pub(crate) use reflector::Reflector;
 /// How far an informer has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Whether it has been tried once to list everything.
+    /// Whether it has been tried once to learn of everything.
     pub(crate) attempted: bool,
-    /// Whether everything has been listed once.
+    /// Whether everything has been told once.
     pub(crate) synced: bool,
     /// Everything up to here has been told to every queue.
     pub(crate) revision: u64,
@@ -84,6 +85,12 @@ impl<V: View> Informer<V> {
     /// Whether everything has been listed once, so that what is not in the store was not there.
     pub fn has_synced(&self) -> bool {
         self.reflector.progress.borrow().synced
+    }
+
+    /// For how long altogether it has not been able to hear of changes, because it could not reach the server.
+    /// Whoever takes silence for a sign must know whose it is.
+    pub fn deaf_for(&self) -> Duration {
+        self.reflector.deaf_for()
     }
 
     /// How far it has come, as it goes.
@@ -134,7 +141,7 @@ pub(crate) trait Followed: Any + Send + Sync {
     fn retire(&self);
     /// Knows what is there now, and tells nobody.
     fn list_once(self: Arc<Self>, client: Client) -> Pin<Box<dyn Future<Output = kube::Result<()>> + Send>>;
-    /// Follows the server, for ever. Safe to drop; started again it lists again.
+    /// Follows the server, for ever. Safe to drop; started again it begins anew.
     fn follow(self: Arc<Self>, client: Client, rng: Rng) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 

@@ -22,6 +22,10 @@ impl<V> Default for Listed<V> {
 }
 
 impl<V> Listed<V> {
+    pub(super) fn one(key: ObjectKey, object: V) -> Self {
+        Self { objects: vec![(key, object)], hidden: Vec::new() }
+    }
+
     pub(super) fn add(&mut self, more: Self) {
         self.objects.extend(more.objects);
         self.hidden.extend(more.hidden);

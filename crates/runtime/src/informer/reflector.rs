@@ -1,7 +1,9 @@
-//! One list, then a watch that is renewed for ever; what is told is handed to a [`Consumer`].
+//! A watch that begins with what there is and is renewed for ever, or a list before it where the server knows no
+//! such watch; what is told is handed to a [`Consumer`].
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coracle_base::{Backoff, Rng, watched};
@@ -25,16 +27,23 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// at once would be asked without pause.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// How long nothing may be told before a revision that somebody waits for is asked for by a list. A watch that
-/// is busy comes to it by itself, and a list of many objects costs more than it.
+/// How long nothing may be told before a revision that somebody waits for is asked for by beginning again. A watch
+/// that is busy comes to it by itself, and telling all of many objects costs more.
 const QUIET: Duration = Duration::from_millis(5);
+
+/// How long nothing may be told within what there is, before the server is taken for one that takes such a watch for
+/// another: it would never say that that was all.
+const STATE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The code of history that is gone, and of what is not served.
 const GONE: u16 = 410;
 const NOT_FOUND: u16 = 404;
 
-/// Takes in what the server tells of the objects of one kind: first all there are, page by page, then
-/// each that changes. Lists may come again at any time, and whatever they lack is gone.
+/// The codes of servers that do not know watches that begin with what there is.
+const UNKNOWN: [u16; 2] = [400, 422];
+
+/// Takes in what the server tells of the objects of one kind: first all there are, page by page or one by one, then
+/// each that changes. All may come again at any time, and whatever is lacking then is gone.
 ///
 /// What returns has been taken in: whoever is to look at something has been told by then.
 pub trait Consumer: Send + Sync + 'static {
@@ -43,7 +52,7 @@ pub trait Consumer: Send + Sync + 'static {
     /// What a list gathers from page to page.
     type Listing: Default + Send;
 
-    /// Some of the objects there are.
+    /// Some of the objects there are. If there are none, this may never be called.
     fn page(
         &self,
         listing: &mut Self::Listing,
@@ -73,6 +82,17 @@ pub(crate) struct Reflector<C> {
     pub(super) progress: watched::Sender<Progress>,
     /// A revision somebody waits for; see [`Followed::want`].
     wanted: watched::Sender<u64>,
+    /// Whether what there is is listed, and not told by a watch.
+    lists: AtomicBool,
+    hearing: Mutex<Hearing>,
+}
+
+/// Whether changes are heard of.
+struct Hearing {
+    /// Since when they are not, if that is so.
+    deaf_since: Option<Instant>,
+    /// For how long that was so before.
+    deaf_for: Duration,
 }
 
 /// Why a watch is over, and what to do next.
@@ -80,7 +100,7 @@ enum Ended {
     /// Its time was up, or somebody ended it.
     Resume { told_anything: bool },
     /// The server does not know what happened since, or somebody wants to know at once.
-    ListAgain,
+    BeginAgain,
 }
 
 impl<C: Consumer> Followed for Reflector<C> {
@@ -121,16 +141,44 @@ impl<C: Consumer> Followed for Reflector<C> {
 impl<C: Consumer> Reflector<C> {
     pub(crate) fn new(cluster: ClusterId, selection: Selection, consumer: C) -> Self {
         let (progress, wanted) = (watched::Sender::default(), watched::Sender::default());
-        Self { cluster, selection, consumer, progress, wanted }
+        // What clusters lack of what all begin with is told by lists only.
+        let lists = AtomicBool::new(cluster == *ClusterId::everywhere());
+        let hearing = Mutex::new(Hearing { deaf_since: Some(Instant::now()), deaf_for: Duration::ZERO });
+        Self { cluster, selection, consumer, progress, wanted, lists, hearing }
+    }
+
+    /// For how long altogether it has not been able to hear of changes.
+    pub(super) fn deaf_for(&self) -> Duration {
+        let hearing = self.hearing();
+        hearing.deaf_for + hearing.deaf_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn hears(&self) {
+        let mut hearing = self.hearing();
+        if let Some(since) = hearing.deaf_since.take() {
+            hearing.deaf_for += since.elapsed();
+        }
+    }
+
+    fn hears_nothing(&self) {
+        self.hearing().deaf_since.get_or_insert_with(Instant::now);
+        self.progress.send_if_modified(|progress| !std::mem::replace(&mut progress.attempted, true));
+    }
+
+    fn hearing(&self) -> MutexGuard<'_, Hearing> {
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn run(&self, client: &Client, rng: Rng) {
         let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, rng);
         let mut position = None;
         loop {
-            match self.step(client, &mut position).await {
+            match self.step(client, &mut position, &mut backoff).await {
                 Ok(true) => backoff.reset(),
-                Ok(false) => tokio::time::sleep(backoff.next_delay()).await,
+                Ok(false) => {
+                    self.hears_nothing();
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
                 Err(error) => {
                     if is_gone(&error) {
                         position = None;
@@ -151,19 +199,24 @@ impl<C: Consumer> Reflector<C> {
             }
             _ => tracing::warn!(path, %error, "cannot follow the API; trying again"),
         }
-        self.progress.send_if_modified(|progress| !std::mem::replace(&mut progress.attempted, true));
+        self.hears_nothing();
     }
 
     /// One list, or one watch from `position` to its end. Whether it went well.
-    async fn step(&self, client: &Client, position: &mut Option<String>) -> kube::Result<bool> {
-        let Some(revision) = position else {
+    async fn step(
+        &self,
+        client: &Client,
+        position: &mut Option<String>,
+        backoff: &mut Backoff,
+    ) -> kube::Result<bool> {
+        if position.is_none() && self.lists.load(Ordering::Relaxed) {
             *position = Some(self.list(client).await?);
             return Ok(true);
-        };
+        }
         let began = Instant::now();
-        match self.watch(client, revision).await? {
+        match self.watch(client, position, backoff).await? {
             Ended::Resume { told_anything } => Ok(told_anything || began.elapsed() >= SHORT_WATCH),
-            Ended::ListAgain => {
+            Ended::BeginAgain => {
                 *position = None;
                 Ok(true)
             }
@@ -192,28 +245,81 @@ impl<C: Consumer> Reflector<C> {
         }
     }
 
-    async fn watch(&self, client: &Client, revision: &mut String) -> kube::Result<Ended> {
-        let request = self.selection.watch(&self.cluster, revision).map_err(kube::Error::BuildRequest)?;
-        let mut events = pin!(event::stream::<C::Object>(client, &self.cluster, request).await?);
+    async fn watch(
+        &self,
+        client: &Client,
+        position: &mut Option<String>,
+        backoff: &mut Backoff,
+    ) -> kube::Result<Ended> {
+        let request = self.selection.watch(&self.cluster, position.as_deref());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let events = match event::stream::<C::Object>(client, &self.cluster, request).await {
+            Err(kube::Error::Api(status)) if position.is_none() && UNKNOWN.contains(&status.code) => {
+                return self.list_from_now_on();
+            }
+            events => events?,
+        };
+        self.hears();
+        let mut events = pin!(events);
         let mut wanted = self.wanted.subscribe();
         let mut told_anything = false;
+        let mut listing = C::Listing::default();
         loop {
             let seen = self.progress.borrow().revision;
-            // Both may be dropped: the list that follows tells what the stream would have told.
+            // All may be dropped: whatever begins again tells what the stream would have told.
             let event = tokio::select! {
                 biased;
                 event = events.try_next() => event?,
-                () = overdue(&mut wanted, seen) => return Ok(Ended::ListAgain),
+                () = overdue(&mut wanted, seen), if position.is_some() => return Ok(Ended::BeginAgain),
+                () = tokio::time::sleep(STATE_PAUSE), if position.is_none() => return self.list_from_now_on(),
             };
             let Some(event) = event else { return Ok(Ended::Resume { told_anything }) };
-            told_anything = true;
+            let Some(revision) = position else {
+                if self.begin(event, &mut listing, position, backoff).await?.is_none() {
+                    *position = Some(self.list(client).await?);
+                    return Ok(Ended::Resume { told_anything: true });
+                }
+                continue;
+            };
             if self.take_in(event, revision).await?.is_none() {
-                return Ok(Ended::ListAgain);
+                return Ok(Ended::BeginAgain);
             }
+            told_anything = true;
+            backoff.reset();
         }
     }
 
-    /// Hands on one event; none if the watch is of no use any more.
+    /// What the server does not know is not asked for again.
+    fn list_from_now_on(&self) -> kube::Result<Ended> {
+        self.lists.store(true, Ordering::Relaxed);
+        Ok(Ended::BeginAgain)
+    }
+
+    /// Hands on some of what there is, until that is all; none if that can only be told by a list.
+    async fn begin(
+        &self,
+        event: Event<C::Object>,
+        listing: &mut C::Listing,
+        position: &mut Option<String>,
+        backoff: &mut Backoff,
+    ) -> kube::Result<Option<()>> {
+        match event {
+            Event::There(key, object) => self.consumer.page(listing, Listed::one(key, object)).await,
+            Event::Complete(revision) => {
+                self.consumer.complete(std::mem::take(listing)).await;
+                self.come_to(&revision);
+                *position = Some(revision);
+                backoff.reset();
+            }
+            Event::Bookmark(_) => {}
+            // What was told of it may have been handed on.
+            Event::Gone(..) => return Ok(None),
+            Event::Error(status) => return Err(kube::Error::Api(status)),
+        }
+        Ok(Some(()))
+    }
+
+    /// Hands on one change; none if the watch is of no use any more.
     async fn take_in(&self, event: Event<C::Object>, revision: &mut String) -> kube::Result<Option<()>> {
         match event {
             Event::There(key, object) => {
@@ -224,7 +330,7 @@ impl<C: Consumer> Reflector<C> {
                 *revision = object.metadata().resource_version.to_string();
                 self.consumer.remove(key, object).await;
             }
-            Event::Bookmark(reached) => *revision = reached,
+            Event::Bookmark(reached) | Event::Complete(reached) => *revision = reached,
             Event::Error(status) if status.code == GONE => return Ok(None),
             Event::Error(status) => return Err(kube::Error::Api(status)),
         }
@@ -236,7 +342,14 @@ impl<C: Consumer> Reflector<C> {
     /// nobody can wait for it.
     fn come_to(&self, revision: &str) {
         let revision = revision.parse().unwrap_or_default();
-        self.progress.send_replace(Progress { attempted: true, synced: true, revision });
+        self.progress.send_if_modified(|progress| {
+            // Whoever was retired stays so.
+            let is_retired = progress.revision == u64::MAX;
+            if !is_retired {
+                *progress = Progress { attempted: true, synced: true, revision };
+            }
+            !is_retired
+        });
     }
 }
 

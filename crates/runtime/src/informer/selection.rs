@@ -89,17 +89,24 @@ impl Selection {
         }
     }
 
-    /// The request for what has changed since `revision`, in a cluster or in all.
-    pub(super) fn watch(&self, cluster: &ClusterId, revision: &str) -> Result<Request<Vec<u8>>, Error> {
+    /// The request for what has changed since `revision`, in a cluster or in all; without one, for what there is
+    /// and what changes then.
+    pub(super) fn watch(
+        &self,
+        cluster: &ClusterId,
+        revision: Option<&str>,
+    ) -> Result<Request<Vec<u8>>, Error> {
         let params = WatchParams {
             field_selector: self.fields.clone(),
             timeout: Some(WATCH_SECONDS),
             // They move the revision on while nothing of this kind changes, so that a renewed watch does
             // not ask for history that is gone.
             bookmarks: true,
+            send_initial_events: revision.is_none(),
             ..WatchParams::default()
         };
         let requests = Requests::new(format!("{}{}", cluster.path(), self.path));
+        let revision = revision.unwrap_or_default();
         match self.form {
             Form::Whole => requests.watch(&params, revision),
             Form::Metadata => requests.watch_metadata(&params, revision),
@@ -122,15 +129,18 @@ mod tests {
         let cluster = ClusterId::default();
         let list = selection.list(&cluster, None).unwrap();
         assert_eq!(list.uri(), "/api/v1/serviceaccounts?&fieldSelector=metadata.name%3Ddefault&limit=500");
-        let watch = selection.watch(&cluster, "7").unwrap();
+        let watch = selection.watch(&cluster, Some("7")).unwrap();
         let query = watch.uri().query().unwrap();
         for part in ["fieldSelector=metadata.name%3Ddefault", "allowWatchBookmarks=true", "resourceVersion=7"]
         {
             assert!(query.contains(part), "{query}");
         }
-        let everywhere = selection.watch(ClusterId::everywhere(), "7").unwrap();
+        let everywhere = selection.watch(ClusterId::everywhere(), Some("7")).unwrap();
         assert!(everywhere.uri().path().starts_with("/clusters/*/api/v1/serviceaccounts"));
-        for request in [list, watch] {
+        let state = selection.watch(&cluster, None).unwrap();
+        let query = state.uri().query().unwrap();
+        assert!(query.contains("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), "{query}");
+        for request in [list, watch, state] {
             assert!(request.headers()[ACCEPT].to_str().unwrap().contains("as=PartialObjectMetadata"));
         }
     }

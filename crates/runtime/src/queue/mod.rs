@@ -94,6 +94,11 @@ impl<K: Key> Queue<K> {
         self.state().rng = rng;
     }
 
+    /// From now on what fails is tried again after this time at the latest, however often it has failed.
+    pub fn retry_within(&self, longest: Duration) {
+        self.state().last_retry = longest;
+    }
+
     /// Adds a key to be looked at now. Waits while the queue is full; a closed one takes nothing and does
     /// not wait. Dropped while it waits, it has added nothing.
     pub async fn add(&self, key: K) {

@@ -120,7 +120,7 @@ pub(super) struct State<K> {
     closed: bool,
     max_keys: usize,
     first_retry: Duration,
-    last_retry: Duration,
+    pub(super) last_retry: Duration,
     pub(super) rng: Rng,
 }
 

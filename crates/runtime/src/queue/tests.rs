@@ -72,6 +72,21 @@ async fn failures_come_back_ever_later_until_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_must_not_be_late_comes_back_in_time() {
+    let queue = queue();
+    let longest = FIRST_RETRY * 3;
+    queue.retry_within(longest);
+    queue.add(1).await;
+    let mut waited = Duration::ZERO;
+    for _ in 0..10 {
+        let began = Instant::now();
+        queue.take().await.unwrap().finish(Outcome::Failed);
+        waited = waited.max(began.elapsed());
+    }
+    assert!(waited > FIRST_RETRY && waited <= longest + Duration::from_millis(1), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_has_failed() {
     let queue = queue();
     queue.add(1).await;
