@@ -12,15 +12,21 @@ use coracle::kube::Client;
 use coracle::kube::client::Body;
 use coracle_apiserver::{ApiServer, PeerIdentity};
 use coracle_base::Rng;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 
 use crate::people::{self, People};
+
+/// So many requests no run needs, by far. Beyond them none gets through, or a run that goes round in circles without
+/// ever waiting would never end.
+pub(crate) const MAX_REQUESTS: u64 = 20_000;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
@@ -53,8 +59,10 @@ enum Fault {
     AnswerLost,
     /// It takes its time.
     Slow(Duration),
-    /// A stream breaks off after so many pieces.
+    /// A stream ends after so many pieces, in the middle of the next.
     Cut(u64),
+    /// It breaks off after some time, whether anything was told or not.
+    Broken(Duration),
     /// Each piece of a stream takes its time.
     Late(Duration),
 }
@@ -78,12 +86,19 @@ impl Faults {
     }
 
     /// A client of one component.
-    pub(crate) fn client(self: &Arc<Self>, server: &ApiServer, user: &str, program: &'static str) -> Client {
+    pub(crate) fn client(
+        self: &Arc<Self>,
+        server: &ApiServer,
+        user: &str,
+        program: &'static str,
+        connection: &Connection,
+    ) -> Client {
         let transport = Transport {
             server: server.clone(),
             peer: people::identity(user),
             program: HeaderValue::from_static(program),
             faults: Arc::clone(self),
+            connection: connection.clone(),
         };
         Client::new(transport, "default")
     }
@@ -102,7 +117,8 @@ impl Faults {
             8..12 => Some(Fault::Slow(Duration::from_millis(rng.below(3000)))),
             12..20 if changes => Some(Fault::Beaten),
             20..24 if writes => Some(Fault::AnswerLost),
-            24..54 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
+            24..40 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
+            40..54 if is_watch(request) => Some(Fault::Broken(Duration::from_millis(rng.below(30_000)))),
             54..80 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
             _ => None,
         }
@@ -125,6 +141,30 @@ struct Transport {
     peer: PeerIdentity,
     program: HeaderValue,
     faults: Arc<Faults>,
+    connection: Connection,
+}
+
+/// Between a component and the server. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Connection(Arc<Mutex<CancellationToken>>);
+
+impl Connection {
+    /// Whatever is open breaks off, and nothing gets through.
+    pub(crate) fn cut(&self) {
+        self.now().cancel();
+    }
+
+    pub(crate) fn restore(&self) {
+        let mut now = self.0.lock().unwrap();
+        if now.is_cancelled() {
+            *now = CancellationToken::new();
+        }
+    }
+
+    /// Cancelled when it is cut.
+    fn now(&self) -> CancellationToken {
+        self.0.lock().unwrap().clone()
+    }
 }
 
 impl Service<Request<Body>> for Transport {
@@ -139,11 +179,14 @@ impl Service<Request<Body>> for Transport {
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.extensions_mut().insert(self.peer.clone());
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
-        let (server, faults) = (self.server.clone(), Arc::clone(&self.faults));
-        let fault = faults.next(&request);
+        let (server, faults, cut) = (self.server.clone(), Arc::clone(&self.faults), self.connection.now());
+        let is_cut = cut.is_cancelled() || faults.digest().1 >= MAX_REQUESTS;
+        let fault = if is_cut { Some(Fault::Lost) } else { faults.next(&request) };
         async move {
             let asked = format!("{} {} {fault:?}", request.method(), request.uri());
+            let lasts = is_watch(&request);
             let answer = meet(server, request, fault).await;
+            let answer = if lasts { answer.map(|answer| until_cut(answer, cut)) } else { answer };
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
             faults.note(&format!("{code:>3} {asked}"));
             answer
@@ -174,8 +217,16 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
             carry_out(request).await
         }
         Some(Fault::Cut(pieces)) => Ok(carry_out(request).await?.map(|body| {
-            let frames = BodyStream::new(body).take(usize::try_from(pieces).unwrap());
+            let last = pieces - 1;
+            let pieces = BodyStream::new(body).zip(stream::iter(0..pieces));
+            let frames = pieces
+                .map(move |(frame, at)| frame.map(|frame| if at == last { half(frame) } else { frame }));
             StreamBody::new(frames).boxed_unsync()
+        })),
+        Some(Fault::Broken(after)) => Ok(carry_out(request).await?.map(|body| {
+            let frames = BodyStream::new(body).take_until(tokio::time::sleep(after));
+            StreamBody::new(frames.chain(stream::once(async { Err("the connection was reset".into()) })))
+                .boxed_unsync()
         })),
         Some(Fault::Late(delay)) => Ok(carry_out(request).await?.map(|body| {
             let frames = BodyStream::new(body).then(move |frame| async move {
@@ -185,6 +236,16 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
             StreamBody::new(frames).boxed_unsync()
         })),
     }
+}
+
+/// As much of a piece as there is of a line that ends early.
+fn half(frame: Frame<Bytes>) -> Frame<Bytes> {
+    frame.map_data(|data| data.slice(..data.len() / 2))
+}
+
+/// An answer that breaks off with the connection.
+fn until_cut(answer: Answer, cut: CancellationToken) -> Answer {
+    answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(cut.cancelled_owned())).boxed_unsync())
 }
 
 /// Changes an object in a way that nobody minds. It may be gone.

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::line::{self, Line};
 use crate::people::People;
 use crate::rules;
 use crate::state::{NODES, PODS, RESOURCES, State, is_going, name, namespace, shown, text};
@@ -100,18 +101,18 @@ impl History {
             pending.extend_from_slice(&frame.into_data().unwrap_or_default());
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                self.take_in(resource, serde_json::from_slice(&line).unwrap());
+                self.take_in(resource, line::read(&line).unwrap());
             }
         }
     }
 
-    fn take_in(&self, resource: &'static str, mut event: Value) {
-        let is_there = match text(&event, "/type") {
+    fn take_in(&self, resource: &'static str, Line { kind, object }: Line) {
+        let is_there = match kind.as_str() {
             "ADDED" | "MODIFIED" => true,
             "DELETED" => false,
-            _ => panic!("the watch of {resource} has ended: {event}"),
+            _ => panic!("the watch of {resource} has ended: {kind} {object}"),
         };
-        let object = Arc::new(event["object"].take());
+        let object = Arc::new(object);
         let revision = text(&object, "/metadata/resourceVersion").parse().unwrap();
         let at = self.began.elapsed();
         let mut told = self.told();

@@ -1,8 +1,8 @@
 //! The whole control plane under faults, on a clock that stands still unless somebody waits.
 //!
 //! One run is a server in memory with controllers, scheduler and simulated nodes, whose requests fail, get lost,
-//! meet conflicts or lose their answers, whose watches break off, which are stopped, killed and started again, and
-//! whose clock jumps. Meanwhile people change their minds: each namespace of the run has a story of its own. Then
+//! meet conflicts or lose their answers, whose watches break off, which are cut off, stopped, killed and started
+//! again, and whose clock jumps. Meanwhile people change their minds: each namespace of the run has a story of its own. Then
 //! the faults end, and what everyone wanted last must come true and stay so. What must hold at all times is
 //! checked over the whole history, which one client without faults has watched from the beginning.
 //!
@@ -15,6 +15,7 @@
 mod chosen;
 mod faults;
 mod history;
+mod line;
 mod measured;
 mod people;
 mod rules;

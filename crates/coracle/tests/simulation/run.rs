@@ -7,13 +7,14 @@ use std::time::Duration;
 use coracle_base::Rng;
 use futures_util::future::join_all;
 
+use crate::faults::MAX_REQUESTS;
 use crate::state::State;
 use crate::story::Story;
 use crate::world::World;
 
 /// One run in so many has a second namespace. A run is small, for most faults need little to show: many small runs
 /// find more than few large ones.
-const SECOND_STORY: u64 = 8;
+const SECOND_STORY: u64 = 16;
 
 /// How long it may take until everything is as wanted, once nothing goes wrong any more. Upstream's delay after many
 /// failures is 1000 seconds.
@@ -74,14 +75,21 @@ async fn live(mut rng: Rng, trace: bool) -> Outcome {
     let trouble = world.trouble_nodes();
     let stories = tokio::select! {
         biased;
-        stories = told => stories,
+        stories = told => Some(stories),
         () = trouble => unreachable!("it goes on for ever"),
         () = world.disturb() => unreachable!("it goes on for ever"),
+        () = tokio::time::sleep(PATIENCE) => None,
     };
     world.calm().await;
-    let mut wrong = settle(&world, &stories).await;
+    let mut wrong = match stories {
+        Some(stories) => settle(&world, &stories).await,
+        None => vec!["people wait for something that never happens".to_owned()],
+    };
     wrong.extend(world.history.check());
     let (digest, requests) = world.end().await;
+    if requests >= MAX_REQUESTS {
+        wrong.push(format!("{requests} requests did not bring it to an end"));
+    }
     Outcome { digest, requests, wrong }
 }
 
@@ -89,14 +97,20 @@ async fn live(mut rng: Rng, trace: bool) -> Outcome {
 async fn settle(world: &World, stories: &[Story]) -> Vec<String> {
     let wrong = || world.history.look(|state| all_wrong(stories, state));
     let came_true = async {
-        while !wrong().is_empty() {
-            tokio::time::sleep(PAUSE).await;
+        // Twice, for what was still on its way may have begun something.
+        for _ in 0..2 {
+            while !wrong().is_empty() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            tokio::time::sleep(AFTERWARDS).await;
+            if wrong().is_empty() {
+                return;
+            }
         }
     };
     if tokio::time::timeout(PATIENCE, came_true).await.is_err() {
         return wrong();
     }
-    tokio::time::sleep(AFTERWARDS).await;
     let then = world.history.len();
     tokio::time::sleep(REST).await;
     let mut wrong = wrong();

@@ -13,7 +13,7 @@ use coracle_store::{CompactionPolicy, memory};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::Faults;
+use crate::faults::{Connection, Faults};
 use crate::history::History;
 use crate::measured::Measurements;
 use crate::people::People;
@@ -21,16 +21,24 @@ use crate::people::People;
 /// When it all begins: some day in 2026.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
-/// Few, for each renews its lease all the time.
-pub(crate) const NODES: u32 = 3;
+/// One can go, and another is left. No more, for each renews its lease all the time.
+pub(crate) const NODES: u32 = 2;
 
 /// The longest time between two disturbances, and that something is away then.
 const MAX_PEACE_S: u64 = 60;
 const MAX_AWAY_MS: u64 = 5_000;
 
+/// The longest time that something cannot reach the server, and that nodes cannot, which would be given up. What is
+/// cut off for longer also takes longer to come back.
+const MAX_CUT_OFF_MS: u64 = 20_000;
+const MAX_NODES_CUT_OFF_MS: u64 = 5_000;
+
 /// The longest time between two nodes that go, and that one is away: longer than until its pods are given up.
 const MAX_NODE_PEACE_S: u64 = 200;
 const MAX_NODE_AWAY_S: u64 = 90;
+
+/// The longest time of which the server knows what happened.
+const MAX_HISTORY_S: u64 = 60;
 
 /// How far the clock jumps at most.
 const MAX_JUMP_MS: u64 = 60_000;
@@ -42,6 +50,8 @@ pub(crate) struct World {
     pub(crate) people: People,
     pub(crate) history: History,
     components: [Component; 3],
+    /// Whether all clusters are followed, and not the only one there is: that is done in another way.
+    follows_all: bool,
     rng: Rng,
     /// Dropped with the world.
     _watches: Vec<Task<()>>,
@@ -52,14 +62,16 @@ struct Component {
     user: &'static str,
     program: &'static str,
     register: fn(&mut Manager, &Clock),
+    connection: Connection,
+    max_cut_off_ms: u64,
     running: Option<(CancellationToken, Task<()>)>,
 }
 
 impl World {
     pub(crate) async fn begin(rng: &mut Rng, trace: bool) -> Self {
         let clock = RuntimeClock::starting_at(BEGINNING);
-        // Whoever has not watched for so long must list again.
-        let max_age = Duration::from_secs(10 + rng.below(200));
+        // Whoever has not heard anything for so long before its watch broke off must begin again.
+        let max_age = Duration::from_secs(1 + rng.below(MAX_HISTORY_S));
         let compaction = CompactionPolicy { max_age, ..CompactionPolicy::default() };
         let store = memory::open(memory::Options { clock: clock.clock(), compaction });
         let registry = Registry::new(store, clock.clock(), rng.fork());
@@ -72,8 +84,18 @@ impl World {
         let (history, watches) = History::begin(&people, trace).await;
         watched.get_or_init(|| history.clone());
         let components = components();
-        let mut world =
-            Self { clock, server, faults, people, history, components, rng: rng.fork(), _watches: watches };
+        let follows_all = rng.one_in(2);
+        let mut world = Self {
+            clock,
+            server,
+            faults,
+            people,
+            history,
+            components,
+            follows_all,
+            rng: rng.fork(),
+            _watches: watches,
+        };
         create_nodes(&world.server, &world.clock.clock()).await;
         for which in 0..world.components.len() {
             world.start(which);
@@ -83,9 +105,15 @@ impl World {
 
     fn start(&mut self, which: usize) {
         let component = &mut self.components[which];
-        let client = self.faults.client(&self.server, component.user, component.program);
+        let client =
+            self.faults.client(&self.server, component.user, component.program, &component.connection);
         let clock = self.clock.clock();
-        let manager = Manager::new(client, ClusterId::default()).with_clock(clock.clone());
+        let manager = if self.follows_all {
+            Manager::everywhere(client)
+        } else {
+            Manager::new(client, ClusterId::default())
+        };
+        let manager = manager.with_clock(clock.clone());
         let mut manager = manager.with_rng(self.rng.fork());
         (component.register)(&mut manager, &clock);
         let stop = CancellationToken::new();
@@ -99,9 +127,10 @@ impl World {
             let peace = Duration::from_millis(self.rng.below(MAX_PEACE_S * 1000));
             tokio::time::sleep(peace).await;
             let which = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
-            match self.rng.below(4) {
+            match self.rng.below(5) {
                 0 => self.jump(),
                 1 => self.stop(which).await,
+                2 => self.cut_off(which).await,
                 // Killed: whatever it was at is never finished.
                 _ => self.components[which].running = None,
             }
@@ -131,6 +160,14 @@ impl World {
         self.clock.jump(if self.rng.one_in(2) { millis } else { -millis });
     }
 
+    /// Leaves a component alone with what it knows for a while.
+    async fn cut_off(&mut self, which: usize) {
+        self.components[which].connection.cut();
+        let longest = self.components[which].max_cut_off_ms;
+        tokio::time::sleep(Duration::from_millis(self.rng.below(longest))).await;
+        self.components[which].connection.restore();
+    }
+
     async fn stop(&mut self, which: usize) {
         if let Some((stop, running)) = self.components[which].running.take() {
             stop.cancel();
@@ -149,6 +186,7 @@ impl World {
     /// From now on nothing goes wrong.
     pub(crate) async fn calm(&mut self) {
         self.faults.calm();
+        self.components.iter().for_each(|component| component.connection.restore());
         create_nodes(&self.server, &self.clock.clock()).await;
         self.start_missing();
     }
@@ -166,12 +204,19 @@ impl World {
 async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
     quiet.calm();
-    let client = quiet.client(server, "people", "kubectl");
+    let client = quiet.client(server, "people", "kubectl", &Connection::default());
     fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }
 
 fn components() -> [Component; 3] {
-    let component = |user, program, register| Component { user, program, register, running: None };
+    let component = |user, program, register| {
+        let (connection, running) = (Connection::default(), None);
+        Component { user, program, register, connection, max_cut_off_ms: MAX_CUT_OFF_MS, running }
+    };
+    let nodes = component("system:fake-nodes", "kubelet", |manager, clock| {
+        let client = manager.client().clone();
+        fake::register(manager, &client, clock);
+    });
     [
         component("system:kube-controller-manager", "kube-controller-manager", |manager, clock| {
             coracle_controllers::register(manager, &Settings::new(clock.clone()));
@@ -179,9 +224,6 @@ fn components() -> [Component; 3] {
         component("system:kube-scheduler", "kube-scheduler", |manager, clock| {
             coracle_scheduler::register(manager, &coracle_scheduler::Config::default(), clock).unwrap();
         }),
-        component("system:fake-nodes", "kubelet", |manager, clock| {
-            let client = manager.client().clone();
-            fake::register(manager, &client, clock);
-        }),
+        Component { max_cut_off_ms: MAX_NODES_CUT_OFF_MS, ..nodes },
     ]
 }

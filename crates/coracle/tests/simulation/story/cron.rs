@@ -51,7 +51,7 @@ impl Plot for Cron {
             _ => self.write(stage).await,
         }
         // Long enough for some of them to become due.
-        tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(150))).await;
+        tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(90))).await;
     }
 
     async fn finish(&mut self, stage: &mut Stage) {

@@ -33,7 +33,11 @@ impl Daemons {
 impl Plot for Daemons {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(5) {
-            0 if self.version > 0 => stage.delete_a_pod().await,
+            _ if self.version == 0 => {
+                choose_a_node(stage).await;
+                self.update(stage).await;
+            }
+            0 => stage.delete_a_pod().await,
             1 | 2 => choose_a_node(stage).await,
             _ => self.update(stage).await,
         }

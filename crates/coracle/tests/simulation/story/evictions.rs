@@ -17,7 +17,7 @@ pub(super) struct Evictions {
 
 impl Evictions {
     async fn begin(&mut self, stage: &mut Stage) {
-        self.wanted = Wanted { replicas: 2 + stage.rng.below(4), version: 1 };
+        self.wanted = Wanted { replicas: 2 + stage.rng.below(3), version: 1 };
         self.min_available = stage.rng.below(self.wanted.replicas + 1);
         self.guard(stage).await;
         self.deploy(stage).await;
@@ -64,7 +64,7 @@ impl Plot for Evictions {
                 self.guard(stage).await;
             }
             2 => {
-                self.wanted.replicas = 1 + stage.rng.below(5);
+                self.wanted.replicas = 1 + stage.rng.below(4);
                 self.deploy(stage).await;
             }
             _ => self.evict(stage).await,

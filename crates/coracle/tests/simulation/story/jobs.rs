@@ -83,6 +83,7 @@ impl Jobs {
 impl Plot for Jobs {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(6) {
+            _ if self.wanted.is_empty() => self.add(stage).await,
             0 => stage.delete_a_pod().await,
             1 => self.resume(stage).await,
             2 => self.delete(stage).await,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::workload::{self, PATIENCE, Wanted, write};
 use super::{Plot, Stage};
-use crate::state::{DEPLOYMENTS, RESOURCE_QUOTAS, State, text};
+use crate::state::{DEPLOYMENTS, RESOURCE_QUOTAS, State, has_condition, text};
 
 const NAME: &str = "greedy";
 
@@ -16,6 +16,12 @@ pub(super) struct Limited {
 }
 
 impl Limited {
+    async fn allow_more(&mut self, stage: &mut Stage) {
+        self.hard += 1 + stage.rng.below(2);
+        let quota = json!({"metadata": {"name": NAME}, "spec": {"hard": {"pods": self.hard.to_string()}}});
+        write(stage, &stage.path("v1", RESOURCE_QUOTAS), &quota).await;
+    }
+
     async fn deploy(&mut self, stage: &mut Stage) {
         // A quota that nobody has looked at yet limits nothing, and takes away nothing later.
         let is_known = |state: &State| {
@@ -25,7 +31,8 @@ impl Limited {
         while !stage.history.look(is_known) {
             tokio::time::sleep(PATIENCE).await;
         }
-        self.wanted = Wanted { replicas: stage.rng.below(6), version: 1 };
+        let least = u64::from(self.wanted.version == 0);
+        self.wanted = Wanted { replicas: stage.between((least, 4)), version: 1 };
         let deployment = json!({"metadata": {"name": NAME}, "spec": {
             "replicas": self.wanted.replicas,
             "selector": {"matchLabels": {"app": NAME}},
@@ -42,20 +49,26 @@ impl Limited {
 impl Plot for Limited {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(4) {
-            0 if self.hard > 0 => stage.delete_a_pod().await,
-            1 | 2 if self.hard > 0 => self.deploy(stage).await,
-            _ => {
-                self.hard += 1 + stage.rng.below(2);
-                let quota =
-                    json!({"metadata": {"name": NAME}, "spec": {"hard": {"pods": self.hard.to_string()}}});
-                write(stage, &stage.path("v1", RESOURCE_QUOTAS), &quota).await;
+            _ if self.hard == 0 => {
+                self.allow_more(stage).await;
+                self.deploy(stage).await;
             }
+            0 => stage.delete_a_pod().await,
+            1 | 2 => self.deploy(stage).await,
+            _ => self.allow_more(stage).await,
         }
     }
 
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
         let allowed = Wanted { replicas: self.wanted.replicas.min(self.hard), ..self.wanted };
         let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, allowed).into_iter().collect();
+        if let Some(deployment) = state.get(DEPLOYMENTS, namespace, NAME) {
+            wrong.extend(workload::wrong_status(deployment, allowed));
+            let (is_limited, says_so) = (allowed.replicas < self.wanted.replicas, "ReplicaFailure");
+            if has_condition(deployment, says_so) != is_limited {
+                wrong.push(format!("{NAME} is limited: {is_limited}; {}", deployment["status"]));
+            }
+        }
         if let Some(quota) = state.get(RESOURCE_QUOTAS, namespace, NAME) {
             let used = text(quota, "/status/used/pods");
             if used != allowed.replicas.to_string() {

@@ -26,7 +26,7 @@ use crate::state::{State, controller, is_going, name, uid};
 use crate::world::World;
 
 /// Changes of mind in one story, at least and at most.
-const CHANGES: (u64, u64) = (2, 4);
+const CHANGES: (u64, u64) = (2, 3);
 
 /// The longest time between two of them, mostly and now and then: long enough for what was wanted to come true.
 const SHORT_PAUSE_MS: u64 = 5_000;

@@ -24,9 +24,8 @@ impl Plot for Ordered {
             }
             (Some(_), 1) => return stage.delete_a_pod().await,
             (Some(Wanted { replicas, version }), 2..5) => Wanted { replicas, version: version + 1 },
-            (wanted, _) => {
-                Wanted { replicas: stage.rng.below(5), version: wanted.map_or(1, |wanted| wanted.version) }
-            }
+            (None, _) => Wanted { replicas: 1 + stage.rng.below(3), version: 1 },
+            (Some(Wanted { version, .. }), _) => Wanted { replicas: stage.rng.below(4), version },
         };
         let set = json!({"metadata": {"name": NAME}, "spec": {
             "replicas": wanted.replicas,

@@ -1,6 +1,6 @@
 //! A deployment behind a service: rolled out, scaled, deleted, left to others and made anew.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::workload::{self, PATIENCE, Wanted, template, write};
 use super::{Plot, Stage, service};
@@ -61,8 +61,8 @@ impl Plot for Rollout {
                 self.deploy(stage).await;
             }
             (wanted, _) => {
-                let version = wanted.map_or(1, |wanted| wanted.version);
-                self.wanted = Some(Wanted { replicas: stage.rng.below(6), version });
+                let (least, version) = wanted.map_or((1, 1), |wanted| (0, wanted.version));
+                self.wanted = Some(Wanted { replicas: stage.between((least, 4)), version });
                 self.deploy(stage).await;
             }
         }
@@ -77,18 +77,9 @@ impl Plot for Rollout {
         let deployment = state.get(DEPLOYMENTS, namespace, NAME);
         match (deployment, self.wanted) {
             (None, None) => {}
-            (Some(deployment), Some(wanted)) => wrong.extend(wrong_status(deployment, wanted)),
+            (Some(deployment), Some(wanted)) => wrong.extend(workload::wrong_status(deployment, wanted)),
             (found, _) => wrong.push(format!("{NAME} is there: {}", found.is_some())),
         }
         wrong
     }
-}
-
-fn wrong_status(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
-    let is_observed =
-        number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
-    let counts = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"];
-    let is_right = |count: &str| number(deployment, &format!("/status/{count}")) == replicas;
-    (!is_observed || !counts.iter().all(|count| is_right(count)))
-        .then(|| format!("{NAME} says {} of {replicas}", deployment["status"]))
 }

@@ -23,7 +23,8 @@ impl Plot for Stored {
             }
             (Some(_), 1 | 2) => stage.delete_a_pod().await,
             _ => {
-                let wanted = Wanted { replicas: stage.rng.below(4), version: 1 };
+                let least = u64::from(self.wanted.is_none());
+                let wanted = Wanted { replicas: stage.between((least, 3)), version: 1 };
                 // What is not wanted any more takes its claims with it.
                 let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
                 let request = json!({"requests": {"storage": "1Gi"}});

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::state::{PODS, State, app, image, is_going, is_ready, shown};
+use crate::state::{PODS, State, app, image, is_going, is_ready, name, number, shown};
 
 /// How long people wait before they try again what cannot be done yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -72,4 +72,14 @@ pub(super) fn wrong_pods(
     let right = pods.iter().filter(is_right).count() as u64;
     (right != replicas || pods.len() as u64 != replicas)
         .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", shown(pods)))
+}
+
+/// What is wrong with what a deployment says of itself.
+pub(super) fn wrong_status(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
+    let is_observed =
+        number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
+    let counts = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"];
+    let is_right = |count: &str| number(deployment, &format!("/status/{count}")) == replicas;
+    (!is_observed || !counts.iter().all(|count| is_right(count)))
+        .then(|| format!("{} says {} of {replicas}", name(deployment), deployment["status"]))
 }
