@@ -67,7 +67,7 @@ impl Dynamic {
 }
 
 impl Following {
-    /// Waits until everything has been listed, or could not be listed at the first attempt.
+    /// Waits until everything has been told, or could not be at the first attempt.
     pub fn attempted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut progress = self.followed.progress();
         async move {
@@ -76,7 +76,7 @@ impl Following {
         }
     }
 
-    /// Whether everything has been listed once.
+    /// Whether everything has been told once.
     pub fn has_synced(&self) -> bool {
         self.followed.progress().borrow().synced
     }

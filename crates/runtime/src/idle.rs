@@ -61,7 +61,7 @@ impl Idle {
     /// the report says how many there are. Controllers that fight for ever are never idle, so put a limit
     /// of time on it.
     ///
-    /// Informers whose kind has been quiet list once more to know that they missed nothing, so this is
+    /// Informers whose kind has been quiet ask once more for everything to know that they missed nothing, so this is
     /// not for programs that ask all the time.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Idle {
             let reconciles = self.reconciles();
             let revision = self.revision().await?;
             let informers: Vec<_> = self.informers.iter().cloned().chain(self.dynamic.current()).collect();
-            // All at once, or each would list only after the one before.
+            // All at once, or each would ask only after the one before.
             for informer in &informers {
                 informer.want(revision);
             }

@@ -1,6 +1,7 @@
 //! A rollout never wants more pods than `maxSurge` allows, and takes none away that `maxUnavailable` keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,7 +16,12 @@ pub(super) struct Rollout {
     losses: Losses,
     /// By the identity of the deployment.
     bounds: BTreeMap<String, Lately<Bounds>>,
+    /// Since when pods are ready, by their identity.
+    ready_since: BTreeMap<String, Duration>,
 }
+
+/// Who has been ready for no longer may be taken for one that is not, and goes first then: news take their time.
+const NEWS: Duration = Duration::from_secs(3);
 
 /// How many pods there may be, and how many there must be.
 struct Bounds {
@@ -26,7 +32,7 @@ struct Bounds {
 
 impl Rollout {
     pub(super) fn new(deleted: BTreeSet<String>) -> Self {
-        Self { losses: Losses::new(deleted), bounds: BTreeMap::new() }
+        Self { losses: Losses::new(deleted), bounds: BTreeMap::new(), ready_since: BTreeMap::new() }
     }
 }
 
@@ -39,7 +45,13 @@ impl Rule for Rollout {
                 Ok(())
             }
             REPLICA_SETS => self.check_surge(moment, state),
-            PODS if takes_ready_pod(moment) && !is_loss => self.check_availability(moment, state),
+            PODS => {
+                self.note_readiness(moment);
+                if is_loss || !self.takes_ready_pod(moment) {
+                    return Ok(());
+                }
+                self.check_availability(moment, state)
+            }
             _ => Ok(()),
         }
     }
@@ -84,6 +96,21 @@ impl Rollout {
         Ok(())
     }
 
+    fn note_readiness(&mut self, moment: &Moment) {
+        let was_ready = moment.old.as_deref().is_some_and(is_ready);
+        if !was_ready && moment.now().is_some_and(is_ready) {
+            self.ready_since.insert(uid(&moment.object).to_owned(), moment.at);
+        }
+    }
+
+    /// Whether the change took away a pod that was known to be of use, and nobody but its controller can have
+    /// wanted that.
+    fn takes_ready_pod(&self, moment: &Moment) -> bool {
+        let was_well = moment.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
+        let is_known = self.ready_since.get(uid(&moment.object)).is_some_and(|at| *at + NEWS < moment.at);
+        was_well && is_known && moment.now().is_none_or(|new| !is_active(new))
+    }
+
     fn lately(&mut self, deployment: &Value, moment: &Moment) -> impl Iterator<Item = &Bounds> {
         self.bounds.entry(uid(deployment).to_owned()).or_default().values(moment.at)
     }
@@ -99,12 +126,6 @@ impl Rollout {
         let least = if is_going(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
         known.note(moment.at, Bounds { replicas, most: replicas + surge, least });
     }
-}
-
-/// Whether the change took away a pod that was of use, and nobody but its controller can have wanted that.
-fn takes_ready_pod(moment: &Moment) -> bool {
-    let was_well = moment.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
-    was_well && moment.now().is_none_or(|new| !is_active(new))
 }
 
 fn place(deployment: &Value) -> String {
