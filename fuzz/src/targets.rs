@@ -1,9 +1,10 @@
 //! What is fuzzed.
 
-use coracle_api::codec::{DecodeError, Decoded, Target as DecodeTarget, json, protobuf, yaml};
+use coracle_api::codec::{DecodeBudget, DecodeError, Decoded, Target as DecodeTarget, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, graph, types};
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{FieldManager, OneVersion, ResetFields, Writer};
+use coracle_meta::budget::heap_bytes;
 use coracle_meta::patch::json::JsonPatch;
 use coracle_meta::patch::{merge, strategic};
 use coracle_meta::quantity::Quantity;
@@ -27,7 +28,7 @@ pub struct Target {
 /// All of them.
 pub const TARGETS: &[Target] = &[
     Target { name: "json", run: read_json, seeds: &[POD, br#"{"a":[1,2.5e3,"\u00e9",null,true]}"#] },
-    Target { name: "yaml", run: read_yaml, seeds: &[POD, b"a: &x [1, *x]\n", b"--- \nyes: 0755\n? {}\n: ~\n"] },
+    Target { name: "yaml", run: read_yaml, seeds: &[POD, b"a: &x [1, *x]\n", b"a: &a [&b xxxxxxxx, *b, *b]\nb: &c [*a, *a, *a]\nc: {<<: {d: *c}, e: *c}\n", b"--- \nyes: 0755\n? {}\n: ~\n"] },
     Target { name: "protobuf", run: read_protobuf, seeds: &[b"k8s\0\n\t\n\x02v1\x12\x03Pod\x12\x0b\n\t\n\x01p\x12\0\x1a\x02ns"] },
     Target { name: "label-selector", run: read_labels, seeds: &[b"a in (b,c),!d,e notin (f), g=h,i!=j,k>1"] },
     Target { name: "field-selector", run: read_fields, seeds: &[b"metadata.name=a,spec.nodeName!=b\\,c"] },
@@ -84,9 +85,16 @@ fn outcome<E: std::fmt::Display>(result: Result<String, E>) -> String {
     result.unwrap_or_else(|error| format!("refused: {}", outline(&error.to_string())))
 }
 
+/// A decoded object takes no more memory than the budget of its body.
+fn within_budget(input: &[u8], object: &Value) {
+    let (bytes, limit) = (heap_bytes(object), DecodeBudget::for_body(input.len()).limit());
+    assert!(bytes <= limit, "{} bytes of input take {bytes} bytes", input.len());
+}
+
 /// Reading what was read and written again must lead to the same object.
-fn settled(decoded: Result<Decoded, DecodeError>) -> String {
+fn settled(input: &[u8], decoded: Result<Decoded, DecodeError>) -> String {
     outcome(decoded.map(|Decoded { object, problems }| {
+        within_budget(input, &object);
         let text = object.to_string();
         let again =
             json::decode(text.as_bytes(), DecodeTarget::Type(pod_type())).expect("what was read can be read");
@@ -99,22 +107,26 @@ fn settled(decoded: Result<Decoded, DecodeError>) -> String {
 }
 
 fn read_json(input: &[u8]) -> String {
-    let any = outcome(json::decode(input, DecodeTarget::Any).map(|_| "read".to_owned()));
-    format!("{any}; {}", settled(json::decode(input, DecodeTarget::Type(pod_type()))))
+    let any = outcome(json::decode(input, DecodeTarget::Any).map(|decoded| {
+        within_budget(input, &decoded.object);
+        "read".to_owned()
+    }));
+    format!("{any}; {}", settled(input, json::decode(input, DecodeTarget::Type(pod_type()))))
 }
 
 fn read_yaml(input: &[u8]) -> String {
     let any = outcome(yaml::decode(input, DecodeTarget::Any).map(|decoded| {
+        within_budget(input, &decoded.object);
         let text = yaml::encode(&decoded.object);
         let again = yaml::decode(text.as_bytes(), DecodeTarget::Any).expect("what was written can be read");
         assert_eq!(again.object, decoded.object, "written as {text:?}");
         "read".to_owned()
     }));
-    format!("{any}; {}", settled(yaml::decode(input, DecodeTarget::Type(pod_type()))))
+    format!("{any}; {}", settled(input, yaml::decode(input, DecodeTarget::Type(pod_type()))))
 }
 
 fn read_protobuf(input: &[u8]) -> String {
-    settled(protobuf::decode(input, Some(pod_type())))
+    settled(input, protobuf::decode(input, Some(pod_type())))
 }
 
 fn read_labels(input: &[u8]) -> String {

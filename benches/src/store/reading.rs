@@ -23,7 +23,7 @@ pub(crate) fn run(dir: &Path) {
         fill(&store, "range/", RANGE_KEYS, RANGE_VALUE_BYTES).await;
         get(&store).await;
         range(&store).await;
-        store.close().await;
+        store.close().await.expect("the store closes in order");
     });
 }
 
@@ -99,6 +99,6 @@ pub(crate) fn scopes(_dir: &Path) {
             "next to nothing",
             each < 256.0,
         );
-        store.close().await;
+        store.close().await.expect("the store closes in order");
     });
 }

@@ -51,7 +51,7 @@ async fn measure(dir: &Path) {
         micros(quiet.percentile(50.0)),
         micros(busy.percentile(50.0)),
     );
-    store.close().await;
+    store.close().await.expect("the store closes in order");
 }
 
 /// Twice, so that the log holds as much to be freed as there is to be kept.

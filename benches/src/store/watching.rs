@@ -56,5 +56,5 @@ async fn fan_out(dir: &Path) {
     report("one write to 1 000 watchers", &figure, "p99 under 10 ms", p99.as_millis() < 10);
     let figure = format!("the value is at {} address(es) for all", addresses.len());
     report("  bytes copied per watcher", &figure, "none", addresses.len() == 1);
-    store.close().await;
+    store.close().await.expect("the store closes in order");
 }

@@ -30,7 +30,7 @@ pub(crate) fn run(dir: &Path) {
     let own_rate = block_on(async {
         let store = disk::open(&dir.join("many"), disk::Options::default()).await.expect("a store");
         let rate = many(&store).await;
-        store.close().await;
+        store.close().await.expect("the store closes in order");
         rate
     });
     let aim = (8.0 * single_rate).min(30_000.0);
@@ -44,7 +44,7 @@ pub(crate) fn run(dir: &Path) {
         let options = etcd::Options::parse(&server.endpoint).expect("its address");
         let store = etcd::connect(options).await.expect("it answers");
         let rate = many(&store).await;
-        store.close().await;
+        store.close().await.expect("the store closes in order");
         rate
     });
     let figure = format!("{own_rate:.0}/s = {:.1} × etcd's {etcd_rate:.0}/s", own_rate / etcd_rate);
@@ -71,7 +71,7 @@ async fn single(dir: &Path) -> (Samples, Samples, f64) {
         }
         own_time += turn_begin.elapsed();
     }
-    store.close().await;
+    store.close().await.expect("the store closes in order");
     (bare, own, per_second(TURNS * WRITES_PER_TURN, own_time))
 }
 

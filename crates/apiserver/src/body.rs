@@ -1,16 +1,19 @@
 //! The bodies of requests and responses, and how large a request may be.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
+use tokio::time::Instant;
 
+use crate::flow::{Bodies, BodiesFull, Reservation};
 use crate::status::Refusal;
 
 /// The largest request body, as in upstream (`MaxRequestBodyBytes` in `pkg/server/config.go`
@@ -22,8 +25,17 @@ pub const MAX_REQUEST_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// Then the request is refused with 504.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a client may pause while it sends a body: ten round trips of a bad connection. Then the request is
+/// rejected with 504, so that a client that stops sending holds its bytes for a short time only.
+const READ_STALL: Duration = Duration::from_secs(10);
+
 /// The body of every response: known beforehand, or a stream of events.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Marks a response, in its extensions, whose body lasts until one side ends it. The server ends these at its
+/// shutdown and does not wait for clients that do not read them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongRunning;
 
 /// A body that is known.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
@@ -38,20 +50,103 @@ pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
     bytes.is_some_and(|bytes| bytes > MAX_REQUEST_BODY_BYTES as u64)
 }
 
-/// Reads a whole body, up to the limits of size and time.
-pub(crate) async fn read<B>(body: B) -> Result<Bytes, Refusal>
+/// A request body in memory.
+#[derive(Default)]
+pub(crate) struct RequestBody {
+    pub(crate) bytes: Bytes,
+    /// What it counts for, unless it was in memory before.
+    pub(crate) reservation: Option<Reservation>,
+}
+
+impl RequestBody {
+    /// The bytes, and the seat when it is there. The body counts until then, and may have to give way meanwhile.
+    pub(crate) async fn admitted<T>(
+        self,
+        seat: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<(Bytes, T), Refusal> {
+        let seat = match &self.reservation {
+            Some(reservation) => reservation.while_held(seat).await??,
+            None => seat.await?,
+        };
+        Ok((self.bytes, seat))
+    }
+}
+
+/// Reads a whole body, up to the limits of size and time. With a user, its bytes count for that user.
+pub(crate) async fn read<B>(
+    body: B,
+    counted: Option<(&Arc<Bodies>, &Arc<str>)>,
+) -> Result<RequestBody, Refusal>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok(RequestBody { bytes: Bytes::new(), reservation: None });
     }
-    let whole = Limited::new(body, MAX_REQUEST_BODY_BYTES).collect();
-    match tokio::time::timeout(READ_TIMEOUT, whole).await.map_err(|_late| Refusal::too_slow())? {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large()),
-        Err(error) => Err(Refusal::bad_request(format!("cannot read the request body: {error}"))),
+    let announced = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
+    if announced > MAX_REQUEST_BODY_BYTES {
+        return Err(Refusal::too_large());
+    }
+    let Some((bodies, user)) = counted else {
+        let bytes = receive(body, &mut |_| Ok(())).await?;
+        return Ok(RequestBody { bytes, reservation: None });
+    };
+    let reservation = bodies.reserve(user, announced)?;
+    let mut beyond = announced;
+    let mut count = |bytes: usize| {
+        let known = beyond.min(bytes);
+        beyond -= known;
+        reservation.grow(bytes - known)
+    };
+    let bytes = reservation.while_held(receive(body, &mut count)).await??;
+    Ok(RequestBody { bytes, reservation: Some(reservation) })
+}
+
+/// Receives a body; `count` learns how many bytes have come.
+async fn receive<B>(
+    body: B,
+    count: &mut (dyn FnMut(usize) -> Result<(), BodiesFull> + Send),
+) -> Result<Bytes, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = pin!(Limited::new(body, MAX_REQUEST_BODY_BYTES));
+    let deadline = Instant::now() + READ_TIMEOUT;
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    loop {
+        let limit = deadline.min(Instant::now() + READ_STALL);
+        let frame =
+            tokio::time::timeout_at(limit, body.frame()).await.map_err(|_late| Refusal::too_slow())?;
+        let data = match frame {
+            None => break,
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(Refusal::too_large());
+            }
+            Some(Err(error)) => {
+                return Err(Refusal::bad_request(format!("cannot read the request body: {error}")));
+            }
+        };
+        count(data.len())?;
+        // Most bodies come in one piece and are not copied.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+impl From<BodiesFull> for Refusal {
+    fn from(_: BodiesFull) -> Self {
+        Self::too_many_requests()
     }
 }
 
@@ -94,11 +189,33 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
+    async fn body_that_stops_arriving_is_rejected() {
         let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
-        let began = tokio::time::Instant::now();
-        let refusal = read(StreamBody::new(never)).await.expect_err("a refusal");
+        let began = Instant::now();
+        let refusal = read(StreamBody::new(never), None).await.err().expect("a refusal");
+        assert_eq!(began.elapsed(), READ_STALL);
+        assert_eq!(refusal.into_response(None).status(), 504);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_trickles_is_rejected_at_the_deadline() {
+        let trickle = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(READ_STALL / 2).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))), ()))
+        });
+        let began = Instant::now();
+        let (bodies, user) = (Arc::<Bodies>::default(), Arc::from("user"));
+        let refusal = read(StreamBody::new(trickle), Some((&bodies, &user))).await.err().expect("a refusal");
         assert_eq!(began.elapsed(), READ_TIMEOUT);
         assert_eq!(refusal.into_response(None).status(), 504);
+    }
+
+    #[tokio::test]
+    async fn body_in_pieces_is_read_whole() {
+        let pieces = ["a", "b", "c"].map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
+        let body = StreamBody::new(futures_util::stream::iter(pieces));
+        let (bodies, user) = (Arc::<Bodies>::default(), Arc::from("user"));
+        let body = read(body, Some((&bodies, &user))).await.expect("a body");
+        assert_eq!(body.bytes, "abc");
     }
 }

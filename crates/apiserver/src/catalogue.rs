@@ -1,30 +1,41 @@
-//! Everything that one cluster serves at a moment: the built-in kinds and those of its definitions.
+//! Everything that one cluster serves at a moment: the built-in kinds and those of its definitions. Versions that an
+//! APIService sends to another server are known as well, and unavailable.
 
 use std::collections::BTreeMap;
 
 use coracle_meta::gvk::compare_versions;
 use coracle_registry::kinds::metrics;
-use coracle_registry::{Cluster, Kind, KindRef, Result, catalog};
+use coracle_registry::{Cluster, Kind, KindRef, RemoteVersion, Result, catalog};
 
 /// What a cluster serves. Cheap where there are no custom kinds.
 pub(crate) struct Catalogue {
     custom: Vec<KindRef>,
+    /// Versions of other servers, without those that are served here.
+    remote: Vec<RemoteVersion>,
 }
 
 impl Catalogue {
     /// What a cluster serves now.
     pub(crate) async fn of(cluster: &Cluster) -> Result<Self> {
-        Ok(Self { custom: cluster.custom_kinds().await? })
+        let served = Self { custom: cluster.custom_kinds().await?, remote: Vec::new() };
+        let mut remote = cluster.remote_versions().await?;
+        remote.retain(|RemoteVersion { group, version }| served.served(group, version).next().is_none());
+        Ok(Self { remote, ..served })
     }
 
     /// What every cluster serves.
     pub(crate) fn built_in() -> Self {
-        Self { custom: Vec::new() }
+        Self { custom: Vec::new(), remote: Vec::new() }
     }
 
     /// Whether it is what every cluster serves.
     pub(crate) fn is_built_in(&self) -> bool {
-        self.custom.is_empty()
+        self.custom.is_empty() && self.remote.is_empty()
+    }
+
+    /// Whether another server is to serve a version of a group.
+    pub(crate) fn is_remote(&self, group: &str, version: &str) -> bool {
+        self.remote.iter().any(|remote| remote.group == group && remote.version == version)
     }
 
     /// All kinds; a custom one is there once for each version.
@@ -50,6 +61,9 @@ impl Catalogue {
                 registered.insert(format!("{version}.{}", declaration.group), &*declaration.group);
             }
         }
+        for RemoteVersion { group, version } in &self.remote {
+            registered.insert(format!("{version}.{group}"), group);
+        }
         for group in registered.into_values() {
             if !groups.contains(&group) {
                 groups.push(group);
@@ -63,6 +77,8 @@ impl Catalogue {
         let of_group = self.kinds().map(Kind::declaration).filter(|declaration| declaration.group == group);
         let mut versions: Vec<&str> =
             of_group.flat_map(|declaration| declaration.versions.iter().map(|version| &**version)).collect();
+        let remote = self.remote.iter().filter(|remote| remote.group == group);
+        versions.extend(remote.map(|remote| &*remote.version));
         versions.sort_by(|a, b| compare_versions(b, a));
         versions.dedup();
         versions
@@ -75,10 +91,10 @@ impl Catalogue {
     }
 
     /// The same, but for groups whose objects no document describes, as the metrics-server describes none
-    /// that clients ask for.
+    /// that clients ask for, and those of other servers.
     pub(crate) fn described_group_versions(&self) -> Vec<(&str, &str)> {
         let mut all = self.group_versions();
-        all.retain(|(group, _)| *group != metrics::GROUP);
+        all.retain(|(group, version)| *group != metrics::GROUP && !self.is_remote(group, version));
         all
     }
 

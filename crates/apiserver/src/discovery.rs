@@ -150,11 +150,13 @@ fn built_in_document(core: bool) -> Document {
 
 /// `/api` or `/apis` in the newer form, ready to be told.
 pub(crate) fn document(catalogue: &Catalogue, core: bool) -> Document {
-    // Custom kinds are never in the core group.
-    match core {
-        true => BUILT_IN_CORE.clone(),
-        false if catalogue.is_built_in() => BUILT_IN_GROUPS.clone(),
-        false => Document::of(&aggregated(catalogue, core)),
+    if core {
+        // Custom kinds are never in that group.
+        BUILT_IN_CORE.clone()
+    } else if catalogue.is_built_in() {
+        BUILT_IN_GROUPS.clone()
+    } else {
+        Document::of(&aggregated(catalogue, core))
     }
 }
 
@@ -169,6 +171,10 @@ fn aggregated_group(catalogue: &Catalogue, group: &str) -> Value {
         .versions(group)
         .into_iter()
         .map(|version| {
+            if catalogue.is_remote(group, version) {
+                // As kube-aggregator has a version whose server has never answered.
+                return json!({"version": version, "freshness": "Stale"});
+            }
             let served = catalogue.served(group, version);
             let mut resources: Vec<Value> = served.map(|kind| aggregated_resource(kind, version)).collect();
             resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));

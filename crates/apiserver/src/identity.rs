@@ -13,6 +13,8 @@ use x509_parser::der_parser::oid;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
+use crate::credential_scope::CredentialScope;
+
 /// Where upstream puts the id of the credential a user came with (`CredentialIDKey` in
 /// `pkg/authentication/user` of k8s.io/apiserver).
 pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id";
@@ -30,11 +32,32 @@ pub struct PeerIdentity(pub Option<Arc<Identity>>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote;
 
+/// The authenticated sender of a request, before impersonation.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) identity: Arc<Identity>,
+    /// Whether the credential is valid for every cluster, for requests to all clusters at once and for the admin
+    /// API of the server. Only an operator's certificate and components of this process have it
+    /// ([`CredentialScope::AllClusters`]); no name, group, token or header gives it. Impersonation never passes it on:
+    /// check it together with [`Caller::acts_as`].
+    pub(crate) all_clusters: bool,
+}
+
+impl Caller {
+    /// Whether a request is made in the caller's own name, without impersonation. All clusters at once and the admin
+    /// API of the server are for such requests only.
+    pub(crate) fn acts_as(&self, identity: &Arc<Identity>) -> bool {
+        Arc::ptr_eq(&self.identity, identity)
+    }
+}
+
 /// What the certificate is worth that the other side showed in its handshake. Requests carry this in
 /// their extensions beside the [`PeerIdentity`], if one was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     pub(crate) vouched_for: bool,
+    /// The clusters it is valid for.
+    pub(crate) scope: CredentialScope,
     pub(crate) front_proxy: Option<Arc<str>>,
     pub(crate) not_after: Timestamp,
 }
@@ -43,6 +66,11 @@ impl PeerCertificate {
     /// Whether an authority of clients vouches for it. If not, it is a bad credential.
     pub(crate) fn is_vouched_for(&self) -> bool {
         self.vouched_for
+    }
+
+    /// The clusters that the holder is known in. A front proxy's certificate says nothing of that.
+    pub(crate) fn scope(&self) -> &CredentialScope {
+        &self.scope
     }
 
     /// The common name, if an authority of front proxies vouches for it.

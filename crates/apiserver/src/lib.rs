@@ -11,6 +11,8 @@ mod authentication;
 pub mod authorization;
 mod body;
 mod catalogue;
+mod credential_scope;
+mod decode_memory;
 mod discovery;
 mod flow;
 pub mod health;
@@ -33,12 +35,13 @@ pub use activity::Activity;
 pub use authentication::{Anonymous, AuthenticationConfig, FrontProxy, StaticTokens, TokenFileError};
 pub use authorization::{Authorizer, MastersOnly, Permissions};
 pub use body::{MAX_REQUEST_BODY_BYTES, ResponseBody};
+pub use credential_scope::{ClusterReference, CredentialScope, MalformedScope, SCOPE_EXTENSION};
 pub use flow::FlowLimits;
-pub use health::HealthChecks;
+pub use health::{HealthChecks, Unhealthy};
 pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use resource_metrics::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
-pub use service::{ApiServer, BootstrapError};
+pub use service::{ApiServer, BootstrapError, UnknownCluster};
 pub use token::{
     EcdsaSigner, LegacySubject, PublicKey, RotatingSigner, SignerError, TokenPolicy, TokenSigner,
     issue_legacy,
@@ -46,4 +49,4 @@ pub use token::{
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;
-pub use coracle_registry::{AuditAnnotations, Endpoint, Registry, Site};
+pub use coracle_registry::{AuditAnnotations, Endpoint, Fence, HeldLease, Registry, Site};

@@ -34,13 +34,17 @@ pub(crate) fn is_discoverable(issuer: &str) -> bool {
     issuer.starts_with("https://") && !issuer.contains(['?', '#'])
 }
 
-/// Who issues tokens, and where the keys are.
-pub(crate) fn configuration(signer: &dyn TokenSigner, jwks_uri: &str) -> Response<ResponseBody> {
+/// Who issues the tokens of a cluster, and where the keys are.
+pub(crate) fn configuration(
+    signer: &dyn TokenSigner,
+    issuer: &str,
+    jwks_uri: &str,
+) -> Response<ResponseBody> {
     let mut algorithms: Vec<&str> = signer.public_keys().iter().map(|key| key.algorithm()).collect();
     algorithms.sort_unstable();
     algorithms.dedup();
     let metadata = Metadata {
-        issuer: signer.issuer(),
+        issuer,
         jwks_uri,
         response_types_supported: ["id_token"],
         subject_types_supported: ["public"],

@@ -1,5 +1,7 @@
 //! What a path means.
 
+use coracle_meta::name::dns1123_label;
+use coracle_registry::lifecycle::EVERYWHERE;
 use percent_encoding::percent_decode_str;
 
 /// The cluster of plain paths.
@@ -56,11 +58,8 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     if path == "/" {
         return Some((DEFAULT_CLUSTER.to_owned(), Route::Index));
     }
-    let (cluster, path) = split_cluster(path);
-    let cluster = match cluster {
-        Some(cluster) => decode(cluster).filter(|cluster| !is_step(cluster))?,
-        None => DEFAULT_CLUSTER.to_owned(),
-    };
+    let cluster = cluster_id(path)?.to_owned();
+    let (_, path) = split_cluster(path);
     let path = path.strip_prefix('/')?.trim_end_matches('/');
     let mut segments: Vec<&str> = path.split('/').collect();
     // What comes after is for somebody else to understand.
@@ -96,6 +95,21 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
         _ => return None,
     };
     Some((cluster, route))
+}
+
+/// The id of the cluster that a path leads to; [`EVERYWHERE`] for all clusters at once. None if the path names one that
+/// is no id. Ids are compared as they are written: an encoded character is not decoded, so `%2A` is not `*`.
+pub(crate) fn cluster_id(path: &str) -> Option<&str> {
+    match split_cluster(path).0 {
+        None => Some(DEFAULT_CLUSTER),
+        Some(id) if id == EVERYWHERE || is_cluster_id(id) => Some(id),
+        Some(_) => None,
+    }
+}
+
+/// Whether a segment can be the id of a cluster: a DNS label.
+fn is_cluster_id(segment: &str) -> bool {
+    dns1123_label(segment).is_empty()
 }
 
 /// The cluster that a path names, if it names one, and the path within it. Nothing is decoded.
@@ -213,6 +227,30 @@ mod tests {
             ("/api/v1/namespaces/a/pods/..", "default||v1|a|pods|..|"),
         ] {
             assert_eq!(shown(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn cluster_ids_are_never_decoded() {
+        for (path, expected) in [
+            ("/api/v1/pods", Some("default")),
+            ("/clusters/t1/api/v1/pods", Some("t1")),
+            ("/clusters/t1/nothing", Some("t1")),
+            ("/clusters/*/api/v1/pods", Some("*")),
+            ("/clusters/t1", Some("default")),
+            ("/clusters/%2A/api/v1/pods", None),
+            ("/clusters/%2a/api/v1/pods", None),
+            ("/clusters/%64efault/api/v1/pods", None),
+            ("/clusters/%74%31/api/v1/pods", None),
+            ("/clusters/**/api/v1/pods", None),
+            ("/clusters/T1/api/v1/pods", None),
+            ("/clusters/t_1/api/v1/pods", None),
+            ("/clusters/./api/v1/pods", None),
+            ("/clusters/../api/v1/pods", None),
+            ("/clusters//api/v1/pods", None),
+        ] {
+            assert_eq!(cluster_id(path), expected, "{path}");
+            assert!(expected.is_some() || parse(path).is_none(), "{path}");
         }
     }
 

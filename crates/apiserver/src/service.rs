@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coracle_base::Clock;
 use coracle_registry::lifecycle::EVERYWHERE;
-use coracle_registry::{AuditAnnotations, Cluster, Identity, Registry, Site};
+use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::Instrument;
 
@@ -20,15 +21,15 @@ use crate::activity::Activity;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
-use crate::authorization::{
-    Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden, is_master,
-};
-use crate::body::{self, ResponseBody, announces_too_much, full};
+use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden};
+use crate::body::{self, RequestBody, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
+use crate::credential_scope::ClusterReference;
+use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
-use crate::flow::{FlowControl, FlowLimits};
-use crate::health::{HealthChecks, Probe, Wishes};
-use crate::identity::Remote;
+use crate::flow::{FlowClient, FlowControl, FlowLimits, Unread};
+use crate::health::{HealthChecks, Probe, Reasons, Wishes};
+use crate::identity::{Caller, Remote};
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics};
 use crate::negotiate::{Asked, FrameCache, Wanted, told};
@@ -38,7 +39,7 @@ use crate::options::Query;
 use crate::resource_metrics::MetricsSource;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
-use crate::token::{TokenPolicy, TokenSigner};
+use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::ResourceRequest;
 
 /// What questions may be asked with; they change nothing.
@@ -55,6 +56,11 @@ const VERSION: &str = "v1.36.4";
 #[error("cannot make the first objects of the cluster")]
 pub struct BootstrapError(#[source] coracle_registry::Error);
 
+/// There is no cluster with this id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no cluster {0:?}")]
+pub struct UnknownCluster(String);
+
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -68,6 +74,7 @@ pub struct ApiServer {
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) frames: FrameCache,
+    pub(crate) decode_memory: DecodeMemory,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) activity: Arc<Activity>,
 }
@@ -82,6 +89,8 @@ pub(crate) struct Components {
     pub(crate) token_policy: TokenPolicy,
     pub(crate) flow: FlowControl,
     pub(crate) metrics_source: Option<Arc<dyn MetricsSource>>,
+    /// Cancelled when the server drains its requests; watches end then.
+    pub(crate) shutdown: CancellationToken,
 }
 
 impl ApiServer {
@@ -100,6 +109,7 @@ impl ApiServer {
             token_policy,
             flow,
             metrics_source: None,
+            shutdown: CancellationToken::new(),
         };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
     }
@@ -142,6 +152,14 @@ impl ApiServer {
         self
     }
 
+    /// Ends all watches, and rejects new ones, once `shutdown` is cancelled. Other requests are still served, so
+    /// that those in flight can be drained.
+    #[must_use]
+    pub fn with_shutdown(mut self, shutdown: CancellationToken) -> Self {
+        Arc::make_mut(&mut self.components).shutdown = shutdown;
+        self
+    }
+
     /// With other limits on how many requests are carried out at once.
     #[must_use]
     pub fn with_flow_limits(mut self, limits: &FlowLimits) -> Self {
@@ -149,9 +167,27 @@ impl ApiServer {
         self
     }
 
+    /// Binds the requests that carry it among their extensions to a term of a lease: they write nothing once the lease
+    /// is somebody else's.
+    ///
+    /// # Errors
+    /// If there can be no such cluster.
+    pub fn fence(&self, lease: &HeldLease<'_>) -> Result<Fence, coracle_registry::Error> {
+        self.registry.fence(lease)
+    }
+
     /// Whether anybody asks anything.
     pub fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.shared.activity)
+    }
+
+    /// The cluster that credentials are issued for which are to be valid in the cluster with this id.
+    ///
+    /// # Errors
+    /// If there is no such cluster.
+    pub fn cluster_reference(&self, id: &str) -> Result<ClusterReference, UnknownCluster> {
+        let cluster = self.registry.cluster(id).map_err(|_| UnknownCluster(id.to_owned()))?;
+        Ok(ClusterReference::from(&cluster))
     }
 
     /// Tells at `/metrics` what another component of the process counts, too: whole lines in the text form
@@ -179,50 +215,80 @@ impl ApiServer {
             return Err(Refusal::too_large());
         }
         let (mut parts, body) = request.into_parts();
-        let found = route::parse(parts.uri.path());
-        let id = found.as_ref().map_or(route::DEFAULT_CLUSTER, |(cluster, _)| cluster);
+        let path = parts.uri.path();
+        let id = route::cluster_id(path).ok_or_else(|| Refusal::unserved(path))?;
+        let found = route::parse(path);
         let everywhere = id == EVERYWHERE;
-        let cluster = self.registry.cluster(if everywhere { route::DEFAULT_CLUSTER } else { id });
-        let sender = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
+        let id = if everywhere { route::DEFAULT_CLUSTER } else { id };
+        let cluster = match parts.extensions.get::<Fence>() {
+            Some(fence) => self.registry.fenced(fence).cluster(id),
+            None => self.registry.cluster(id),
+        };
+        let caller = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
             check_reads(&parts)?;
+            let reasons = if caller.all_clusters { Reasons::Shown } else { Reasons::Withheld };
             return match check {
-                Some(name) => self.answer_check(probe, name).await,
-                None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default()).await),
+                Some(name) => self.answer_check(probe, name, reasons).await,
+                None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default(), reasons).await),
             };
         }
         let cluster = cluster?;
         let info = RequestInfo::of(&parts.method, &parts.uri);
-        let identity = self.impersonate(&cluster, sender, &info, &mut parts.headers).await?;
-        let seat = self.components.flow.enter(&identity).await?;
+        let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
+        // Authorized before anything of the body is read: a client without permission costs nothing more.
         self.authorize(&cluster, &identity, &info).await?;
-        if everywhere && !is_master(&identity) {
-            // What a cluster's own roles permit is permitted in that cluster.
-            let why = "only administrators may ask for all clusters";
+        if everywhere && !(caller.all_clusters && caller.acts_as(&identity)) {
+            // Roles permit something in their own cluster only, and an impersonated user is one of a single cluster.
+            let why = "requests to all clusters need the operator's credential, without impersonation";
             return Err(forbidden(&identity, &info.attributes(), why).into());
         }
         let route = found.map(|(_, route)| route);
         // All clusters at once have objects, and nothing else.
         let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
         let lasts = info.lasts();
-        let response = self.serve(route, info, cluster, parts, identity.clone(), body).await?;
-        self.components.flow.leave(seat, &identity, lasts, response)
+        let client = self.client_of(&cluster, &caller, &parts, lasts)?;
+        let body = match &route {
+            Some(Route::Resource(path)) if info.agrees_with(path) => self.read_body(&client, body).await?,
+            _ => RequestBody::default(),
+        };
+        let (body, seat) = body.admitted(self.components.flow.enter(&caller.identity)).await?;
+        let response = self.serve(route, info, cluster, parts, identity, body).await?;
+        self.components.flow.leave(seat, client, lasts, response)
+    }
+
+    /// What counts for the user that sends a request, whomever it impersonates.
+    fn client_of(
+        &self,
+        cluster: &Cluster,
+        caller: &Caller,
+        parts: &Parts,
+        lasts: bool,
+    ) -> Result<FlowClient, Refusal> {
+        let unread = parts.extensions.get::<Arc<Unread>>().cloned();
+        self.components.flow.client(cluster, &caller.identity, unread, lasts)
+    }
+
+    /// Reads a body. One from within the process is in memory already and is not counted.
+    async fn read_body<B>(&self, client: &FlowClient, body: B) -> Result<RequestBody, Refusal>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let counted = client.is_remote().then(|| (self.components.flow.bodies(), client.key()));
+        body::read(body, counted).await
     }
 
     /// Answers what may be asked.
-    async fn serve<B>(
+    async fn serve(
         &self,
         route: Option<Route>,
         info: RequestInfo,
         cluster: Cluster,
         parts: Parts,
         identity: Arc<Identity>,
-        body: B,
-    ) -> Result<Response<ResponseBody>, Refusal>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
             return self.shared.metrics.answer(&cluster, VERSION).await;
@@ -231,7 +297,6 @@ impl ApiServer {
         match route {
             Route::Resource(path) if !info.agrees_with(&path) => Err(Refusal::unserved(parts.uri.path())),
             Route::Resource(path) => {
-                let body = body::read(body).await?;
                 self.answer_resource(cluster, path, parts, identity, info.into_query(), body).await
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
@@ -240,7 +305,7 @@ impl ApiServer {
             }
             Route::OpenIdConfiguration | Route::KeySet => {
                 check_reads(&parts)?;
-                self.tell_issuer(&route).ok_or_else(|| Refusal::unserved(parts.uri.path()))
+                self.tell_issuer(&route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
             other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
         }
@@ -256,7 +321,10 @@ impl ApiServer {
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
-        let kind = found.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+        let Some(kind) = found else {
+            let remote = Catalogue::of(&cluster).await?.is_remote(&path.group, &path.version);
+            return Err(if remote { Refusal::unavailable() } else { Refusal::unserved(parts.uri.path()) });
+        };
         let everywhere = route::split_cluster(parts.uri.path()).0 == Some(EVERYWHERE);
         let request = ResourceRequest {
             everywhere: everywhere.then(|| Box::new(self.registry.clone())),
@@ -269,21 +337,19 @@ impl ApiServer {
             kind,
             identity,
             is_remote: parts.extensions.get::<Remote>().is_some(),
+            unread: parts.extensions.get::<Arc<Unread>>().cloned(),
             audit: parts.extensions.get::<AuditAnnotations>().cloned(),
             components: self.components.clone(),
             now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
             shared: self.shared.clone(),
+            reserved: Reservations::default(),
         };
         request.answer().await
     }
 
     /// Who is asking. Objects of the cluster that is asked decide whose a token is; if there can be no such
     /// cluster, which is told later, those of plain paths do.
-    async fn authenticate(
-        &self,
-        parts: &mut Parts,
-        cluster: Option<&Cluster>,
-    ) -> Result<Arc<Identity>, Refusal> {
+    async fn authenticate(&self, parts: &mut Parts, cluster: Option<&Cluster>) -> Result<Caller, Refusal> {
         let (authentication, now) = (&self.components.authentication, self.clock.now());
         match cluster {
             Some(cluster) => authentication.authenticate(parts, cluster, now).await,
@@ -294,16 +360,17 @@ impl ApiServer {
         }
     }
 
-    /// What others need to verify tokens, if they can.
-    fn tell_issuer(&self, route: &Route) -> Option<Response<ResponseBody>> {
+    /// What others need to verify the tokens of a cluster, if they can.
+    fn tell_issuer(&self, route: &Route, cluster: &str) -> Option<Response<ResponseBody>> {
         let signer = self.components.tokens.as_deref()?;
         let jwks_uri = self.components.token_policy.jwks_uri.as_deref()?;
-        if !openid::is_discoverable(signer.issuer()) {
+        let issuer = issuer::of_cluster(signer.issuer(), cluster);
+        if !openid::is_discoverable(&issuer) {
             return None;
         }
         Some(match route {
             Route::KeySet => openid::key_set(signer),
-            _ => openid::configuration(signer, jwks_uri),
+            _ => openid::configuration(signer, &issuer, &issuer::key_set_uri(jwks_uri, cluster)),
         })
     }
 
@@ -311,16 +378,17 @@ impl ApiServer {
     async fn impersonate(
         &self,
         cluster: &Cluster,
-        sender: Arc<Identity>,
+        caller: &Caller,
         info: &RequestInfo,
         headers: &mut HeaderMap,
     ) -> Result<Arc<Identity>, Refusal> {
+        let sender = &caller.identity;
         if !impersonation::is_asked_for(headers) {
-            return Ok(sender);
+            return Ok(Arc::clone(sender));
         }
         let permissions = self.components.authorizer.permissions(cluster).await?;
-        let wanted = impersonated(headers, &sender, &info.attributes(), &*permissions)?;
-        Ok(wanted.map_or(sender, Arc::new))
+        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions)?;
+        Ok(wanted.map_or_else(|| Arc::clone(sender), Arc::new))
     }
 
     /// Refuses what may not be asked. Every request passes here, whatever it leads to.
@@ -342,17 +410,26 @@ impl ApiServer {
         Err(forbidden(identity, &attributes, &decision.reason).into())
     }
 
-    async fn answer_probe(&self, probe: Probe, query: &str) -> Response<ResponseBody> {
+    async fn answer_probe(&self, probe: Probe, query: &str, reasons: Reasons) -> Response<ResponseBody> {
         let wishes = Wishes::of_query(query);
-        let report = self.components.health.run(probe, &wishes.excluded).await;
+        let report = self.components.health.run(probe, &wishes.excluded, reasons).await;
         let healthy = report.is_healthy();
         plain_text(healthy, report.text(wishes.verbose))
     }
 
-    async fn answer_check(&self, probe: Probe, name: &str) -> Result<Response<ResponseBody>, Refusal> {
-        let healthy = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
-        let text = if healthy { "ok" } else { "internal server error: reason withheld\n" };
-        Ok(plain_text(healthy, text.to_owned()))
+    async fn answer_check(
+        &self,
+        probe: Probe,
+        name: &str,
+        reasons: Reasons,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
+        let text = match &outcome {
+            Ok(()) => "ok".to_owned(),
+            Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),
+            Err(_) => "internal server error: reason withheld\n".to_owned(),
+        };
+        Ok(plain_text(outcome.is_ok(), text))
     }
 }
 
@@ -393,6 +470,9 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
         Route::CoreVersions => plain(Some(discovery::core_versions(catalogue))),
         Route::Groups => plain(Some(discovery::group_list(catalogue))),
         Route::Group(group) => plain(discovery::group(catalogue, group)),
+        Route::Resources { group, version } if catalogue.is_remote(group, version) => {
+            Err(Refusal::unavailable())
+        }
         Route::Resources { group, version } => plain(discovery::resource_list(catalogue, group, version)),
         Route::OpenApiV2
         | Route::OpenApiIndex

@@ -1,12 +1,11 @@
 //! The `Status` object: the only place that turns a refusal into a status code.
 
-use std::fmt::Display;
-
 use coracle_api::codec::DecodeError;
+use coracle_base::ErrorChain;
 use coracle_base::tasks::TaskError;
 use coracle_meta::patch::{ErrorClass, PatchError};
 use coracle_meta::status::{Cause, Details, Precondition, Reason, Status};
-use coracle_registry::Error;
+use coracle_registry::{Error, StoreFailure};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
@@ -19,6 +18,14 @@ const RETRY_AFTER_S: u32 = 1;
 
 /// After how many seconds a client should try again for which there was no room, as in upstream.
 const BUSY_RETRY_AFTER_S: u32 = 1;
+
+/// After how many seconds a client should repeat a request that the store could not carry out. client-go does so up to ten
+/// times by itself, which outlasts the election of a leader in etcd.
+const STORE_RETRY_AFTER_S: u32 = 1;
+
+/// After how many seconds a client should try again that met a server which is shutting down, as in kube-apiserver
+/// (`with_retry_after.go`): by then a supervisor has started the next one.
+const SHUTDOWN_RETRY_AFTER_S: u32 = 5;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
@@ -53,10 +60,23 @@ impl Refusal {
         Self { plain: (!of_api).then_some("404 page not found\n"), ..Self::not_found() }
     }
 
+    /// The server that an APIService names cannot be reached, in the words of kube-aggregator.
+    pub(crate) fn unavailable() -> Self {
+        const TEXT: &str = "service unavailable\n";
+        Self { plain: Some(TEXT), ..Status::service_unavailable(TEXT.trim_end()).into() }
+    }
+
     /// There are too many requests already.
     pub(crate) fn too_many_requests() -> Self {
         const TEXT: &str = "Too many requests, please try again later.\n";
         let status = Status::too_many_requests(TEXT.trim_end(), BUSY_RETRY_AFTER_S);
+        Self { plain: Some(TEXT), ..status.into() }
+    }
+
+    /// The server is shutting down and takes no new requests. Code, text and header are those of kube-apiserver.
+    pub(crate) fn shutting_down() -> Self {
+        const TEXT: &str = "The apiserver is shutting down, please try again later.\n";
+        let status = Status::too_many_requests(TEXT.trim_end(), SHUTDOWN_RETRY_AFTER_S);
         Self { plain: Some(TEXT), ..status.into() }
     }
 
@@ -104,8 +124,8 @@ impl Refusal {
     }
 
     /// Something of ours failed, of which the client learns no more than that.
-    pub(crate) fn internal(error: &dyn Display) -> Self {
-        internal(error).into()
+    pub(crate) fn internal(error: &Error) -> Self {
+        internal_of(error).into()
     }
 
     /// Whether the state of an object stands in the way, which may be another by now.
@@ -192,7 +212,9 @@ impl From<Error> for Refusal {
             Error::TooLargeRevision { requested, current } => {
                 Status::resource_version_too_large(requested.get(), current.get(), RETRY_AFTER_S)
             }
-            _ => internal(&error),
+            // Not a conflict, which clients take for a reason to try again.
+            Error::Fenced { .. } => Status::failure(Reason::Forbidden, error.to_string()),
+            _ => internal_of(&error),
         };
         status.into()
     }
@@ -214,7 +236,10 @@ impl From<PatchError> for Refusal {
 
 impl From<DecodeError> for Refusal {
     fn from(error: DecodeError) -> Self {
-        Self::bad_request(error.to_string())
+        match error.is_too_large() {
+            true => Status::request_entity_too_large(error.to_string()).into(),
+            false => Self::bad_request(error.to_string()),
+        }
     }
 }
 
@@ -222,6 +247,16 @@ impl From<TaskError> for Refusal {
     fn from(error: TaskError) -> Self {
         internal(&error).into()
     }
+}
+
+/// Answers what is no request in HTTP as Go's server does, and ends the connection.
+pub(crate) fn malformed_request(text: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(full(text));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn plain(text: &'static str) -> Response<ResponseBody> {
@@ -233,9 +268,41 @@ fn plain(text: &'static str) -> Response<ResponseBody> {
     response
 }
 
+/// A failure of the store by its cause, anything else as [`internal`]. The log has all of it either way.
+fn internal_of(error: &Error) -> Status {
+    let Some(failure) = error.store_failure() else { return internal(error) };
+    tracing::error!(error = %ErrorChain(error), "the store could not carry out a request");
+    store_failure(failure)
+}
+
+/// What clients are told of a failing store: the cause, and no path, address or number of the machine it happened on.
+///
+/// Codes follow what client-go does with them: it repeats 5xx by itself if, and only if, there is a `Retry-After`. Where
+/// the write may have been carried out there is none, because a repeated create with `generateName` would make a second
+/// object. 507 would name a full disk best, but no client of Kubernetes knows it.
+fn store_failure(failure: StoreFailure) -> Status {
+    let unavailable = |message| Status::service_unavailable(message).with_retry_after(STORE_RETRY_AFTER_S);
+    match failure {
+        StoreFailure::DiskFull => {
+            unavailable("the store refuses writes: no space left on the disk of the data directory")
+        }
+        StoreFailure::ReadOnly => Status::service_unavailable(
+            "the store refuses writes: a write to its files failed; the server has to be restarted",
+        ),
+        StoreFailure::Unavailable => unavailable("the store is unavailable: etcd does not answer"),
+        StoreFailure::OutcomeUnknown => Status::timeout(
+            "the store did not confirm the write in time; it may or may not have been carried out",
+            0,
+        ),
+        StoreFailure::Closed => unavailable("the store is closed: the server is shutting down"),
+        // A failure that a later version adds.
+        _ => Status::service_unavailable("the store failed"),
+    }
+}
+
 /// What went wrong inside is for the log, not for the client.
-fn internal(error: &dyn Display) -> Status {
-    tracing::error!(%error, "a request failed");
+fn internal(error: &dyn std::error::Error) -> Status {
+    tracing::error!(error = %ErrorChain(error), "a request failed");
     Status::internal_error("the request could not be carried out; the server's log says why")
 }
 
@@ -269,6 +336,21 @@ mod tests {
         check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
         let chosen = Status::failure(Reason::Other("Tired".into()), "no");
         check(Error::Refused(Box::new(chosen)).into(), 500, "Tired").await;
+    }
+
+    #[test]
+    fn store_failure_asks_for_a_retry_only_if_nothing_was_carried_out() {
+        for (failure, code, retry, cause) in [
+            (StoreFailure::DiskFull, 503, Some(1), "no space left"),
+            (StoreFailure::ReadOnly, 503, None, "has to be restarted"),
+            (StoreFailure::Unavailable, 503, Some(1), "etcd does not answer"),
+            (StoreFailure::OutcomeUnknown, 504, None, "may or may not have been carried out"),
+            (StoreFailure::Closed, 503, Some(1), "shutting down"),
+        ] {
+            let status = store_failure(failure);
+            assert_eq!((status.code, status.retry_after_seconds()), (code, retry), "{failure:?}");
+            assert!(status.message.contains(cause), "{}", status.message);
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coracle_apiserver::{ApiServer, HealthChecks, Identity, PeerIdentity, ResponseBody};
+use coracle_apiserver::{ApiServer, CredentialScope, HealthChecks, Identity, PeerIdentity, ResponseBody};
 use coracle_base::Clock;
 use coracle_registry::Registry;
 use http::{Method, Request, Response, header};
@@ -49,6 +49,7 @@ impl Client {
         }
         let mut request = request.body(Full::new(body.into())).unwrap();
         request.extensions_mut().insert(PeerIdentity(self.identity.clone()));
+        request.extensions_mut().insert(CredentialScope::AllClusters);
         self.server.clone().oneshot(request).await.unwrap()
     }
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use coracle_apiserver::{Identity, PeerIdentity};
+use coracle_apiserver::{CredentialScope, Identity, PeerIdentity};
 use coracle_registry::Site;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -94,6 +94,7 @@ async fn one_watch_tells_of_all_clusters() {
     let path = format!("/clusters/*/api/v1/namespaces?watch=true&resourceVersion={revision}");
     let mut request = Request::get(path).body(Full::<bytes::Bytes>::default()).unwrap();
     request.extensions_mut().insert(PeerIdentity(Some(client.identity.clone())));
+    request.extensions_mut().insert(client.scope.clone());
     let mut events = client.server.clone().oneshot(request).await.unwrap().into_body();
 
     make(&client, "blue", "b").await;
@@ -131,7 +132,8 @@ async fn only_administrators_see_all_clusters_and_nobody_writes_to_them() {
     assert_eq!(code, 404);
 
     let identity = Identity { name: "jane".into(), ..Identity::default() };
-    let jane = Client { server: client.server.clone(), identity: Arc::new(identity) };
+    let scope = CredentialScope::DefaultCluster;
+    let jane = Client { server: client.server.clone(), identity: Arc::new(identity), scope: scope.clone() };
     let binding = json!({
         "metadata": {"name": "jane"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -140,4 +142,9 @@ async fn only_administrators_see_all_clusters_and_nobody_writes_to_them() {
     client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
     assert_eq!(jane.send(Method::GET, "/api/v1/namespaces", JSON, Value::Null).await.0, 200);
     assert_eq!(jane.send(Method::GET, "/clusters/*/api/v1/namespaces", JSON, Value::Null).await.0, 403);
+    // The group alone does not make an operator.
+    let master = Client { server: client.server.clone(), identity: client.identity.clone(), scope };
+    assert_eq!(master.send(Method::GET, "/api/v1/namespaces", JSON, Value::Null).await.0, 200);
+    assert_eq!(master.send(Method::GET, "/clusters/*/api/v1/namespaces", JSON, Value::Null).await.0, 403);
+    assert_eq!(master.send(Method::GET, "/clusters/blue/api/v1/namespaces", JSON, Value::Null).await.0, 401);
 }

@@ -1,6 +1,6 @@
 //! The health paths and everything else, asked of the service itself.
 
-use coracle_apiserver::{ApiServer, HealthChecks, MAX_REQUEST_BODY_BYTES};
+use coracle_apiserver::{ApiServer, HealthChecks, MAX_REQUEST_BODY_BYTES, Unhealthy};
 use coracle_base::Clock;
 use coracle_registry::Registry;
 use http::{Method, Request, header};
@@ -12,7 +12,7 @@ use tower::ServiceExt;
 fn server(store_works: bool) -> (ApiServer, CancellationToken) {
     let shutting_down = CancellationToken::new();
     let mut health = HealthChecks::new(shutting_down.clone());
-    let outcome = if store_works { Ok(()) } else { Err("secret reason".to_owned()) };
+    let outcome = if store_works { Ok(()) } else { Err(Unhealthy::Failed("secret reason".to_owned())) };
     health.register("store", move || std::future::ready(outcome.clone()));
     (ApiServer::new(health, Registry::in_memory(), Clock::system()), shutting_down)
 }

@@ -94,6 +94,52 @@ async fn a_request_in_flight_is_answered_during_shutdown() {
     running.task.await.unwrap();
 }
 
+/// A listener whose connections come when the test opens them.
+struct Opened(mpsc::Receiver<DuplexStream>);
+
+impl Accept for Opened {
+    type Connection = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<DuplexStream> {
+        match self.0.recv().await {
+            Some(stream) => Ok(stream),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn open(opening: &mpsc::Sender<DuplexStream>) -> DuplexStream {
+    let (client, server) = tokio::io::duplex(STREAM_BUFFER_BYTES);
+    opening.send(server).await.expect("the server accepts");
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_opened_during_the_drain_gets_a_retry_hint() {
+    let (opening, opened) = mpsc::channel(1);
+    let mut running = run(Opened(opened), Limits::default());
+    let mut busy = open(&opening).await;
+    busy.write_all(REQUEST).await.unwrap();
+    running.arrived.recv().await.unwrap();
+
+    running.shutdown.cancel();
+    let mut late = open(&opening).await;
+    late.write_all(REQUEST).await.unwrap();
+    let answer = rest(&mut late).await;
+    assert!(answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{answer}");
+    assert!(answer.contains("retry-after: 5\r\n") && answer.contains("connection: close\r\n"), "{answer}");
+    assert!(answer.ends_with("The apiserver is shutting down, please try again later.\n"), "{answer}");
+    let mut silent = open(&opening).await;
+    let mut probe = open(&opening).await;
+    probe.write_all(b"GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
+    running.arrived.recv().await.expect("health checks are still answered by the service");
+
+    running.release.cancel();
+    assert!(rest(&mut busy).await.ends_with("done"));
+    assert_eq!(rest(&mut silent).await, "", "an idle connection is closed when the drain ends");
+    running.task.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_does_not_end_is_cut_off_after_the_grace() {
     let ([mut busy], listener) = clients();
@@ -264,4 +310,35 @@ async fn a_head_that_is_too_large_is_refused() {
     assert!(answer.starts_with("HTTP/1.1 414"), "{answer}");
     running.shutdown.cancel();
     running.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_1_1_request_without_exactly_one_host_is_rejected_before_the_service() {
+    for (hosts, expected) in [
+        ("", "400 Bad Request: missing required Host header"),
+        ("host: a\r\nHost: b\r\n", "400 Bad Request"),
+        ("host: a\r\nhost: a\r\n", "400 Bad Request"),
+    ] {
+        let ([mut client], listener) = clients();
+        // The service is never released, so that only the connection can answer.
+        let running = run(listener, Limits::default());
+        client.write_all(format!("GET / HTTP/1.1\r\n{hosts}\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        assert!(answer.contains("content-type: text/plain; charset=utf-8\r\n"), "{answer}");
+        assert!(answer.contains("connection: close\r\n") && answer.ends_with(expected), "{answer}");
+        assert!(running.arrived.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_1_0_request_without_a_host_is_served() {
+    let ([mut client], listener) = clients();
+    let running = run(listener, Limits::default());
+    running.release.cancel();
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200 OK") && answer.ends_with("done"), "{answer}");
 }

@@ -20,14 +20,15 @@ pub(crate) struct AuthenticationArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_value_t = false, default_missing_value = "true")]
     anonymous_auth: bool,
-    /// Know users by the tokens of this file: lines of token,user,uid,"group1,group2".
+    /// Know users by the tokens of this file: lines of token,user,uid,"group1,group2". They are
+    /// valid for the default cluster.
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
     /// Let nodes join with the tokens of secrets of type bootstrap.kubernetes.io/token.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_value_t = true, default_missing_value = "true")]
     enable_bootstrap_token_auth: bool,
-    /// By these names tokens may mean this server [default: the names of the issuers].
+    /// By these names tokens may mean this server, in all clusters [default: the issuers of each cluster].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     api_audiences: Vec<String>,
     #[command(flatten)]
@@ -40,7 +41,7 @@ pub(crate) struct AuthenticationArgs {
 #[derive(Debug, ClapArgs)]
 struct ServiceAccountArgs {
     /// Who vouches for tokens of service accounts; may be given more than once, and the first counts for
-    /// new ones.
+    /// new ones. The issuer of another cluster is this URL and /clusters/ID.
     #[arg(long, value_name = "URL", default_value = DEFAULT_ISSUER)]
     service_account_issuer: Vec<String>,
     /// A further key whose tokens are good (PEM); may be given more than once.
@@ -57,7 +58,7 @@ struct ServiceAccountArgs {
 /// Proxies that are believed.
 #[derive(Debug, ClapArgs)]
 struct FrontProxyArgs {
-    /// Believe the headers of proxies whose certificates these authorities signed (PEM).
+    /// Believe the headers of proxies whose certificates these authorities signed (PEM), in the default cluster.
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
     /// Believe only proxies of these common names.

@@ -1,5 +1,7 @@
 //! `coracle store` as a user meets it: on stores that are fine, damaged, or not there.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #[path = "support/dir.rs"]
 mod dir;
 #[path = "support/program.rs"]
@@ -112,7 +114,7 @@ async fn a_cluster_that_was_stopped_is_in_good_order() {
 #[tokio::test]
 async fn an_export_can_be_imported() {
     let dir = TestDir::new();
-    fill(&dir.data()).await.close().await;
+    fill(&dir.data()).await.close().await.unwrap();
     let file = dir.path().join("objects.export");
     let file = file.to_str().unwrap();
     let said = tool(&dir.data(), &["export", file]).await.success();
@@ -131,7 +133,7 @@ async fn an_export_can_be_imported() {
     let store = storage::open_existing(&Config::new(&copy)).await.unwrap();
     let entry = store.get("key-07").await.unwrap().entry.unwrap();
     assert_eq!(entry.value(), value(7));
-    store.close().await;
+    store.close().await.unwrap();
     let left = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "a partial file is left");
 }
@@ -139,17 +141,16 @@ async fn an_export_can_be_imported() {
 #[tokio::test]
 async fn damage_is_found_and_can_be_given_up() {
     let dir = TestDir::new();
-    fill(&dir.data()).await.close().await;
+    fill(&dir.data()).await.close().await.unwrap();
     damage(&dir.data(), 12);
 
     let said = tool(&dir.data(), &["check"]).await.failure();
     let (error, advice) = said.trim_end().split_once('\n').expect("an error and advice");
     assert!(error.starts_with("error: ") && error.contains("is damaged at offset"), "{said}");
     let data_dir = dir.data().display().to_string();
-    let repair = format!(
-        "to give up everything from there on, run: coracle store repair --data-dir {data_dir} --truncate-at "
-    );
+    let repair = format!("the way out: coracle store repair --data-dir {data_dir} --truncate-at ");
     let place = advice.strip_prefix(&repair).unwrap_or_else(|| panic!("{advice}"));
+    let place = place.strip_suffix(" --yes").unwrap_or_else(|| panic!("{advice}"));
 
     let up = output(Command::new(env!("CARGO_BIN_EXE_coracle")).args([
         "up",
@@ -170,13 +171,61 @@ async fn damage_is_found_and_can_be_given_up() {
     assert!(verdict.contains("\n12 keys of "), "{verdict}");
 }
 
+/// Damage done to the files of a store, and what is left of its keys after the way out; `None`
+/// if only an earlier copy helps.
+type Kind = (&'static str, fn(&Path), Option<usize>);
+
+const KINDS: &[Kind] = &[
+    ("a value is changed", |data| damage(data, 12), Some(12)),
+    ("the log is cut off", |data| edit_log(data, |bytes| bytes.truncate(4096 + 3)), Some(0)),
+    ("all of the log is zeroed", |data| edit_log(data, |bytes| bytes[4096..].fill(0)), Some(0)),
+    ("the header is changed", |data| edit_log(data, |bytes| bytes[30] ^= 1), None),
+    ("the log is missing", |data| fs::remove_file(log_file(data)).unwrap(), None),
+    ("the recorded end is missing", |data| fs::remove_file(end_file(data)).unwrap(), Some(KEYS)),
+    ("the recorded end is empty", |data| fs::write(end_file(data), "").unwrap(), Some(KEYS)),
+];
+
+fn edit_log(data_dir: &Path, edit: fn(&mut Vec<u8>)) {
+    let mut bytes = fs::read(log_file(data_dir)).unwrap();
+    edit(&mut bytes);
+    fs::write(log_file(data_dir), bytes).unwrap();
+}
+
+fn end_file(data_dir: &Path) -> PathBuf {
+    storage::directory(data_dir).join("END")
+}
+
+#[tokio::test]
+async fn check_prints_one_way_out_and_that_command_leads_to_a_good_store() {
+    for (what, harm, keys) in KINDS {
+        let dir = TestDir::new();
+        fill(&dir.data()).await.close().await.unwrap();
+        harm(&dir.data());
+        let said = tool(&dir.data(), &["check"]).await.failure();
+        let Some((_, command)) = said.trim_end().split_once("the way out: coracle ") else {
+            assert!(said.contains("only an earlier copy") && keys.is_none(), "{what}: {said}");
+            assert!(!said.contains("coracle store repair"), "{what}: {said}");
+            continue;
+        };
+        let words: Vec<&str> = command.split(' ').collect();
+        let ran = output(Command::new(env!("CARGO_BIN_EXE_coracle")).args(words)).await;
+        assert!(ran.status.success(), "{what}: {command}: {ran:?}");
+        let verdict = tool(&dir.data(), &["check"]).await.success();
+        assert!(verdict.ends_with("the store is in good order\n"), "{what}: {verdict}");
+        let keys = keys.unwrap_or_else(|| panic!("{what}: only an earlier copy helps"));
+        assert!(verdict.contains(&format!("\n{keys} keys of ")), "{what}: {verdict}");
+        let text = tool(&dir.data(), &["stat"]).await.success();
+        assert!(text.starts_with("engine "), "{what}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn a_write_that_was_cut_short_is_no_damage() {
     let dir = TestDir::new();
     let store = fill(&dir.data()).await;
     let killed = dir.path().join("killed");
     copy(&dir.data(), &killed);
-    store.close().await;
+    store.close().await.unwrap();
     damage(&killed, KEYS - 1);
     let verdict = tool(&killed, &["check"]).await.success();
     for part in
@@ -191,11 +240,13 @@ async fn a_write_that_was_cut_short_is_no_damage() {
 #[tokio::test]
 async fn a_format_of_the_future_is_refused() {
     let dir = TestDir::new();
-    fill(&dir.data()).await.close().await;
+    fill(&dir.data()).await.close().await.unwrap();
     let file = log_file(&dir.data());
     let mut bytes = fs::read(&file).unwrap();
-    // The version follows the 8 bytes that say what the file is; see docs/format.md.
+    // The version follows the 8 bytes that say what the file is, and the checksum of a later
+    // version may be another one; see docs/format.md.
     bytes[8] = 99;
+    bytes[44] ^= 1;
     fs::write(&file, bytes).unwrap();
     for command in ["stat", "check"] {
         let said = tool(&dir.data(), &[command]).await.failure();

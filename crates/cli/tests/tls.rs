@@ -10,6 +10,8 @@ mod https;
 mod program;
 #[path = "support/server.rs"]
 mod server;
+#[path = "support/tls_config.rs"]
+mod tls_config;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -5,6 +5,7 @@
 //! write its module and a line in [`CONTROLLERS`].
 
 mod active_namespaces;
+mod apiservice_availability;
 pub mod bootstrap_token;
 mod certificates;
 mod cidr;
@@ -110,6 +111,7 @@ pub struct Registration {
 
 /// Those that upstream's API server runs itself: it is not whole without them.
 pub const OF_THE_API_SERVER: &[Registration] = &[
+    apiservice_availability::REGISTRATION,
     cluster_authentication_trust::REGISTRATION,
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,

@@ -38,6 +38,14 @@ pub(crate) fn is_outdated(error: &kube::Error) -> bool {
     is_conflict(error) || is_missing(error)
 }
 
+/// What came of a write to an object that may be old: the change that made it so brings it back.
+pub(crate) fn unless_outdated<T>(written: kube::Result<T>) -> kube::Result<()> {
+    match written {
+        Err(error) if !is_outdated(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether what was sent cannot be.
 pub(crate) fn is_invalid(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 422)

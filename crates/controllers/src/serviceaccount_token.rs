@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use coracle_runtime::informer::{Metadata, MetadataOnly, View};
 use coracle_runtime::{
-    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection, Written,
+    Action, Change, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile, Selection,
+    Written,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -37,6 +38,8 @@ pub(crate) const REGISTRATION: Registration =
 /// Whose token is to lie where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSubject<'a> {
+    /// The cluster of the account and of the secret.
+    pub cluster: &'a ClusterId,
     /// The namespace of the account and of the secret.
     pub namespace: &'a str,
     /// The account.
@@ -204,7 +207,7 @@ impl AccountTokens {
         if secret.resource_version().as_deref() != Some(&*view.metadata.base.resource_version) {
             return Ok(());
         }
-        if !self.complete(&mut secret, view, uid) {
+        if !self.complete(key.cluster(), &mut secret, view, uid) {
             return Ok(());
         }
         match self.secret_objects.replace::<Written>(key, &secret).await {
@@ -215,7 +218,7 @@ impl AccountTokens {
     }
 
     /// Whether it could be completed.
-    fn complete(&self, secret: &mut Secret, view: &TokenSecret, uid: &str) -> bool {
+    fn complete(&self, cluster: &ClusterId, secret: &mut Secret, view: &TokenSecret, uid: &str) -> bool {
         let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
         let account = view.annotation(ACCOUNT_NAME).to_owned();
         let data = secret.data.get_or_insert_default();
@@ -226,8 +229,8 @@ impl AccountTokens {
             data.insert(NAMESPACE.to_owned(), ByteString(namespace.clone().into_bytes()));
         }
         if !view.has_token {
-            let subject =
-                TokenSubject { namespace: &namespace, account: &account, account_uid: uid, secret: &name };
+            let (namespace, account, secret) = (&*namespace, &*account, &*name);
+            let subject = TokenSubject { cluster, namespace, account, account_uid: uid, secret };
             let Some(token) = (self.writer.0)(&subject) else { return false };
             data.insert(TOKEN.to_owned(), ByteString(token.into_bytes()));
         }

@@ -7,12 +7,9 @@ use std::sync::Arc;
 
 use coracle_apiserver::admission::Plugin;
 use coracle_apiserver::listen::TlsListener;
-use coracle_apiserver::{
-    ApiServer, Endpoint, HealthChecks, LegacySubject, Limits, Registry, RotatingSigner, Server, Site,
-    TokenSigner, issue_legacy,
-};
-use coracle_base::{Clock, Rng, Task};
-use coracle_controllers::{CertificateSigner, NodeCidrs, Settings, TokenSubject, TokenWriter, Trust};
+use coracle_apiserver::{ApiServer, Endpoint, Fence, Limits, Registry, RotatingSigner, Server, Site};
+use coracle_base::{Clock, ErrorChain, Rng, Task};
+use coracle_controllers::{NodeCidrs, Settings, Trust};
 use coracle_kubelet::fake;
 use coracle_runtime::Manager;
 use coracle_store::Store;
@@ -22,18 +19,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authentication::{self, Loaded};
 use crate::config::{Config, StoreConfig};
+use crate::data_dir;
 use crate::error::StartError;
 use crate::handle::Handle;
+use crate::health;
 use crate::in_process;
 use crate::managed::{self, Managed, Replica};
 use crate::pki;
 use crate::resource_metrics::Measurements;
-use crate::rotation::{Rotation, Socket};
+use crate::rotation::{CurrentSigner, Rotation, Socket};
+use crate::signing;
 use crate::storage;
 use crate::supervise::Components;
-
-/// The key the health check reads. No object lies there, for all keys of objects have a slash.
-const HEALTH_KEY: &str = "health";
 
 /// What a program that embeds a cluster adds to it.
 #[derive(Clone, Default)]
@@ -90,6 +87,10 @@ impl Coracle {
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
         let (listeners, addresses) = bind(&config.listen).await?;
+        if !listeners.is_empty() {
+            // Certificates lie there, whatever holds the objects.
+            data_dir::prepare(&config.data_dir, None).await?;
+        }
         let store = storage::open(&config).await?;
         // After the store is opened, which nobody else can do at the same time: a second
         // cluster must not touch the certificates of the first.
@@ -103,7 +104,7 @@ impl Coracle {
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
             Err(error) => {
-                store.close().await;
+                close_unstarted(&store).await;
                 return Err(error);
             }
         };
@@ -114,22 +115,23 @@ impl Coracle {
             Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
         let replica = shares_store.then(|| Replica::new(&registry.new_uid()));
         let measurements = Measurements::new(clock.clone());
-        let service = ApiServer::new(health(&store, &stopping), registry, clock.clone())
+        let service = ApiServer::new(health::checks(&store, &stopping), registry, clock.clone())
             .with_authentication(
                 &secured.authentication.config,
                 secured.token_signer.clone(),
                 secured.authentication.policy_at(secured.urls.first().map(String::as_str)),
             )
             .with_plugins(extensions.admission)
+            .with_shutdown(closing.clone())
             .with_metrics_source(Arc::new(measurements.clone()));
         if let Err(error) = service.bootstrap(&secured.site).await {
-            store.close().await;
+            close_unstarted(&store).await;
             return Err(error.into());
         }
         let limits = Limits { max_connections_per_address, ..Limits::default() };
         let server = Server::new(service.clone(), limits);
         let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
-        let token_writer = Some(token_writer(secured.token_signer.clone()));
+        let token_writer = Some(signing::token_writer(&service, secured.token_signer.clone()));
         let Secured { listeners, urls, kubeconfig, trust, signer, rotation, .. } = secured;
         let mut running: Vec<_> = listeners.into_iter().map(serve).collect();
         running
@@ -146,22 +148,24 @@ impl Coracle {
         {
             closing.cancel();
             components.ended().await;
-            store.close().await;
+            close_unstarted(&store).await;
             return Err(StartError::FakeNodes(Box::new(error)));
         }
         let scheduler =
             start_scheduler(&service, scheduler.then_some(extensions.scheduler), &clock, replica.as_ref());
+        let signer = signer.map(|signer| signing::certificate_signer(&service, signer));
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
         let figures = [controllers.figures(), scheduler.figures()];
         service.add_metrics(move || managed::metrics(&figures));
         let activity = service.activity();
-        let client = in_process::client(service, in_process::ADMINISTRATOR);
+        let client = in_process::client(service.clone(), in_process::ADMINISTRATOR);
         Ok(Handle {
             addresses,
             urls,
             kubeconfig,
             ready_in,
+            server: service,
             activity,
             client,
             controllers,
@@ -184,7 +188,7 @@ fn node_cidrs(config: &Config) -> Option<NodeCidrs> {
 /// Nodes without machines.
 #[derive(Clone)]
 struct Simulation {
-    client: kube::Client,
+    server: ApiServer,
     nodes: fake::FakeNodes,
     clock: Clock,
     measurements: Measurements,
@@ -192,27 +196,20 @@ struct Simulation {
 
 impl Simulation {
     fn new(server: &ApiServer, nodes: fake::FakeNodes, clock: Clock, measurements: Measurements) -> Self {
-        let client = in_process::client(server.clone(), in_process::FAKE_NODES);
-        Self { client, nodes, clock, measurements }
+        Self { server: server.clone(), nodes, clock, measurements }
     }
 
     /// Before anyone looks, so that nobody is told of them one by one.
     async fn create_nodes(&self) -> kube::Result<()> {
-        fake::create_nodes(&self.client, &self.nodes, &self.clock).await
+        let client = in_process::client(self.server.clone(), in_process::FAKE_NODES);
+        fake::create_nodes(&client, &self.nodes, &self.clock).await
     }
 
     /// Run by the same manager as the controllers, so that idle means that pods are at rest too.
-    fn register(&self, manager: &mut Manager) {
-        self.measurements.include(fake::register(manager, &self.client, &self.clock));
+    fn register(&self, manager: &mut Manager, fence: Option<&Fence>) {
+        let client = in_process::fenced_client(self.server.clone(), in_process::FAKE_NODES, fence.cloned());
+        self.measurements.include(fake::register(manager, &client, &self.clock));
     }
-}
-
-/// Who writes the tokens of service accounts that lie in secrets.
-fn token_writer(signer: Arc<RotatingSigner>) -> TokenWriter {
-    TokenWriter::new(move |subject| {
-        let TokenSubject { namespace, account, account_uid, secret } = *subject;
-        issue_legacy(signer.current(), &LegacySubject { namespace, account, account_uid, secret }).ok()
-    })
 }
 
 /// Runs the controllers of all clusters, if they are wanted. Otherwise only those that belong to the server itself:
@@ -224,17 +221,17 @@ fn start_controllers(
     simulation: Option<Simulation>,
     replica: Option<&Replica>,
 ) -> Managed {
-    let client = in_process::client(server.clone(), in_process::CONTROLLERS);
+    let component = (server, in_process::CONTROLLERS);
     let clock = settings.clock.clone();
     let replica = replica.filter(|_| are_wanted || simulation.is_some());
-    Managed::start("kube-controller-manager", &client, &clock, replica, move |manager| {
+    Managed::start("kube-controller-manager", component, &clock, replica, move |manager, fence| {
         if are_wanted {
             coracle_controllers::register(manager, &settings);
         } else {
             coracle_controllers::register_api_server(manager, &settings);
         }
         if let Some(simulation) = &simulation {
-            simulation.register(manager);
+            simulation.register(manager, fence);
         }
     })
 }
@@ -246,10 +243,10 @@ fn start_scheduler(
     clock: &Clock,
     replica: Option<&Replica>,
 ) -> Managed {
-    let client = in_process::client(server.clone(), in_process::SCHEDULER);
+    let component = (server, in_process::SCHEDULER);
     let its_clock = clock.clone();
     let replica = replica.filter(|_| wanted.is_some());
-    Managed::start("kube-scheduler", &client, clock, replica, move |manager| {
+    Managed::start("kube-scheduler", component, clock, replica, move |manager, _fence| {
         if let Some(config) = &wanted
             && let Err(error) = coracle_scheduler::register(manager, config, &its_clock)
         {
@@ -272,7 +269,7 @@ struct Secured {
     /// Who is trusted, as long as it runs.
     trust: Option<watch::Receiver<Trust>>,
     /// What signs certificates that are asked for.
-    signer: Option<Arc<dyn CertificateSigner>>,
+    signer: Option<Arc<CurrentSigner>>,
     /// What replaces certificates.
     rotation: Option<(Rotation, Option<Socket>)>,
 }
@@ -342,12 +339,9 @@ async fn bind(addresses: &[SocketAddr]) -> Result<(Vec<TcpListener>, Vec<SocketA
     Ok((listeners, bound))
 }
 
-fn health(store: &Store, stopping: &CancellationToken) -> HealthChecks {
-    let mut health = HealthChecks::new(stopping.clone());
-    let store = store.clone();
-    health.register("store", move || {
-        let store = store.clone();
-        async move { store.get(HEALTH_KEY).await.map(drop).map_err(|error| error.to_string()) }
-    });
-    health
+/// Closes the store of a cluster that failed to start for another reason.
+async fn close_unstarted(store: &Store) {
+    if let Err(error) = store.close().await {
+        tracing::error!(error = %ErrorChain(&error), "the store ended in failure");
+    }
 }

@@ -5,6 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+pub use coracle_apiserver::{ClusterReference, CredentialScope, UnknownCluster};
+use kube::Client;
+use kube::core::{DynamicObject, PartialObjectMeta};
+
 pub use crate::pki::{Item, KubeconfigRequest, Role, Rotation, create_kubeconfig, list};
 use crate::pki::{PkiError, request_rotation};
 use crate::rotation::{ASKED_LIMIT, socket_path};
@@ -36,6 +40,22 @@ pub fn rotate(data_dir: &Path, rotation: &Rotation) -> Result<Rotated, PkiError>
         Err(source) => return Err(PkiError::Io { operation: "reach the server at", path, source }),
     };
     Ok(Rotated { names, done })
+}
+
+/// Asks a running server which cluster has an id now, for credentials that are to be valid in it. The client needs the
+/// operator's credential, and its paths are those of the server.
+///
+/// # Errors
+/// If there is no such cluster, the client is not the operator's, or the server does not answer.
+pub async fn cluster_reference(client: &Client, id: &str) -> Result<ClusterReference, kube::Error> {
+    if id == ClusterReference::default_cluster().id {
+        return Ok(ClusterReference::default_cluster());
+    }
+    let request = http::Request::get(format!("/clusters/{id}")).body(Vec::new());
+    let request = request.map_err(kube::Error::HttpError)?;
+    let found: PartialObjectMeta<DynamicObject> = client.request(request).await?;
+    let uid = found.metadata.uid.unwrap_or_default();
+    Ok(ClusterReference { id: id.to_owned(), uid })
 }
 
 fn is_nobody(error: &io::Error) -> bool {

@@ -8,6 +8,7 @@ use coracle_apiserver::network::NetworkError;
 use coracle_controllers::NodeCidrError;
 
 pub use crate::pki::PkiError;
+use crate::trusted_files::UntrustedFile;
 
 /// Settings that make no sense. Named as on the command line, where most of them come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +117,9 @@ pub enum AuthenticationError {
         #[source]
         source: io::Error,
     },
+    /// Another user could have written it.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedFile),
     /// It is no file of tokens.
     #[error("{} is no token file", .path.display())]
     TokenFile {
@@ -149,6 +153,9 @@ pub enum StorageError {
         #[source]
         source: io::Error,
     },
+    /// Another user could have written a file or directory.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedFile),
     /// A file with credentials cannot be read.
     #[error("cannot read {}", .path.display())]
     Credentials {

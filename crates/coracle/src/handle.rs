@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_apiserver::Activity;
+use coracle_apiserver::{Activity, ApiServer, ClusterReference, UnknownCluster};
+use coracle_base::ErrorChain;
 use coracle_runtime::IdleReport;
-use coracle_store::Store;
+use coracle_store::{Error as StoreError, Store};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ pub struct Handle {
     pub(crate) urls: Vec<String>,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
+    pub(crate) server: ApiServer,
     pub(crate) activity: Arc<Activity>,
     pub(crate) client: Client,
     pub(crate) controllers: Managed,
@@ -30,7 +32,7 @@ pub struct Handle {
     pub(crate) components: Components,
     /// Cancelled first: the cluster is not ready any more, but still answers.
     pub(crate) stopping: CancellationToken,
-    /// Cancelled second: nothing more is accepted.
+    /// Cancelled second: watches end, requests are drained, and new connections get a hint to retry.
     pub(crate) closing: CancellationToken,
 }
 
@@ -89,6 +91,32 @@ impl Handle {
         self.client.clone()
     }
 
+    /// The cluster with this id, for credentials that are to be valid in it and in none that is created later under the
+    /// same id.
+    ///
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # use coracle::{Config, Coracle, StoreConfig};
+    /// # use coracle::certs::{ClusterReference, CredentialScope};
+    /// # let mut config = Config::new("/nothing/is/written/there");
+    /// # config.store = StoreConfig::Memory;
+    /// # config.listen.clear();
+    /// let cluster = Coracle::start(config).await?;
+    /// let reference = cluster.cluster_reference("default")?;
+    /// assert_eq!(CredentialScope::from(reference), CredentialScope::DefaultCluster);
+    /// cluster.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such cluster.
+    pub fn cluster_reference(&self, id: &str) -> Result<ClusterReference, UnknownCluster> {
+        self.server.cluster_reference(id)
+    }
+
     /// Returns when controllers and scheduler have nothing left to do: they know of everything that was
     /// written so far, and have done what follows from it. For tests, which need not guess how long to sleep.
     /// Where several processes share a store and another one runs them, this waits until they run here.
@@ -121,18 +149,34 @@ impl Handle {
         }
     }
 
-    /// Stops the cluster: reports not ready, stops scheduler and controllers while they are still answered, accepts
-    /// nothing more, answers what is in flight (for a limited time), closes the store. When it returns nothing is left running, and the
-    /// same directory and ports may be used again.
-    pub async fn shutdown(self) {
+    /// Stops the cluster, in this order: reports not ready; stops scheduler and controllers while the API still answers
+    /// them; ends all watches cleanly; answers the requests in flight, for a limited time, and new connections with a
+    /// hint to retry; closes the store. When it returns nothing is left running, and the same directory and ports may be
+    /// used again.
+    ///
+    /// The report says whether the store ended in failure. A program that runs the cluster should then exit with a code
+    /// other than zero, so that its supervisor and its operator notice.
+    pub async fn shutdown(self) -> ShutdownReport {
         self.stopping.cancel();
         for managed in [self.scheduler, self.controllers] {
             managed.stop().await;
         }
         self.closing.cancel();
         self.components.ended().await;
-        self.store.close().await;
+        let store = self.store.close().await;
+        if let Err(error) = &store {
+            tracing::error!(error = %ErrorChain(error), "the store ended in failure");
+        }
+        ShutdownReport { store }
     }
+}
+
+/// How a cluster ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// The failure in which the store ended: its files could not be written any more, or etcd did not answer.
+    pub store: Result<(), StoreError>,
 }
 
 impl fmt::Debug for Handle {

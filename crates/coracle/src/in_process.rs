@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use coracle_apiserver::{ApiServer, Identity, PeerIdentity};
+use coracle_apiserver::{ApiServer, CredentialScope, Fence, Identity, PeerIdentity};
 use http::{HeaderValue, Request, header};
 use kube::Client;
 use kube::client::Body;
@@ -43,13 +43,18 @@ pub(crate) const SCHEDULER: Caller = Caller { user: "system:kube-scheduler", pro
 
 /// A client of `server`. Must be called on a tokio runtime.
 pub(crate) fn client(server: ApiServer, caller: Caller) -> Client {
+    fenced_client(server, caller, None)
+}
+
+/// A client of `server` that writes only while the fence holds, if there is one.
+pub(crate) fn fenced_client(server: ApiServer, caller: Caller, fence: Option<Fence>) -> Client {
     let identity = Identity {
         name: caller.user.to_owned(),
         groups: vec![MASTERS.to_owned(), "system:authenticated".to_owned()],
         ..Identity::default()
     };
     let program = HeaderValue::from_static(caller.program);
-    let transport = Transport { server, peer: PeerIdentity(Some(Arc::new(identity))), program };
+    let transport = Transport { server, peer: PeerIdentity(Some(Arc::new(identity))), program, fence };
     Client::new(transport, DEFAULT_NAMESPACE)
 }
 
@@ -59,6 +64,8 @@ struct Transport {
     server: ApiServer,
     peer: PeerIdentity,
     program: HeaderValue,
+    /// What the writes of its requests depend on.
+    fence: Option<Fence>,
 }
 
 impl Service<Request<Body>> for Transport {
@@ -72,6 +79,11 @@ impl Service<Request<Body>> for Transport {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.extensions_mut().insert(self.peer.clone());
+        // These components serve all clusters.
+        request.extensions_mut().insert(CredentialScope::AllClusters);
+        if let Some(fence) = &self.fence {
+            request.extensions_mut().insert(fence.clone());
+        }
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         self.server.call(request)
     }

@@ -30,17 +30,21 @@ pub mod authentication;
 mod builder;
 pub mod certs;
 pub mod config;
+mod data_dir;
 mod error;
 mod handle;
+mod health;
 mod in_process;
 mod managed;
 mod pki;
 mod resource_metrics;
 mod rotation;
+mod signing;
 pub mod storage;
 mod subject_name;
 mod supervise;
 pub mod tokens;
+mod trusted_files;
 
 pub use builder::{Coracle, Extensions};
 pub use config::{Config, EtcdConfig, StoreConfig};
@@ -52,7 +56,8 @@ pub use coracle_runtime::IdleReport;
 /// What [`Extensions::scheduler`] is made of.
 pub use coracle_scheduler as scheduler;
 pub use error::{AuthenticationError, ConfigError, PkiError, StartError, StorageError};
-pub use handle::Handle;
+pub use handle::{Handle, ShutdownReport};
 /// The crate of [`Handle::client`], in the version that fits.
 pub use kube;
 pub use supervise::Failure;
+pub use trusted_files::UntrustedFile;

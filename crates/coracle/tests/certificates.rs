@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use coracle::certs::{self, KubeconfigRequest, Rotation};
+use coracle::certs::{self, CredentialScope, KubeconfigRequest, Rotation};
 use coracle::kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use coracle::kube::config::{KubeConfigOptions, Kubeconfig};
 use coracle::kube::{self, Client};
@@ -124,11 +124,10 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     cluster.shutdown().await;
 }
 
-/// What is signed is good in all clusters, so that only the first may have it signed.
 #[tokio::test]
-async fn requests_of_tenants_are_not_signed() {
+async fn certificate_signed_in_another_cluster_is_valid_there_only() {
     let (cluster, _dir) = start().await;
-    let (request, _) = request("jane", ["dev", "jane"], CLIENT);
+    let (request, key) = request("jane", ["dev", "jane"], CLIENT);
     let path = "/clusters/blue/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let send = async |builder: http::request::Builder, body: Vec<u8>| {
         let request = builder.header("content-type", "application/json").body(body).unwrap();
@@ -141,8 +140,22 @@ async fn requests_of_tenants_are_not_signed() {
     let approval = format!("{path}/jane/approval");
     send(http::Request::put(approval), serde_json::to_vec(&made).unwrap()).await;
     tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    let left = send(http::Request::get(format!("{path}/jane")), Vec::new()).await;
-    assert!(left.status.as_ref().unwrap().conditions.is_some() && !is_issued(&left), "{left:?}");
+    let signed = send(http::Request::get(format!("{path}/jane")), Vec::new()).await;
+    assert!(is_issued(&signed), "{signed:?}");
+
+    let certificate = signed.status.unwrap().certificate.unwrap();
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(certificate.0),
+        "client-key-data": STANDARD.encode(key.serialize_pem()),
+    });
+    let jane = client_of(kubeconfig_as(&cluster, user)).await;
+    let code = async |path: &str| {
+        let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
+        jane.send(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(code("/clusters/blue/api/v1/pods").await, 403, "she is known there, and has no role");
+    assert_eq!(code("/clusters/green/api/v1/pods").await, 401);
+    assert_eq!(code("/api/v1/pods").await, 401);
     cluster.shutdown().await;
 }
 
@@ -297,7 +310,8 @@ async fn a_further_user_gets_in() {
     let (cluster, dir) = start().await;
     let groups = vec!["dev".to_owned(), "ops".to_owned()];
     let life = Duration::from_secs(600);
-    let request = KubeconfigRequest { user: "jane".to_owned(), groups, life, server: None };
+    let scope = CredentialScope::DefaultCluster;
+    let request = KubeconfigRequest { user: "jane".to_owned(), groups, life, server: None, scope };
     let text = certs::create_kubeconfig(dir.path(), &request, Clock::system().now()).unwrap();
     let jane = client_of(Kubeconfig::from_yaml(&text).unwrap()).await;
     let expected = ["dev", "ops", "system:authenticated"].map(str::to_owned).to_vec();

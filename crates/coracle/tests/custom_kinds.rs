@@ -230,3 +230,35 @@ async fn every_version_that_is_served_has_an_api_service() {
     }
     harbour.cluster.shutdown().await;
 }
+
+#[tokio::test]
+async fn api_service_with_a_service_is_unavailable_and_says_why() {
+    let harbour = Harbour::new().await;
+    let available = async || {
+        harbour.settle().await;
+        let service = harbour.services.get("v1.remote.example.com").await.unwrap();
+        let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
+        let condition = conditions.into_iter().find(|condition| condition.type_ == "Available").unwrap();
+        (condition.status, condition.reason.unwrap_or_default())
+    };
+    let spec = json!({
+        "group": "remote.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "remote"},
+    });
+    let api_service = json!({"metadata": {"name": "v1.remote.example.com"}, "spec": spec});
+    let api_service = serde_json::from_value(api_service).unwrap();
+    harbour.services.create(&PostParams::default(), &api_service).await.unwrap();
+    assert_eq!(available().await, ("False".to_owned(), "ServiceNotFound".to_owned()));
+    let services: Api<k8s_openapi::api::core::v1::Service> =
+        Api::namespaced(harbour.client.clone(), "default");
+    let service = json!({"metadata": {"name": "remote"}, "spec": {"ports": [{"port": 443}]}});
+    services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+    assert_eq!(available().await, ("False".to_owned(), "EndpointsNotFound".to_owned()));
+    services.delete("remote", &DeleteParams::default()).await.unwrap();
+    assert_eq!(available().await, ("False".to_owned(), "ServiceNotFound".to_owned()));
+    let local = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
+    let params = PatchParams::default();
+    harbour.services.patch("v1.remote.example.com", &params, &Patch::Merge(local)).await.unwrap();
+    assert_eq!(available().await, ("True".to_owned(), "Local".to_owned()));
+    harbour.cluster.shutdown().await;
+}

@@ -11,7 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use coracle::config::EtcdConfig;
+use coracle::kube;
 use coracle::kube::api::{Api, ObjectMeta, PostParams};
+use coracle::kube::core::Status;
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -106,4 +108,46 @@ async fn of_several_processes_one_runs_the_controllers() {
     }
     tokio::time::timeout(LIMIT, second.run_until_idle()).await.unwrap().unwrap();
     second.shutdown().await;
+}
+
+/// The first failure of a write, which is repeated until it fails.
+async fn first_refusal(process: &Handle) -> Box<Status> {
+    let accounts = Api::<ServiceAccount>::namespaced(process.client(), "default");
+    let writing = async {
+        loop {
+            let metadata = ObjectMeta { generate_name: Some("a-".to_owned()), ..ObjectMeta::default() };
+            let account = ServiceAccount { metadata, ..ServiceAccount::default() };
+            match accounts.create(&PostParams::default(), &account).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) => return status,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, writing).await.expect("etcd is gone")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_that_does_not_answer_is_named_to_clients_and_probes() {
+    let mut etcd = Etcd::start();
+    let process = etcd.serve().await;
+    etcd.process.kill().unwrap();
+    etcd.process.wait().unwrap();
+
+    let status = first_refusal(&process).await;
+    let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    match status.code {
+        503 => {
+            assert_eq!(status.message, "the store is unavailable: etcd does not answer");
+            assert_eq!(retry_after, 1);
+        }
+        // The connection broke with the write on it.
+        504 => assert!(status.message.contains("may or may not have been carried out"), "{status:?}"),
+        _ => panic!("{status:?}"),
+    }
+    let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
+    let error = process.client().request_text(ready).await.unwrap_err();
+    assert!(error.to_string().contains("[-]store failed: etcd is unavailable"), "{error}");
+    let report = tokio::time::timeout(LIMIT, process.shutdown()).await.expect("it ends");
+    assert!(report.store.is_err(), "it ended without its store");
 }

@@ -4,6 +4,7 @@
 //! merge, is told by a [`schema::Schema`], for built-in kinds and custom ones alike.
 
 pub mod apply;
+pub mod budget;
 pub mod cron;
 pub mod field;
 pub mod gvk;

@@ -1,7 +1,9 @@
 //! JSON patches, case by case.
 
 use coracle_meta::patch::json::JsonPatch;
-use coracle_meta::patch::{ErrorClass, MAX_COPY_BYTES, MAX_JSON_PATCH_OPERATIONS, PatchError};
+use coracle_meta::patch::{
+    ErrorClass, MAX_COPY_BYTES, MAX_JSON_PATCH_OPERATIONS, MAX_SHIFTED_ITEMS, PatchError,
+};
 use serde_json::{Value, json};
 
 fn apply(object: Value, operations: Value) -> Result<Value, PatchError> {
@@ -235,6 +237,27 @@ fn what_is_copied_is_limited() {
         "Unable to complete the copy, the accumulated size increase of copy is 4718592, exceeding the limit 3145728"
     );
     assert_eq!(error.class(), ErrorClass::Unprocessable);
+}
+
+#[test]
+fn copies_of_many_small_maps_are_limited_by_their_memory() {
+    // 60 KB of text, and 5 MB of maps.
+    let object = json!({"a": vec![json!({"a": 0}); 7_500]});
+    let copies = |count: usize| -> Value {
+        (0..count).map(|at| json!({"op": "copy", "from": "/a", "path": format!("/b{at}")})).collect()
+    };
+    assert!(apply(object.clone(), copies(2)).is_ok());
+    let error = apply(object, copies(40)).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::TooLarge, "{error}");
+}
+
+#[test]
+fn insertions_that_move_too_many_items_are_rejected() {
+    let insert = json!({"op": "add", "path": "/a/0", "value": 1});
+    let object = |items: usize| json!({"a": vec![0; items]});
+    assert!(apply(object(1_000), Value::from(vec![insert.clone(); 5_000])).is_ok());
+    let error = apply(object(MAX_SHIFTED_ITEMS / 100), Value::from(vec![insert; 101])).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::TooLarge, "{error}");
 }
 
 #[test]

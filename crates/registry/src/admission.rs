@@ -9,7 +9,9 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+use crate::condition::Conditions;
 use crate::error::Result;
+use crate::kind::Kind;
 use crate::lifecycle::Write;
 
 /// An answer that may have to wait for others.
@@ -41,6 +43,8 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// What is there now.
     pub old: Option<&'a Value>,
+    /// Conditions that the transaction of the write has to meet, see [`Attributes::require`].
+    pub conditions: &'a Conditions,
 }
 
 impl Attributes<'_> {
@@ -50,6 +54,22 @@ impl Attributes<'_> {
         if let Some(audit) = self.write.audit {
             audit.add(key, value());
         }
+    }
+
+    /// Makes the write depend on another object. `check` judges the object as it is now (`None`: it does not
+    /// exist), and again whenever the object changes before the write is committed. So the write is committed
+    /// only together with a state of the object that `check` has accepted.
+    ///
+    /// # Errors
+    /// The error of `check`, or that of the store.
+    pub async fn require(
+        &self,
+        kind: &'static dyn Kind,
+        namespace: &str,
+        name: &str,
+        check: impl Fn(Option<&Value>) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.conditions.add(self.cluster, kind, (namespace, name), Box::new(check)).await
     }
 }
 
@@ -85,9 +105,11 @@ impl Cluster {
         name: &str,
         object: &mut Value,
     ) -> Result<Vec<String>> {
-        let mut warnings = Vec::new();
-        self.mutate(write, operation, name, object, None, &mut warnings).await?;
-        self.validate(write, operation, name, object, None, &mut warnings).await?;
+        let (mut warnings, conditions) = (Vec::new(), Conditions::default());
+        let attributes =
+            Attributes { cluster: self, write, operation, name, old: None, conditions: &conditions };
+        self.mutate(&attributes, object, &mut warnings).await?;
+        self.validate(&attributes, object, &mut warnings).await?;
         Ok(warnings)
     }
 
@@ -97,16 +119,12 @@ impl Cluster {
     /// If somebody refuses.
     pub async fn mutate(
         &self,
-        write: &Write<'_>,
-        operation: Operation,
-        name: &str,
+        attributes: &Attributes<'_>,
         object: &mut Value,
-        old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<()> {
         let Some(admission) = self.admission() else { return Ok(()) };
-        let attributes = Attributes { cluster: self, write, operation, name, old };
-        admission.mutate(&attributes, object, warnings).await
+        admission.mutate(attributes, object, warnings).await
     }
 
     /// Lets those who have a say refuse what is to be written, once nothing changes any more.
@@ -115,15 +133,11 @@ impl Cluster {
     /// If somebody refuses.
     pub async fn validate(
         &self,
-        write: &Write<'_>,
-        operation: Operation,
-        name: &str,
+        attributes: &Attributes<'_>,
         object: &Value,
-        old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<()> {
         let Some(admission) = self.admission() else { return Ok(()) };
-        let attributes = Attributes { cluster: self, write, operation, name, old };
-        admission.validate(&attributes, object, warnings).await
+        admission.validate(attributes, object, warnings).await
     }
 }

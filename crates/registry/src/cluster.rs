@@ -65,6 +65,11 @@ impl Registry {
         self
     }
 
+    /// The same clusters through another handle of their store.
+    pub(crate) fn with_store(&self, store: Store) -> Self {
+        Self { store, ..self.clone() }
+    }
+
     /// Clusters that nothing is kept of, for tests.
     #[cfg(any(test, feature = "samples"))]
     pub fn in_memory() -> Self {
@@ -153,6 +158,12 @@ impl Cluster {
     /// What it is called among all clusters of the store.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The uid that the cluster got when it was created. Another cluster that is created later under the same id has
+    /// another. Empty for the default cluster, which always exists.
+    pub fn uid(&self) -> &str {
+        ""
     }
 
     /// From where services get their addresses and ports.

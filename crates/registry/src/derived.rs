@@ -143,7 +143,7 @@ impl Cluster {
         page.entries.iter().map(|entry| self.seen(kind, entry)).collect()
     }
 
-    fn seen(&self, kind: &dyn Kind, entry: &Entry) -> Result<Arc<Value>> {
+    pub(crate) fn seen(&self, kind: &dyn Kind, entry: &Entry) -> Result<Arc<Value>> {
         if kind.reads_as_stored(&entry.value_bytes(), entry.mod_revision()) {
             self.trees().get(entry, tree)
         } else {

@@ -136,6 +136,12 @@ pub enum Error {
         /// The latest.
         current: Revision,
     },
+    /// The writer's lease is not its own any more; nothing was written.
+    #[error("the lease {lease} is not held by this writer any more")]
+    Fenced {
+        /// Namespace and name of the lease.
+        lease: String,
+    },
     /// What is stored cannot be read.
     #[error("the stored object at {key} cannot be read: {reason}")]
     Corrupt {
@@ -149,12 +155,46 @@ pub enum Error {
     Store(#[source] coracle_store::Error),
 }
 
+/// A failure of the store that a client can do something about, or should know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreFailure {
+    /// The disk is full. The write was not carried out; writes succeed again once there is space.
+    DiskFull,
+    /// A write or sync of the store's files failed, so all writes are refused until the store is opened again. The one
+    /// that met the failure may have been carried out.
+    ReadOnly,
+    /// The store cannot be reached. Nothing was carried out.
+    Unavailable,
+    /// The store did not confirm a write, which may have been carried out.
+    OutcomeUnknown,
+    /// The store is closed, because the server ends. Nothing was carried out.
+    Closed,
+}
+
+impl Error {
+    /// Which failure of the store this is; none if it is another error, or a failure that only an operator understands.
+    pub fn store_failure(&self) -> Option<StoreFailure> {
+        use coracle_store::Error as Store;
+        let Self::Store(error) = self else { return None };
+        match error {
+            Store::DiskFull { .. } => Some(StoreFailure::DiskFull),
+            Store::Poisoned { .. } => Some(StoreFailure::ReadOnly),
+            Store::Unavailable(_) => Some(StoreFailure::Unavailable),
+            Store::OutcomeUnknown(_) => Some(StoreFailure::OutcomeUnknown),
+            Store::Closed => Some(StoreFailure::Closed),
+            _ => None,
+        }
+    }
+}
+
 impl From<coracle_store::Error> for Error {
     fn from(error: coracle_store::Error) -> Self {
         use coracle_store::Error as Store;
         match error {
             Store::Compacted { requested, oldest } => Error::Expired { requested, oldest },
             Store::FutureRevision { requested, current } => Error::TooLargeRevision { requested, current },
+            Store::GuardLost { guard } => Error::Fenced { lease: guard.to_string() },
             other => Error::Store(other),
         }
     }

@@ -5,15 +5,18 @@
 //! tables.
 
 pub mod admission;
+mod aggregation;
 mod audit;
 mod bootstrap;
 pub mod catalog;
 pub mod claim;
 mod cluster;
+mod condition;
 mod crd;
 mod derived;
 pub mod encode;
 mod error;
+mod fence;
 pub mod form;
 mod identity;
 mod keys;
@@ -31,11 +34,14 @@ pub mod view;
 pub use coracle_crd::OpenApi;
 pub use coracle_store::{Entry, Revision};
 
+pub use aggregation::RemoteVersion;
 pub use audit::AuditAnnotations;
 pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
+pub use condition::Conditions;
 pub use derived::Derived;
-pub use error::{Error, Result, Subject};
+pub use error::{Error, Result, StoreFailure, Subject};
+pub use fence::{Fence, HeldLease};
 pub use identity::Identity;
 pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, StoredAs, Subresource, Verbs};
 pub use kind_ref::KindRef;

@@ -2,7 +2,11 @@
 //!
 //! The lease is a `Lease` object that its holder renews. The others watch nothing and ask now and then; what
 //! counts is not the time in the object, which another machine's clock wrote, but how long it has not changed
-//! by one's own clock. The times are upstream's for its controller manager and scheduler.
+//! by one's own monotonic clock, which nobody can set. The times are upstream's for its controller manager and
+//! scheduler.
+//!
+//! Each time that a lease is acquired a [`LeaseTerm`] begins. What the holder writes can be bound to it, so that
+//! requests that are late change nothing once the lease is somebody else's.
 
 use std::time::Duration;
 
@@ -34,6 +38,17 @@ pub struct LeaderLease {
     identity: String,
     clock: Clock,
     rng: Rng,
+    /// The term in which it is held, or was last.
+    term: LeaseTerm,
+}
+
+/// The time from when a replica acquires a lease until it loses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseTerm {
+    /// The uid of the `Lease` object.
+    pub uid: Box<str>,
+    /// How often the lease has changed hands.
+    pub transitions: u64,
 }
 
 /// What is known of a lease.
@@ -76,14 +91,16 @@ enum Plan {
 /// A lease as it was first seen so.
 struct Observed {
     record: Record,
-    since: Timestamp,
+    /// By [`Clock::uptime`].
+    since: Duration,
 }
 
-fn plan(observed: Option<&Observed>, identity: &str, now: Timestamp) -> Plan {
+/// Plans at a time by [`Clock::uptime`].
+fn plan(observed: Option<&Observed>, identity: &str, now: Duration) -> Plan {
     let Some(Observed { record, since }) = observed else { return Plan::Create };
     let holder = record.spec.holder_identity.as_deref().unwrap_or_default();
     let duration = record.spec.lease_duration_seconds.map_or(LEASE_DURATION, Duration::from_secs);
-    if holder.is_empty() || holder == identity || now.since(*since) >= duration {
+    if holder.is_empty() || holder == identity || now.saturating_sub(*since) >= duration {
         Plan::Take
     } else {
         Plan::Wait
@@ -108,18 +125,33 @@ impl LeaderLease {
     /// The lease at `key`, to be held under a name that no other replica has.
     pub fn new(client: &Client, key: ObjectKey, identity: impl Into<String>, clock: Clock) -> Self {
         let leases = Objects::of::<Lease>(client);
-        Self { leases, key, identity: identity.into(), clock, rng: Rng::from_entropy() }
+        let term = LeaseTerm::default();
+        Self { leases, key, identity: identity.into(), clock, rng: Rng::from_entropy(), term }
     }
 
-    /// Waits until the lease is ours. Safe to drop; a lease that was just taken is then given back by time.
-    pub async fn acquire(&mut self) {
+    /// Which lease it is.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The name under which it is held.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Waits until the lease is ours, and returns the term that begins then. Safe to drop; a lease that was just taken
+    /// is then given back by time.
+    pub async fn acquire(&mut self) -> LeaseTerm {
         let mut observed: Option<Observed> = None;
         let seed = self.rng.u64();
         let mut pause = Backoff::new(RETRY_PERIOD, RETRY_PERIOD * 2, Rng::seeded(seed));
         loop {
             match self.attempt(&mut observed).await {
-                Ok(true) => return,
-                Ok(false) => {}
+                Ok(Some(term)) => {
+                    self.term = term.clone();
+                    return term;
+                }
+                Ok(None) => {}
                 Err(error) => tracing::debug!(lease = %self.key, %error, "cannot take the lease"),
             }
             tokio::time::sleep(pause.next_delay()).await;
@@ -130,36 +162,36 @@ impl LeaderLease {
     /// Holds the lease until it is lost, or until `stop`, when it is given back.
     pub async fn hold(&mut self, stop: &CancellationToken) {
         let mut observed = None;
-        let mut renewed_at = self.clock.now();
+        let mut renewed_at = self.clock.uptime();
         loop {
             let pause = tokio::time::sleep(RETRY_PERIOD);
             if stop.run_until_cancelled(pause).await.is_none() {
                 return self.release().await;
             }
             let attempt = tokio::time::timeout(RETRY_PERIOD, self.attempt(&mut observed)).await;
-            let now = self.clock.now();
+            let now = self.clock.uptime();
             match attempt {
-                Ok(Ok(true)) => renewed_at = now,
-                // Somebody else has it.
-                Ok(Ok(false)) => return,
-                Ok(Err(_)) | Err(_) if now.since(renewed_at) >= RENEW_DEADLINE => return,
+                Ok(Ok(Some(term))) if term == self.term => renewed_at = now,
+                // Somebody else has it, or had it meanwhile: what is under way belongs to a term that is over.
+                Ok(Ok(_)) => return,
+                Ok(Err(_)) | Err(_) if now.saturating_sub(renewed_at) >= RENEW_DEADLINE => return,
                 Ok(Err(_)) | Err(_) => {}
             }
         }
     }
 
-    /// Whether the lease is ours now.
-    async fn attempt(&self, observed: &mut Option<Observed>) -> kube::Result<bool> {
+    /// The term of the lease if it is ours now.
+    async fn attempt(&self, observed: &mut Option<Observed>) -> kube::Result<Option<LeaseTerm>> {
         let found: Option<Record> = self.leases.get(&self.key).await?;
-        let now = self.clock.now();
+        let now = self.clock.uptime();
         *observed = found.map(|record| match observed.take() {
             Some(known) if known.record == record => known,
             _ => Observed { record, since: now },
         });
         let known = observed.as_ref().map(|observed| &observed.record);
-        let spec = renewed(known.map(|record| &record.spec), &self.identity, now);
+        let spec = renewed(known.map(|record| &record.spec), &self.identity, self.clock.now());
         let written = match plan(observed.as_ref(), &self.identity, now) {
-            Plan::Wait => return Ok(false),
+            Plan::Wait => return Ok(None),
             Plan::Create => {
                 let body = json!({"metadata": {"name": self.key.name()}, "spec": spec});
                 self.leases.create::<Written>(&self.key, &body).await
@@ -168,8 +200,11 @@ impl LeaderLease {
         };
         match written {
             // Another one was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            written => written.map(|_| true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Ok(Written { metadata }) => {
+                Ok(Some(LeaseTerm { uid: metadata.uid, transitions: spec.lease_transitions }))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -209,16 +244,17 @@ mod tests {
             lease_duration_seconds: Some(15),
             ..RecordSpec::default()
         };
-        Observed { record: Record { spec, ..Record::default() }, since: at(since) }
+        Observed { record: Record { spec, ..Record::default() }, since: Duration::from_secs(since) }
     }
 
     #[test]
     fn a_lease_is_taken_when_nobody_renews_it() {
-        assert_eq!(plan(None, "a", at(0)), Plan::Create);
-        assert_eq!(plan(Some(&observed("a", 0)), "a", at(5)), Plan::Take);
-        assert_eq!(plan(Some(&observed("b", 0)), "a", at(14)), Plan::Wait);
-        assert_eq!(plan(Some(&observed("b", 0)), "a", at(15)), Plan::Take);
-        assert_eq!(plan(Some(&observed("", 0)), "a", at(1)), Plan::Take);
+        let up = Duration::from_secs;
+        assert_eq!(plan(None, "a", up(0)), Plan::Create);
+        assert_eq!(plan(Some(&observed("a", 0)), "a", up(5)), Plan::Take);
+        assert_eq!(plan(Some(&observed("b", 0)), "a", up(14)), Plan::Wait);
+        assert_eq!(plan(Some(&observed("b", 0)), "a", up(15)), Plan::Take);
+        assert_eq!(plan(Some(&observed("", 0)), "a", up(1)), Plan::Take);
     }
 
     #[test]

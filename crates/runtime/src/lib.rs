@@ -61,7 +61,7 @@ pub use dynamic::{Dynamic, Following};
 pub use idle::{Idle, IdleReport};
 pub use informer::{Change, Consumer, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};
-pub use lease::LeaderLease;
+pub use lease::{LeaderLease, LeaseTerm};
 pub use manager::{Manager, ReconcileError};
 pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
 pub use own_writes::{Behind, OwnWrites};

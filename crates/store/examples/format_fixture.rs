@@ -24,12 +24,11 @@ async fn main() -> Result<(), Error> {
     };
     let store = disk::open(&dir, options).await?;
     write(&store).await?;
-    store.close().await;
-    Ok(())
+    store.close().await
 }
 
 /// Something of everything: a snapshot, several segments, history, a transaction, a deleted
-/// key and a prefix, a stamp, an expiry far away.
+/// key and a prefix, a stamp, an expiry far away, a value long enough to be packed.
 async fn write(store: &Store) -> Result<(), Error> {
     let mut latest = Revision::INITIAL;
     for n in 0..40 {
@@ -45,5 +44,6 @@ async fn write(store: &Store) -> Result<(), Error> {
     store.delete(Delete::new("gone")).await?;
     store.commit(Txn::new().put(Put::new("prefix/a", "")).put(Put::new("prefix/b", ""))).await?;
     store.commit(Txn::new().delete_prefix("prefix/")).await?;
+    store.put(Put::new("long", "as schemas have it ".repeat(4_000))).await?;
     Ok(())
 }

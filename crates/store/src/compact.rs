@@ -8,20 +8,34 @@ use crate::revision::Revision;
 
 /// How much history to keep, for reads of past revisions and watches that start there.
 ///
-/// Compaction is automatic: whatever passes either limit goes. A watcher or a paged list
-/// that needs more than this gets [`crate::Error::Compacted`] and starts over.
+/// Compaction is automatic. A watcher or a paged list that needs more than this gets
+/// [`crate::Error::Compacted`] and starts over. Bytes are those that only the history holds, as
+/// they are held in memory: values that are still current cost nothing, and long ones are
+/// packed. The log on disk packs them the same way, so these limits bound it too.
 #[derive(Clone, Debug)]
 pub struct CompactionPolicy {
     /// Changes older than this go. Five minutes, as kube-apiserver tells its etcd.
     pub max_age: Duration,
-    /// Beyond this many bytes of superseded values the oldest changes go, however young, so
-    /// that a burst of writes cannot fill the memory.
+    /// Beyond this many bytes, changes older than `min_age` go. What a busy server's history
+    /// may hold for good.
     pub max_bytes: u64,
+    /// Changes younger than this are kept beyond `max_bytes`, so that a burst of writes does
+    /// not make every watcher list again at once. Longer than the minute between two
+    /// bookmarks: a watcher that reconnects comes from its last bookmark.
+    pub min_age: Duration,
+    /// Beyond this many bytes the oldest changes go, however young, so that a burst cannot fill
+    /// the memory. Enough for `min_age` and its slack at 1 000 writes of 2 KiB a second.
+    pub burst_bytes: u64,
 }
 
 impl Default for CompactionPolicy {
     fn default() -> Self {
-        Self { max_age: Duration::from_secs(300), max_bytes: 64 << 20 }
+        Self {
+            max_age: Duration::from_secs(300),
+            max_bytes: 64 << 20,
+            min_age: Duration::from_secs(75),
+            burst_bytes: 192 << 20,
+        }
     }
 }
 
@@ -34,13 +48,16 @@ impl CompactionPolicy {
         mut bytes: u64,
         commits: impl Iterator<Item = (Revision, Timestamp, u64)>,
     ) -> Option<Revision> {
-        let cutoff = now - self.max_age;
-        // Going below the limit by a quarter keeps the next write from compacting again.
+        let (old, settled) = (now - self.max_age, now - self.min_age);
+        // Going below a limit by a part of it keeps the next write from compacting again. A small
+        // part where young changes go: each of them may cost a watcher its place.
         let enough = if bytes > self.max_bytes { self.max_bytes / 4 * 3 } else { u64::MAX };
+        let at_most = if bytes > self.burst_bytes { self.burst_bytes / 8 * 7 } else { u64::MAX };
         let mut target = None;
         for (revision, at, cost) in commits {
             target = Some(revision);
-            if at > cutoff && bytes <= enough {
+            let goes = at <= old || bytes > at_most || at <= settled && bytes > enough;
+            if !goes {
                 break;
             }
             bytes -= cost;
@@ -48,9 +65,21 @@ impl CompactionPolicy {
         target
     }
 
-    /// When the commit made at `at` is to go, with some slack so that many go together.
-    pub(crate) fn deadline(&self, at: Timestamp) -> Timestamp {
-        at + self.max_age + self.max_age / 10
+    /// When history that takes up `bytes` and begins with a commit made at `since` is to be
+    /// compacted, with some slack so that many commits go together.
+    pub(crate) fn due(&self, since: Timestamp, bytes: u64) -> Timestamp {
+        if bytes > self.burst_bytes {
+            since
+        } else if bytes > self.max_bytes {
+            since + self.min_age + self.min_age / 10
+        } else {
+            since + self.max_age + self.max_age / 10
+        }
+    }
+
+    /// Whether growing from one size to another makes compaction due earlier.
+    pub(crate) fn is_hurried_by(&self, before: u64, after: u64) -> bool {
+        after > self.burst_bytes || before <= self.max_bytes && after > self.max_bytes
     }
 }
 
@@ -58,8 +87,12 @@ impl CompactionPolicy {
 mod tests {
     use super::*;
 
-    fn target(max_bytes: u64, now_s: u64) -> Option<u64> {
-        let policy = CompactionPolicy { max_age: Duration::from_secs(10), max_bytes };
+    fn policy(max_bytes: u64, burst_bytes: u64) -> CompactionPolicy {
+        let (max_age, min_age) = (Duration::from_secs(10), Duration::from_secs(2));
+        CompactionPolicy { max_age, max_bytes, min_age, burst_bytes }
+    }
+
+    fn target(policy: &CompactionPolicy, now_s: u64) -> Option<u64> {
         // Revisions 5 to 9, made at seconds 5 to 9, of 100 bytes each.
         let commits = (5..10).map(|n| (Revision::new(n), Timestamp::from_millis(n * 1000), 100));
         policy.target(Timestamp::from_millis(now_s * 1000), 500, commits).map(Revision::get)
@@ -67,14 +100,31 @@ mod tests {
 
     #[test]
     fn old_commits_go_and_young_ones_stay() {
-        assert_eq!(target(1_000, 10), Some(5));
-        assert_eq!(target(1_000, 16), Some(7));
-        assert_eq!(target(1_000, 100), Some(9), "the latest stays readable");
+        let policy = policy(1_000, 1_000);
+        assert_eq!(target(&policy, 10), Some(5));
+        assert_eq!(target(&policy, 16), Some(7));
+        assert_eq!(target(&policy, 100), Some(9), "the latest stays readable");
     }
 
     #[test]
-    fn too_many_bytes_go_however_young() {
-        assert_eq!(target(400, 10), Some(7));
-        assert_eq!(target(0, 10), Some(9));
+    fn too_many_bytes_go_unless_they_are_young() {
+        assert_eq!(target(&policy(400, 1_000), 12), Some(7), "down to three quarters of the limit");
+        assert_eq!(target(&policy(100, 1_000), 10), Some(9), "but what is younger than two seconds stays");
+        assert_eq!(target(&policy(100, 1_000), 6), Some(5));
+    }
+
+    #[test]
+    fn a_burst_goes_however_young() {
+        assert_eq!(target(&policy(100, 400), 6), Some(7), "down to seven eighths of the limit");
+        assert_eq!(target(&policy(0, 0), 6), Some(9));
+    }
+
+    #[test]
+    fn compaction_is_due_the_earlier_the_more_there_is() {
+        let (policy, since) = (policy(100, 400), Timestamp::from_millis(1_000));
+        let due = |bytes| policy.due(since, bytes).since(since).as_millis();
+        assert_eq!((due(100), due(101), due(401)), (11_000, 2_200, 0));
+        assert!(policy.is_hurried_by(100, 101) && policy.is_hurried_by(400, 401));
+        assert!(!policy.is_hurried_by(101, 102) && !policy.is_hurried_by(1, 2));
     }
 }

@@ -24,7 +24,7 @@ pub struct Conflict {
 }
 
 /// Every failure of a store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A condition of the transaction did not hold; nothing was written.
@@ -68,6 +68,12 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// The guard of the handle does not hold any more; nothing was written.
+    #[error("the guard {guard} does not hold any more")]
+    GuardLost {
+        /// The name of the guard.
+        guard: Arc<str>,
+    },
     /// [`crate::Store::update`] lost every one of its attempts.
     #[error("gave up updating key {} after {attempts} conflicts", key::display(.key))]
     Contention {
@@ -84,11 +90,11 @@ pub enum Error {
         #[source]
         source: Arc<io::Error>,
     },
-    /// A sync failed, so what is on the disk is unknown. All writes are refused until the
-    /// store is opened again.
-    #[error("writes are refused since a sync failed ({reason}); restart to reopen the store")]
+    /// Writing or syncing the log failed, so what is on the disk is unknown. All writes are
+    /// refused until the store is opened again.
+    #[error("the store refuses writes since its log failed ({reason}); restart the server to reopen it")]
     Poisoned {
-        /// The first failure.
+        /// The first failure with all of its sources, the system's error among them.
         reason: Arc<str>,
     },
     /// The store has been closed.
@@ -114,14 +120,16 @@ pub enum Error {
         supported: u32,
     },
     /// Bytes that were durable are not what they were.
-    #[error("{} is damaged at offset {offset}: {detail}", .path.display())]
+    #[error("{} is damaged at offset {offset}: {detail}; {way_out}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// Where in it.
         offset: u64,
-        /// What is wrong, and what to do.
+        /// What is wrong.
         detail: String,
+        /// What can be done about it.
+        way_out: Box<crate::disk::WayOut>,
     },
     /// The system refused a file operation.
     #[error("cannot {operation} {}", .path.display())]
@@ -164,4 +172,19 @@ impl Error {
     pub(crate) fn conflict(key: &[u8], expected: Expect, found: Option<Entry>) -> Self {
         Error::Conflict(Box::new(Conflict { key: key.to_vec(), expected, found }))
     }
+}
+
+/// An error with its sources on one line. A source that the text already contains is left out:
+/// some errors repeat it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = error.source();
+    }
+    text.replace('\n', " ")
 }

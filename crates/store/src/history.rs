@@ -49,13 +49,16 @@ impl History {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, commits: &[Arc<Commit>]) {
+    /// Adds commits; returns the bytes that were held before them.
+    pub(crate) fn push(&self, commits: &[Arc<Commit>]) -> u64 {
         let mut kept = self.lock();
+        let before = kept.bytes;
         for commit in commits {
             debug_assert!(kept.commits.back().is_none_or(|last| last.revision.next() == commit.revision));
             kept.bytes += cost(commit);
             kept.commits.push_back(commit.clone());
         }
+        before
     }
 
     pub(crate) fn oldest(&self) -> Revision {

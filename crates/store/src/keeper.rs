@@ -4,6 +4,7 @@
 //! store with nothing to forget does nothing at all.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_base::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -49,7 +50,7 @@ pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<C
             Err(Error::Closed) => return,
             Err(error) => {
                 tracing::warn!(%error, "store upkeep failed, will be tried again");
-                Some(local.clock.now() + std::time::Duration::from_millis(RETRY_MS))
+                Some(local.clock.now() + Duration::from_millis(RETRY_MS))
             }
         };
     }
@@ -58,8 +59,10 @@ pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<C
 fn next_due(local: &Local) -> Option<Timestamp> {
     let summary = local.history.summary();
     // One commit always stays, so a single one is nothing to wait for.
-    let aged = summary.since.filter(|_| summary.commits > 1).map(|since| local.policy.deadline(since));
-    [local.expiry.next_due(), aged].into_iter().flatten().min()
+    let aged = summary.since.filter(|_| summary.commits > 1);
+    let aged = aged.map(|since| local.policy.due(since, summary.bytes));
+    let retest = local.health.is_disk_full().then(|| local.clock.now() + Duration::from_millis(RETRY_MS));
+    [local.expiry.next_due(), aged, retest].into_iter().flatten().min()
 }
 
 async fn sleep(local: &Local, due: Option<Timestamp>) {
@@ -70,12 +73,20 @@ async fn sleep(local: &Local, due: Option<Timestamp>) {
 }
 
 async fn keep(engine: &impl Writer) -> Result<()> {
-    expire(engine).await?;
+    // Each step is tried whatever became of the others: compaction may be what makes room.
+    let compacted = compact_if_due(engine).await;
+    if engine.local().health.is_disk_full() {
+        // The failure is recorded and logged already; the next attempt comes with the clock.
+        let _ = engine.retest_space().await;
+    }
+    expire(engine).await.and(compacted)
+}
+
+async fn compact_if_due(engine: &impl Writer) -> Result<()> {
     let local = engine.local();
     let summary = local.history.summary();
     let now = local.clock.now();
-    let aged = summary.since.is_some_and(|since| local.policy.deadline(since) <= now);
-    if !aged && summary.bytes <= local.policy.max_bytes {
+    if summary.since.is_none_or(|since| local.policy.due(since, summary.bytes) > now) {
         return Ok(());
     }
     if let Some(target) = local.history.target(&local.policy, now) {

@@ -24,7 +24,7 @@
 //! let apple = store.get("fruit/apple").await?.entry.unwrap();
 //! assert_eq!(apple.value(), "red");
 //! assert_eq!(apple.mod_revision(), first.revision);
-//! # store.close().await;
+//! # store.close().await?;
 //! # Ok::<(), coracle_store::Error>(()) }).unwrap();
 //! ```
 
@@ -34,6 +34,8 @@ mod engine;
 mod entry;
 mod error;
 mod expire;
+mod guard;
+mod health;
 mod history;
 mod hub;
 mod index;
@@ -58,6 +60,7 @@ pub use engine::layered::{Base, is_whiteout, shown_over};
 pub use engine::{BoxFuture, Engine, Stats, disk, memory};
 pub use entry::{Entry, EntryParts};
 pub use error::{Conflict, Error, Result};
+pub use guard::Guard;
 pub use key::{MAX_KEY_BYTES, prefix_end};
 pub use read::{At, Count, Get, Range, RangeRequest};
 pub use revision::Revision;

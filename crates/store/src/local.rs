@@ -18,6 +18,7 @@ use crate::engine::{BoxFuture, Stats};
 use crate::entry::{Entry, Version};
 use crate::error::{Error, Result};
 use crate::expire::Expiry;
+use crate::health::WriteHealth;
 use crate::history::History;
 use crate::hub::{Hub, Subscription};
 use crate::index::{Commit, Event, Index};
@@ -35,6 +36,7 @@ pub(crate) struct Local {
     pub(crate) history: History,
     pub(crate) hub: Hub,
     pub(crate) expiry: Expiry,
+    pub(crate) health: WriteHealth,
     pub(crate) clock: Clock,
     pub(crate) policy: CompactionPolicy,
     /// Rung when the keeper may have something to do earlier than it thinks.
@@ -53,6 +55,7 @@ impl Local {
             history,
             hub: Hub::starting_at(index.revision()),
             expiry: Expiry::default(),
+            health: WriteHealth::default(),
             published: ArcSwap::from_pointee(index),
             clock,
             policy,
@@ -76,11 +79,11 @@ impl Local {
         if commits.is_empty() {
             return;
         }
-        self.history.push(commits);
+        let before = self.history.push(commits);
         self.hub.ring();
         let expiry_moved = self.expiry.note(commits);
         let history = self.history.summary();
-        let crowded = history.bytes > self.policy.max_bytes;
+        let crowded = self.policy.is_hurried_by(before, history.bytes);
         // With no more than one commit before these the keeper had nothing to wait for.
         let begins_to_age = history.commits <= commits.len() as u64 + 1;
         if expiry_moved || crowded || begins_to_age {

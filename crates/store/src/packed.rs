@@ -2,8 +2,9 @@
 //!
 //! Most values are short and read often; they stay as they are. The few long ones, definitions of
 //! custom resources above all, are read seldom and say the same again and again. They are packed with LZ4,
-//! which costs a fraction of what it costs to write them and less to unpack than to send. What is on
-//! disk is not packed.
+//! which costs a fraction of what it costs to write them and less to unpack than to send. The log
+//! packs the same values the same way, so that it does not outgrow what it is the history of;
+//! snapshots and exports do not.
 
 use bytes::Bytes;
 
@@ -16,12 +17,22 @@ const LEAST_GAIN: usize = 2;
 /// The same data with everything after the key packed, if that is worth it.
 pub(crate) fn pack(data: &[u8], key_len: usize) -> Option<Bytes> {
     let (key, value) = data.split_at(key_len);
+    // Exact size: the slack of a vector would be kept as long as the value.
+    pack_value(value).map(|packed| [key, &packed].concat().into_boxed_slice().into())
+}
+
+/// A value packed, if that is worth it.
+pub(crate) fn pack_value(value: &[u8]) -> Option<Vec<u8>> {
     if value.len() < MIN_BYTES {
         return None;
     }
     let packed = lz4_flex::block::compress(value);
-    // Exact size: the slack of a vector would be kept as long as the value.
-    (packed.len() <= value.len() / LEAST_GAIN).then(|| [key, &packed].concat().into_boxed_slice().into())
+    (packed.len() <= value.len() / LEAST_GAIN).then_some(packed)
+}
+
+/// What [`pack_value`] made of a value of `length` bytes, if these bytes are that.
+pub(crate) fn try_unpack(packed: &[u8], length: usize) -> Option<Vec<u8>> {
+    lz4_flex::block::decompress(packed, length).ok().filter(|value| value.len() == length)
 }
 
 /// What [`pack`] made of a value of `length` bytes.

@@ -8,6 +8,7 @@ use crate::engine::layered::{Base, Layered};
 use crate::engine::{Engine, Stats};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::guard::Guard;
 use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 use crate::txn::{Committed, Delete, Expect, Op, Put, Txn};
@@ -28,6 +29,7 @@ pub(crate) const SCOPE_END: u8 = b'/';
 pub struct Store {
     engine: Arc<dyn Engine>,
     scope: Arc<[u8]>,
+    guard: Option<Arc<Guard>>,
 }
 
 /// What [`Store::update`] is to do with a key.
@@ -62,7 +64,7 @@ pub struct Updated {
 impl Store {
     /// The whole of an engine.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, scope: Arc::from([]) }
+        Self { engine, scope: Arc::from([]), guard: None }
     }
 
     /// The part of this store that belongs to `name`. Nothing is written for it.
@@ -76,7 +78,25 @@ impl Store {
         let mut scope = self.full_key(name.as_bytes());
         scope.push(SCOPE_END);
         crate::key::check(&scope)?;
-        Ok(Store { engine: self.engine.clone(), scope: scope.into() })
+        Ok(Store { engine: self.engine.clone(), scope: scope.into(), guard: self.guard.clone() })
+    }
+
+    /// A condition on a key of this scope, for handles of this or any other scope of the same engine: `holds` judges
+    /// the key's entry (`None`: it does not exist). The name is for errors. Not for a scope over a [`Base`].
+    pub fn guard(
+        &self,
+        name: &str,
+        key: impl AsRef<[u8]>,
+        holds: impl Fn(Option<&Entry>) -> bool + Send + Sync + 'static,
+    ) -> Arc<Guard> {
+        Arc::new(Guard::new(name, self.full_key(key.as_ref()), Box::new(holds)))
+    }
+
+    /// This scope, and all scopes within it, written to only while the guard holds. Commits fail with
+    /// [`Error::GuardLost`] otherwise. To be called before [`Store::over`], whose keys are its own.
+    #[must_use]
+    pub fn guarded(&self, guard: &Arc<Guard>) -> Store {
+        Store { guard: Some(Arc::clone(guard)), ..self.clone() }
     }
 
     /// This scope, in which the entries of `base` are there without having been written; see
@@ -143,7 +163,11 @@ impl Store {
     /// Carries out a transaction that has been validated.
     pub(crate) async fn commit_valid(&self, txn: Txn) -> Result<Committed> {
         let txn = self.full_txn(txn)?;
-        let mut committed = self.engine.commit(txn).await.map_err(|error| self.shown_error(error))?;
+        let committed = match &self.guard {
+            None => self.engine.commit(txn).await,
+            Some(guard) => guard.commit(&*self.engine, txn).await,
+        };
+        let mut committed = committed.map_err(|error| self.shown_error(error))?;
         if !self.scope.is_empty() {
             let previous = committed.previous.into_iter();
             committed.previous = previous.map(|entry| entry.map(|entry| self.shown(entry))).collect();
@@ -204,9 +228,23 @@ impl Store {
         self.engine.commit_window()
     }
 
+    /// Whether the engine accepts writes at the moment; the error says why not. Costs no I/O:
+    /// it reports the outcome of the last write, or of the engine's own later test.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Poisoned`] until the store is reopened, [`Error::DiskFull`]
+    /// until there is space again, [`Error::Unavailable`] and [`Error::Refused`] for etcd.
+    pub fn writable(&self) -> Result<()> {
+        self.engine.writable()
+    }
+
     /// Stops the engine, for all scopes.
-    pub async fn close(&self) {
-        self.engine.close().await;
+    ///
+    /// # Errors
+    /// If the store ended in failure: it refused writes, or its end could not be recorded.
+    /// Every acknowledged write is durable all the same. A second call returns the same.
+    pub async fn close(&self) -> Result<()> {
+        self.engine.close().await
     }
 
     fn full_key(&self, key: &[u8]) -> Vec<u8> {

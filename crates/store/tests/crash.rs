@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use coracle_base::{Clock, Rng};
+use coracle_base::{Clock, ManualClock, Rng, Timestamp};
 use coracle_store::disk::fake::FakeDisk;
 use coracle_store::{Delete, Error, Put, RangeRequest, Result, Revision, Store, Txn, disk};
 
@@ -126,8 +127,8 @@ async fn run_until(operations: u64) -> (FakeDisk, Told, bool) {
         let expected = matches!(error, Error::Poisoned { .. } | Error::Io { .. } | Error::Closed);
         assert!(expected, "after {operations} operations: {error}");
     }
-    store.close().await;
-    (disk, told, outcome.is_err())
+    let closed = store.close().await;
+    (disk, told, outcome.is_err() || closed.is_err())
 }
 
 #[tokio::test]
@@ -143,11 +144,11 @@ async fn every_acknowledged_write_survives_a_stop_at_any_operation() {
             verify(&store, &told, &context).await;
             // Life goes on, and what was found stays.
             store.put(Put::new("later", "")).await.unwrap();
-            store.close().await;
+            store.close().await.unwrap();
             let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}, again: {error}"));
             verify(&store, &told, &context).await;
             assert!(store.get("later").await.unwrap().entry.is_some());
-            store.close().await;
+            store.close().await.unwrap();
         }
         if !cut_short {
             assert!(operations > 100, "the run is long enough to mean something: {operations} operations");
@@ -167,14 +168,15 @@ async fn a_stop_during_recovery_loses_nothing() {
         for stop in 0..6 {
             after.stop_after(stop);
             if let Ok(store) = open(&after, 2).await {
-                store.close().await;
+                // The disk has stopped: that is reported, and no more than that.
+                let _ = store.close().await;
             }
             after = after.crash(&mut rng);
         }
         let context = format!("stopped after {operations} operations, then during recovery");
         let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         verify(&store, &told, &context).await;
-        store.close().await;
+        store.close().await.unwrap();
     }
 }
 
@@ -192,6 +194,7 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
         assert!(written < 100, "the disk is full long before");
     };
     assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
+    assert!(matches!(store.writable(), Err(Error::DiskFull { .. })), "not ready while writes are refused");
     let revision = store.get("k0").await.unwrap().revision;
     assert!(store.get("k0").await.unwrap().entry.is_some(), "reads go on");
     assert!(store.get(format!("k{written}")).await.unwrap().entry.is_none(), "what was refused is not there");
@@ -199,11 +202,12 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
     disk.set_capacity(None);
     let again = store.put(Put::new("x", vec![0; 2000])).await.unwrap();
     assert_eq!(again.revision, revision.next(), "refused writes made no revision");
-    store.close().await;
+    assert!(store.writable().is_ok());
+    store.close().await.unwrap();
     let store = open(&disk, 2).await.unwrap();
     assert!(store.get("x").await.unwrap().entry.is_some());
     assert_eq!(store.stats().await.unwrap().keys, written + 1);
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -216,10 +220,43 @@ async fn after_a_failed_sync_writes_are_refused_until_reopened() {
     disk.fail_syncs(false);
     assert!(matches!(store.put(Put::new("a", "3")).await, Err(Error::Poisoned { .. })));
     assert_eq!(store.get("a").await.unwrap().entry.unwrap().value(), "1", "reads go on, of what is durable");
-    store.close().await;
+    let cause = |error: Error| match error {
+        Error::Poisoned { reason } => reason.to_string(),
+        other => panic!("unexpected {other}"),
+    };
+    let refused = cause(store.writable().unwrap_err());
+    assert!(
+        refused.contains("cannot sync fake/log-") && refused.contains("the disk has failed"),
+        "{refused}"
+    );
+    assert_eq!(cause(store.close().await.unwrap_err()), refused, "the process can exit with the cause");
+    assert_eq!(cause(store.close().await.unwrap_err()), refused);
+    assert!(matches!(store.writable(), Err(Error::Closed)));
     let store = open(&disk, 2).await.unwrap();
     store.put(Put::new("a", "4")).await.unwrap();
-    store.close().await;
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_is_tested_again_without_a_write() {
+    let clock = ManualClock::starting_at(Timestamp::from_millis(1_700_000_000_000));
+    let disk = FakeDisk::new();
+    let options = disk::Options { clock: clock.clock(), segment_bytes: 12 << 10, ..disk::Options::default() };
+    let store = disk::open_on(disk.files(), options).await.unwrap();
+    disk.set_capacity(Some(24 << 10));
+    while store.put(Put::new("k", vec![0; 2000])).await.is_ok() {}
+    clock.advance(Duration::from_secs(6));
+    tokio::task::yield_now().await;
+    assert!(matches!(store.writable(), Err(Error::DiskFull { .. })), "the disk is still full");
+    disk.set_capacity(None);
+    let writable = async {
+        while store.writable().is_err() {
+            clock.advance(Duration::from_secs(6));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), writable).await.expect("the keeper finds the space");
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -234,10 +271,10 @@ async fn snapshots_free_the_log() {
         largest = largest.max(store.stats().await.unwrap().disk_bytes);
     }
     assert!(largest < 120 << 10, "400 KB were written, {largest} bytes is the most there was on the disk");
-    store.close().await;
+    store.close().await.unwrap();
     let store = open(&disk, 2).await.unwrap();
     assert_eq!(store.get("k4").await.unwrap().entry.unwrap().value_bytes()[0], 399_u32 as u8);
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -246,11 +283,11 @@ async fn many_stores_share_nothing() {
     for (n, disk) in disks.iter().enumerate() {
         let store = open(disk, n as u64).await.unwrap();
         store.put(Put::new("n", n.to_string())).await.unwrap();
-        store.close().await;
+        store.close().await.unwrap();
     }
     for (n, disk) in disks.iter().enumerate() {
         let store = open(disk, 99).await.unwrap();
         assert_eq!(store.get("n").await.unwrap().entry.unwrap().value(), n.to_string());
-        store.close().await;
+        store.close().await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
 //! Flipped bits, cut files and overwritten pages anywhere in a store: never a panic, never
-//! silently wrong data.
+//! silently wrong data, and a way out that works.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use coracle_base::{Clock, Rng};
 use coracle_store::disk::fake::FakeDisk;
-use coracle_store::disk::{self, Files};
+use coracle_store::disk::{self, Files, WayOut};
 use coracle_store::{Error, Put, RangeRequest, Result, Revision, Store, Txn};
+
+#[path = "damage/kinds.rs"]
+mod kinds;
 
 const ROUNDS: u64 = 2_000;
 
@@ -47,8 +50,13 @@ async fn sample(close: bool) -> (FakeDisk, Vec<State>) {
         }
     }
     let copy = if close { None } else { Some(disk.copy()) };
-    store.close().await;
+    store.close().await.unwrap();
     (copy.unwrap_or(disk), states)
+}
+
+/// The state after a revision: each transaction of the sample made one, the first revision 2.
+fn state_at(states: &[State], revision: Revision) -> &State {
+    &states[revision.get() as usize - 2]
 }
 
 fn names(disk: &FakeDisk) -> Vec<String> {
@@ -93,6 +101,27 @@ fn harm(disk: &FakeDisk, rng: &mut Rng) -> Harm {
     Harm { what, wiped: kind > 1 }
 }
 
+/// Takes the way out that an error names, and makes sure that it leads where it says. Returns
+/// whether there was one but for an earlier copy.
+async fn take_way_out(harmed: &FakeDisk, error: Error, states: &[State], what: &str) -> bool {
+    let Error::Damaged { way_out, .. } = &error else { return false };
+    let WayOut::Truncate { at, keeps, .. } = &**way_out else { return false };
+    let files: &dyn Files = harmed;
+    let repaired =
+        disk::repair_files(files, at).unwrap_or_else(|refused| panic!("{what}: {error}: {refused}"));
+    assert_eq!(repaired.revision, *keeps, "{what}: {error}");
+    let report = disk::check_files(files).unwrap_or_else(|error| panic!("{what}: after the repair: {error}"));
+    assert_eq!(report.revision, *keeps, "{what}");
+    let store = open(harmed).await.unwrap_or_else(|error| panic!("{what}: after the repair: {error}"));
+    assert_eq!(state(&store).await, *state_at(states, *keeps), "{what}: {error}");
+    let next = store.put(Put::new("later", "")).await.unwrap().revision;
+    assert_eq!(next, keeps.next(), "{what}: the repaired store goes on");
+    store.close().await.unwrap();
+    let report = disk::check_files(files).unwrap_or_else(|error| panic!("{what}: written after it: {error}"));
+    assert!(report.closed_cleanly && report.revision == next, "{what}");
+    true
+}
+
 async fn survive_harm(closed: bool) {
     let (disk, states) = sample(closed).await;
     let (after, before) = (&states[states.len() - 1], &states[states.len() - 2]);
@@ -103,6 +132,7 @@ async fn survive_harm(closed: bool) {
         let mut rng = Rng::seeded(round);
         let harmed = disk.copy();
         let Harm { what, wiped } = harm(&harmed, &mut rng);
+        let what = format!("round {round}: {what}");
         match open(&harmed).await {
             Ok(store) => {
                 opened += 1;
@@ -110,12 +140,19 @@ async fn survive_harm(closed: bool) {
                 // Closed in good order, not even the last write may go unnoticed. Otherwise
                 // it cannot be told from one that was cut short. A wiped end looks like one
                 // that was never written; still it must be a state the store was in.
-                let fine = found == *after || !closed && found == *before || wiped && states.contains(&found);
-                assert!(fine, "round {round}: {what}: wrong data");
-                store.close().await;
+                let fine =
+                    found == *after || !closed && (found == *before || wiped && states.contains(&found));
+                assert!(fine, "{what}: wrong data");
+                store.close().await.unwrap();
             }
-            Err(Error::Damaged { .. } | Error::UnknownFormat { .. }) => refused += 1,
-            Err(other) => panic!("round {round}: {what}: unexpected {other}"),
+            Err(error @ (Error::Damaged { .. } | Error::UnknownFormat { .. })) => {
+                refused += 1;
+                // Not every time: a repair reads the whole store several times.
+                if refused % 4 == 0 {
+                    take_way_out(&harmed, error, &states, &what).await;
+                }
+            }
+            Err(other) => panic!("{what}: unexpected {other}"),
         }
     }
     assert!(opened > 100 && refused > 100, "both happen: {opened} opened, {refused} refused");
@@ -132,23 +169,130 @@ async fn an_unclosed_store_is_whole_but_for_its_last_write_or_refused() {
 }
 
 #[tokio::test]
-async fn files_that_are_missing_or_foreign_are_noticed() {
+async fn every_kind_of_damage_has_one_way_out_that_works() {
     let (disk, states) = sample(true).await;
-    let mut logs: Vec<_> = names(&disk).into_iter().filter(|name| name.starts_with("log-")).collect();
-    logs.sort();
-    for name in &logs[..logs.len() - 1] {
+    let other = other_store().await;
+    let cases = kinds::all(&disk, &other);
+    assert!(cases.len() >= 47, "{} kinds of damage", cases.len());
+    let (mut whole, mut repaired, mut copies) = (0, 0, 0);
+    for case in &cases {
+        let harmed = disk.copy();
+        (case.harm)(&harmed);
+        let Err(error) = disk::check_files(&harmed) else {
+            let store = open(&harmed).await.unwrap();
+            assert_eq!(
+                state(&store).await,
+                states[states.len() - 1],
+                "{}: nothing may be missing",
+                case.name
+            );
+            store.close().await.unwrap();
+            whole += 1;
+            continue;
+        };
+        let opened = open(&harmed).await.map(drop);
+        assert_eq!(
+            opened.unwrap_err().to_string(),
+            error.to_string(),
+            "{}: open says what check says",
+            case.name
+        );
+        assert!(matches!(error, Error::Damaged { .. }), "{}: {error}", case.name);
+        match take_way_out(&harmed, error, &states, &case.name).await {
+            true => repaired += 1,
+            false => copies += 1,
+        }
+    }
+    assert!(
+        whole > 0 && repaired > 47 && copies > 5,
+        "{whole} whole, {repaired} repaired, {copies} need a copy"
+    );
+}
+
+async fn other_store() -> FakeDisk {
+    let disk = FakeDisk::new();
+    let options = disk::Options { segment_bytes: 8 << 10, rng: Rng::seeded(77), ..disk::Options::default() };
+    let store = disk::open_on(disk.files(), options).await.unwrap();
+    store.put(Put::new("other", "store")).await.unwrap();
+    store.close().await.unwrap();
+    disk
+}
+
+fn logs(disk: &FakeDisk) -> Vec<String> {
+    names(disk).into_iter().filter(|name| name.starts_with("log-")).collect()
+}
+
+#[tokio::test]
+async fn a_missing_last_segment_of_a_closed_store_is_noticed() {
+    let (disk, states) = sample(true).await;
+    for remove in 1..=logs(&disk).len() {
         let harmed = disk.copy();
         let files: &dyn Files = &harmed;
-        files.remove(name).unwrap();
-        assert!(matches!(open(&harmed).await, Err(Error::Damaged { .. })), "{name} is missing");
+        for name in logs(&disk).iter().rev().take(remove) {
+            files.remove(name).unwrap();
+        }
+        let error = match open(&harmed).await {
+            Ok(store) => {
+                // The very last file may be a spare that was never written to.
+                assert!(remove == 1 && state(&store).await == states[states.len() - 1]);
+                store.close().await.unwrap();
+                continue;
+            }
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        assert!(text.contains("missing") && text.contains("keeps every write up to revision"), "{text}");
+        assert!(take_way_out(&harmed, error, &states, "a missing end").await, "{text}");
     }
-    let store = open(&disk.copy()).await.unwrap();
-    assert_eq!(state(&store).await, states[states.len() - 1], "none of that was done to the original");
-    store.close().await;
-    let other = FakeDisk::new();
-    let store = disk::open_on(other.files(), disk::Options::default()).await.unwrap();
-    store.close().await;
+}
+
+/// After a crash nothing was recorded at the end, but each full segment names the next.
+#[tokio::test]
+async fn a_missing_last_segment_of_a_crashed_store_is_noticed() {
+    let (disk, states) = sample(false).await;
+    let used = |name: &String| disk.read(name)[4096..].iter().any(|byte| *byte != 0);
+    let last = logs(&disk).into_iter().rfind(used).unwrap();
     let harmed = disk.copy();
-    harmed.overwrite(&logs[0], other.read("log-0000000000000001"));
-    assert!(matches!(open(&harmed).await, Err(Error::Damaged { .. })), "a file of another store");
+    let files: &dyn Files = &harmed;
+    for name in logs(&disk).into_iter().filter(|name| *name >= last) {
+        files.remove(&name).unwrap();
+    }
+    let error = open(&harmed).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("says that the log goes on in it"), "{error}");
+    assert!(take_way_out(&harmed, error, &states, "a missing end").await);
+}
+
+/// A store that never filled its first file: the record made when it was created still says
+/// that there was a log.
+#[tokio::test]
+async fn a_log_that_is_missing_altogether_is_no_new_store() {
+    for close in [true, false] {
+        let disk = FakeDisk::new();
+        let store = open(&disk).await.unwrap();
+        store.put(Put::new("a", "1")).await.unwrap();
+        let copy = disk.copy();
+        store.close().await.unwrap();
+        let harmed = if close { disk } else { copy };
+        let files: &dyn Files = &harmed;
+        files.remove("log-0000000000000001").unwrap();
+        let error = open(&harmed).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("only an earlier copy"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn repair_refuses_a_place_that_leaves_no_store_and_changes_nothing() {
+    let (disk, states) = sample(true).await;
+    let log = &logs(&disk)[1];
+    let files: &dyn Files = &disk;
+    for (file, offset) in [("log-00000000000000ff", 4096), (log.as_str(), 4104), ("END", 0), ("nonsense", 0)]
+    {
+        let at = disk::TruncateAt { file: file.to_owned(), offset };
+        let refused = disk::repair_files(files, &at).unwrap_err();
+        assert!(refused.to_string().starts_with(&format!("cannot cut at {file}:{offset}: ")), "{refused}");
+    }
+    assert!(disk::check_files(files).unwrap().closed_cleanly);
+    let store = open(&disk).await.unwrap();
+    assert_eq!(state(&store).await, states[states.len() - 1]);
+    store.close().await.unwrap();
 }

@@ -52,7 +52,7 @@ async fn a_member_killed_during_writes_loses_nothing() {
     }
     let written = present.iter().map(|(mark, revision)| (*revision, mark.clone())).collect();
     assert_eq!(seen, written, "the watch saw each write once");
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -454,13 +454,13 @@ async fn nothing_runs_or_answers_after_close() {
     let store = connect(&server).await;
     let mut watch = store.watch(WatchRequest::prefix("")).await.unwrap();
     assert_eq!(store.stats().await.unwrap().watchers, 1);
-    store.close().await;
+    store.close().await.unwrap();
     assert!(matches!(watch.next().await, Err(Error::Closed)));
     assert!(matches!(watch.next().await, Err(Error::Closed)));
     assert!(matches!(store.get("a").await, Err(Error::Closed)));
     assert!(matches!(store.put(Put::new("a", "1")).await, Err(Error::Closed)));
     assert!(matches!(store.watch(WatchRequest::prefix("")).await, Err(Error::Closed)));
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 /// The contract of all engines, each case on an etcd of its own.

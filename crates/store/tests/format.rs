@@ -41,7 +41,31 @@ async fn version_1_opens_with_its_history() {
     assert!(matches!(watch.next().await, Ok(WatchEvent::Put { .. })));
     assert!(matches!(watch.next().await, Ok(WatchEvent::Delete { .. })));
     store.put(Put::new("new", "")).await.unwrap();
-    store.close().await;
+    store.close().await.unwrap();
+
+    // From then on in the format of today: what is written goes to new files.
+    let report = disk::check(dir.path(), &mut |_| {}).unwrap();
+    assert!(report.closed_cleanly && report.revision == Revision::new(49), "{report:?}");
+    let newest = report.files.iter().rfind(|file| file.last == Some(report.revision)).unwrap();
+    let header = std::fs::read(dir.path().join(&newest.name)).unwrap();
+    assert_eq!(header[8], 2, "the version of {}", newest.name);
+    std::fs::remove_file(dir.path().join(&newest.name)).unwrap();
+    assert!(matches!(disk::check(dir.path(), &mut |_| {}), Err(Error::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn version_2_opens_with_packed_values_and_its_recorded_end() {
+    let dir = fixture(2);
+    let report = disk::check(dir.path(), &mut |_| {}).unwrap();
+    assert!(report.closed_cleanly && report.torn.is_none());
+    assert_eq!((report.keys, report.oldest, report.revision), (15, Revision::new(41), Revision::new(49)));
+    let store = disk::open_existing(dir.path(), disk::Options::default()).await.unwrap();
+    let long = store.get("long").await.unwrap().entry.unwrap();
+    assert_eq!(long.value(), "as schemas have it ".repeat(4_000));
+    assert_eq!(store.get("stamped").await.unwrap().entry.unwrap().value(), r#"{"at":"43"}"#);
+    store.put(Put::new("new", "")).await.unwrap();
+    store.close().await.unwrap();
+    assert!(dir.path().join("END").exists());
 }
 
 #[tokio::test]
@@ -51,9 +75,11 @@ async fn a_version_of_the_future_is_refused_and_left_alone() {
     let log = newest.filter(|path| name(path).starts_with("log-")).max().unwrap();
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[8] = 9;
+    // The checksum as a later version may compute it; one that fits version 1 would show damage.
+    bytes[44] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
     let refused = disk::open_existing(dir.path(), disk::Options::default()).await.map(drop);
-    assert!(matches!(refused, Err(Error::UnknownFormat { found: 9, supported: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::UnknownFormat { found: 9, supported: 2, .. })), "{refused:?}");
     assert_eq!(std::fs::read(&log).unwrap(), bytes);
 }
 

@@ -136,5 +136,5 @@ async fn verify(dir: &Path, acknowledged: &BTreeMap<String, Revision>, round: u6
             || entry.mod_revision().to_string().starts_with(&revision.to_string());
         assert!(same, "round {round}: {key} at {} was reported at {revision}", entry.mod_revision());
     }
-    store.close().await;
+    store.close().await.expect("the store closes in good order");
 }

@@ -6,13 +6,21 @@
 use std::time::Duration;
 
 use coracle_base::{Clock, ManualClock, Timestamp};
+use coracle_store::disk::Files;
 use coracle_store::disk::fake::FakeDisk;
-use coracle_store::{CompactionPolicy, Delete, Put, Revision, Store, WatchEvent, WatchRequest, disk, memory};
+use coracle_store::{
+    CompactionPolicy, Delete, Put, Revision, Store, Txn, WatchEvent, WatchRequest, disk, memory,
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn policy() -> CompactionPolicy {
-    CompactionPolicy { max_age: Duration::from_secs(300), max_bytes: 100_000 }
+    CompactionPolicy {
+        max_age: Duration::from_secs(300),
+        max_bytes: 100_000,
+        min_age: Duration::from_secs(60),
+        burst_bytes: 200_000,
+    }
 }
 
 fn clock() -> ManualClock {
@@ -20,11 +28,15 @@ fn clock() -> ManualClock {
 }
 
 async fn open_disk(disk: &FakeDisk, clock: Clock) -> Store {
+    open_disk_with(disk, clock, 16 << 10, 16 << 10).await
+}
+
+async fn open_disk_with(disk: &FakeDisk, clock: Clock, segment_bytes: u64, snapshot_min_bytes: u64) -> Store {
     let options = disk::Options {
         clock,
         compaction: policy(),
-        segment_bytes: 16 << 10,
-        snapshot_min_bytes: 16 << 10,
+        segment_bytes,
+        snapshot_min_bytes,
         ..disk::Options::default()
     };
     disk::open_on(disk.files(), options).await.unwrap()
@@ -39,6 +51,17 @@ async fn compacted_to(store: &Store, revision: Revision) {
     };
     let outcome = tokio::time::timeout(PATIENCE, reached).await;
     assert!(outcome.is_ok(), "wanted {revision}, stats are {:?}", store.stats().await);
+}
+
+/// Waits until the history holds no more bytes than this.
+async fn history_within(store: &Store, bytes: u64) {
+    let reached = async {
+        while store.stats().await.unwrap().history_bytes > bytes {
+            tokio::task::yield_now().await;
+        }
+    };
+    let outcome = tokio::time::timeout(PATIENCE, reached).await;
+    assert!(outcome.is_ok(), "wanted {bytes} bytes, stats are {:?}", store.stats().await);
 }
 
 #[tokio::test]
@@ -65,7 +88,7 @@ async fn what_is_too_old_goes_by_itself_and_the_rest_stays() {
         compacted_to(store, young).await;
         let stats = store.stats().await.unwrap();
         assert_eq!((stats.oldest, stats.keys), (young, 2), "what is younger than five minutes is kept");
-        store.close().await;
+        store.close().await.unwrap();
     }
 }
 
@@ -82,12 +105,118 @@ async fn what_is_too_much_goes_by_itself_however_young() {
         for n in 0..400_u32 {
             latest = store.put(Put::new("key", vec![n as u8; 1000])).await.unwrap().revision;
         }
-        // 100 KB of superseded values are less than a hundred revisions.
+        // 200 KB of superseded values are less than two hundred revisions.
+        compacted_to(&store, Revision::new(latest.get() - 200)).await;
+        let stats = store.stats().await.unwrap();
+        assert!(stats.history_bytes <= 200_000 && stats.history > 100, "{stats:?}");
+        // Once the burst is over a minute old, the lower limit holds.
+        clock.advance(Duration::from_secs(67));
         compacted_to(&store, Revision::new(latest.get() - 100)).await;
         let stats = store.stats().await.unwrap();
         assert!(stats.history_bytes <= 100_000 && stats.history > 10, "{stats:?}");
-        store.close().await;
+        store.close().await.unwrap();
     }
+}
+
+/// The load at which every informer was once told at the same time that its place was gone.
+#[tokio::test]
+async fn a_watcher_one_minute_behind_survives_a_thousand_writes_of_2_kib_a_second() {
+    const WRITES_A_SECOND: u64 = 1_000;
+    const SECONDS: u64 = 100;
+    let policy = CompactionPolicy::default();
+    let clock = clock();
+    let store = memory::open(memory::Options { clock: clock.clock(), compaction: policy.clone() });
+    let mut a_minute_ago = Revision::INITIAL;
+    let mut most = 0;
+    for second in 0..SECONDS {
+        for n in 0..WRITES_A_SECOND {
+            let put = Put::new(format!("object/{n}"), vec![second as u8; 2 << 10]);
+            let revision = store.put(put).await.unwrap().revision;
+            if second == SECONDS - 61 {
+                a_minute_ago = revision;
+            }
+        }
+        clock.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+        most = most.max(store.stats().await.unwrap().history_bytes);
+    }
+    let mut watch = store.watch(WatchRequest::prefix("object/").from(a_minute_ago.next())).await.unwrap();
+    for expected in 1..=60 * WRITES_A_SECOND {
+        let event = watch.next().await.unwrap();
+        assert_eq!(event.revision().get(), a_minute_ago.get() + expected);
+    }
+    assert!(most > policy.max_bytes && most <= policy.burst_bytes, "{most} bytes at most");
+    drop(watch);
+    // After the load the history shrinks to what it may hold at rest, then to nothing.
+    clock.advance(Duration::from_secs(83));
+    history_within(&store, policy.max_bytes).await;
+    clock.advance(Duration::from_secs(331));
+    history_within(&store, 1 << 20).await;
+    store.close().await.unwrap();
+}
+
+/// Bytes in segments of the log, those made ahead included.
+fn log_bytes(files: &dyn Files) -> u64 {
+    let names = files.list().unwrap().into_iter().filter(|name| name.starts_with("log-"));
+    names.map(|name| files.size(&name).unwrap_or(0)).sum()
+}
+
+/// The defaults in small, so that the disk's limits are met within a second: a 256th of each.
+#[tokio::test]
+async fn the_log_never_outgrows_what_it_holds_by_more_than_its_slack() {
+    const SLACK: u64 = 128 << 10 << 2;
+    let clock = clock();
+    let disk = FakeDisk::new();
+    let store = open_disk_with(&disk, clock.clock(), 64 << 10, 256 << 10).await;
+    for n in 0..6_000_u64 {
+        // Few keys for a while, then many, then few again: what is current grows and shrinks.
+        let keys = if n / 1_500 % 2 == 0 { 20 } else { 1_500 };
+        let len = 100 + (n * 7_919 % 1_500) as usize;
+        store.put(Put::new(format!("k{}", n % keys), vec![n as u8; len])).await.unwrap();
+        if n % 1_500 == 1_499 {
+            store.commit(Txn::new().delete_prefix("k")).await.unwrap();
+        }
+        if n % 5 == 0 {
+            clock.advance(Duration::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+        let stats = store.stats().await.unwrap();
+        let log = log_bytes(&disk);
+        let bound = 2 * (stats.bytes + stats.history_bytes) + SLACK;
+        assert!(log <= bound, "after {n} writes: {log} bytes of log, bound {bound}: {stats:?}");
+    }
+    store.close().await.unwrap();
+}
+
+/// Large values that compress well are packed in memory; their log must be, too.
+#[tokio::test]
+async fn large_compressible_updates_do_not_fill_the_disk_with_log() {
+    const OBJECTS: u64 = 12;
+    const ROUNDS: u64 = 60;
+    let clock = clock();
+    let dir = tempfile::tempdir().unwrap();
+    let options = disk::Options { clock: clock.clock(), ..disk::Options::default() };
+    let store = disk::open(dir.path(), options).await.unwrap();
+    let mut written = 0;
+    for round in 0..ROUNDS {
+        let text = format!("round {round} of a schema that says the same again and again; ");
+        for n in 0..OBJECTS {
+            let value = text.repeat((256 << 10) / text.len());
+            written += value.len() as u64;
+            store.put(Put::new(format!("crd/{n}"), value)).await.unwrap();
+        }
+        clock.advance(Duration::from_secs(1));
+        let stats = store.stats().await.unwrap();
+        let bound = 2 * (stats.bytes + stats.history_bytes) + (128 << 20);
+        assert!(stats.disk_bytes <= bound, "round {round}: bound {bound}: {stats:?}");
+    }
+    let stats = store.stats().await.unwrap();
+    assert!(stats.disk_bytes < 32 << 20, "{written} bytes were written: {stats:?}");
+    assert!(stats.history >= (ROUNDS - 1) * OBJECTS, "and all of it is still history: {stats:?}");
+    store.close().await.unwrap();
+    let store = disk::open(dir.path(), disk::Options::default()).await.unwrap();
+    assert!(store.get("crd/0").await.unwrap().entry.unwrap().value_bytes().starts_with(b"round 59 of"));
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -102,7 +231,7 @@ async fn deleted_keys_cost_nothing_once_they_are_compacted() {
     store.compact(latest).await.unwrap();
     let stats = store.stats().await.unwrap();
     assert_eq!((stats.keys, stats.bytes, stats.history), (1, 4, 1));
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -112,14 +241,14 @@ async fn keys_expire_also_while_nobody_has_the_store_open() {
     let store = open_disk(&disk, clock.clock()).await;
     store.put(Put::new("short", "").ttl(Duration::from_secs(60))).await.unwrap();
     let latest = store.put(Put::new("long", "").ttl(Duration::from_secs(3600))).await.unwrap().revision;
-    store.close().await;
+    store.close().await.unwrap();
     clock.advance(Duration::from_secs(120));
     let store = open_disk(&disk, clock.clock()).await;
     let mut watch = store.watch(WatchRequest::prefix("").from(latest.next())).await.unwrap();
     let deleted = tokio::time::timeout(PATIENCE, watch.next()).await.unwrap().unwrap();
     assert!(matches!(deleted, WatchEvent::Delete { ref key, .. } if key == "short"), "{deleted:?}");
     assert!(store.get("long").await.unwrap().entry.is_some());
-    store.close().await;
+    store.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,5 +281,5 @@ async fn thousands_of_watchers_each_get_what_they_watch() {
     assert_eq!(store.stats().await.unwrap().watchers, WATCHERS as u64);
     drop(kept);
     assert_eq!(store.stats().await.unwrap().watchers, 0);
-    store.close().await;
+    store.close().await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! What stands in an object where a client wrote nothing: upstream's types write some fields
 //! even then, such as `status: {}`, and leave out others however they were written.
 
+use coracle_meta::budget::{BudgetError, DecodeBudget, entry_bytes, heap_bytes};
 use serde_json::{Map, Value, json};
 
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
@@ -57,13 +58,27 @@ pub fn settle(object: &mut Value, id: TypeId) {
     }
 }
 
-/// Adds the fields that are written even when nobody set them.
-pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) {
+/// Adds the fields that are written even when nobody set them. Returns the memory that their values take.
+pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) -> usize {
+    let mut bytes = 0;
     for field in &types().get(id).fields {
         if !field.omit_empty && !object.contains_key(field.name) {
-            object.insert(field.name.to_owned(), of_field(field));
+            let value = of_field(field);
+            bytes += heap_bytes(&value);
+            object.insert(field.name.to_owned(), value);
         }
     }
+    bytes
+}
+
+/// Charges the fields of an object of a type: their places and names, and the values of those that were added.
+pub(super) fn charge_fields(
+    budget: &mut DecodeBudget,
+    object: &Map<String, Value>,
+    added_bytes: usize,
+) -> Result<(), BudgetError> {
+    let fields: usize = object.keys().enumerate().map(|(index, key)| entry_bytes(index, key.len())).sum();
+    budget.charge(fields + added_bytes)
 }
 
 /// What stands in a field of a type that nobody has written, if anything does.
@@ -88,7 +103,8 @@ pub(super) fn of_item(item: Item) -> Value {
     match item {
         Item::Struct(id) => {
             let mut object = Map::new();
-            complete(&mut object, id);
+            // Who builds the value charges it as a whole.
+            let _bytes = complete(&mut object, id);
             Value::Object(object)
         }
         Item::Single(Single::String | Single::Bytes) => Value::from(""),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use coracle_meta::budget::{BudgetError, MAX_JSON_TEXT_BYTES};
 use thiserror::Error;
 
 /// A body that cannot be read.
@@ -22,6 +23,9 @@ pub enum DecodeError {
         /// What is wrong, with the line.
         message: String,
     },
+    /// It is YAML whose aliases stand for more than the body may become.
+    #[error("yaml: document contains excessive aliasing")]
+    ExcessiveAliasing,
     /// It is not a protobuf message.
     #[error("{message}")]
     Protobuf {
@@ -34,9 +38,12 @@ pub enum DecodeError {
         /// Which value, and what it should be.
         message: String,
     },
-    /// It has more values than any object has.
-    #[error("the object has too many values")]
-    TooMuch,
+    /// The decoded object takes more memory than the body may become, or the request was cancelled.
+    #[error("{0}")]
+    Budget(#[from] BudgetError),
+    /// The JSON text of a document or of a changed object is longer than [`MAX_JSON_TEXT_BYTES`].
+    #[error("the object is larger than {MAX_JSON_TEXT_BYTES} bytes of JSON")]
+    TextTooLong,
     /// It is in protobuf, but not of a kind that has a protobuf form.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
@@ -45,6 +52,13 @@ pub enum DecodeError {
         /// The kind it names.
         kind: String,
     },
+}
+
+impl DecodeError {
+    /// Whether the body stands for an object that is too large, whatever else is wrong with it.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::Budget(_) | Self::TextTooLong)
+    }
 }
 
 /// Something a strict reader does not accept.

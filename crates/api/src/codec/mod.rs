@@ -3,18 +3,21 @@
 //! All of them give the same tree for the same object, in the form in which upstream would
 //! store and return it: unknown fields dropped, amounts and times in their canonical form, empty
 //! fields left out or written exactly as upstream's types do.
+//!
+//! Every decoder charges the memory of what it builds to a [`DecodeBudget`], so that no small body becomes a large
+//! tree.
 
 pub mod json;
 pub mod protobuf;
 pub mod yaml;
 
-mod budget;
 mod empty;
 mod error;
 mod quantity;
 mod text;
 mod time;
 
+pub use coracle_meta::budget::DecodeBudget;
 pub use empty::{settle, unset_field};
 pub use error::{DecodeError, Problem};
 

@@ -27,16 +27,20 @@ use super::pod_topology_labels::PodTopologyLabels;
 use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
 use super::rbac_escalation::RbacEscalation;
+use super::resource_claim_admin_access::ResourceClaimAdminAccess;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
+use super::service_address::ServiceAddress;
 use super::storage_object_in_use_protection::StorageObjectInUseProtection;
 use super::taint_nodes_by_condition::TaintNodesByCondition;
+use super::unimplemented_extensions::UnimplementedExtensions;
 use crate::authorization::Authorizer;
 
 /// The built-in plugins that are on by default, in upstream's order
 /// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`), and `NodeRestriction`, without which
-/// nodes could write for each other. The first is what upstream does before it asks any.
+/// nodes could write for each other. kube-apiserver does the checks of the first two before any plugin runs, and the
+/// last is our own.
 ///
 /// Webhooks are still missing. The others that are on by default there and have no line here have nothing
 /// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
@@ -45,6 +49,7 @@ use crate::authorization::Authorizer;
 fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(CreateAuthorization::new(authorizer.clone())),
+        Arc::new(ResourceClaimAdminAccess),
         Arc::new(NamespaceLifecycle),
         Arc::new(LimitRanger),
         Arc::new(ServiceAccount::default()),
@@ -64,18 +69,21 @@ fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
         Arc::new(PodTopologyLabels),
         Arc::new(NodeDeclaredFeatureValidator),
         Arc::new(PodResizeValidator),
+        Arc::new(ServiceAddress),
     ]
 }
 
 /// What comes after everybody else: what the administrators of a cluster have written, mutating
 /// policies first, then the quota, which is charged when nobody is left to refuse. Webhooks will come
-/// after the policies of their kind. Once nobody is left to change a role, it is looked at who writes it.
+/// after the policies of their kind. Once nobody is left to change a role, it is looked at who writes it. The last
+/// plugin only warns, of what is going to be stored.
 fn built_in_last(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(MutatingAdmissionPolicy::new(authorizer.clone())),
         Arc::new(RbacEscalation::new(authorizer.clone())),
         Arc::new(ValidatingAdmissionPolicy::new(authorizer.clone())),
         Arc::new(ResourceQuota),
+        Arc::new(UnimplementedExtensions),
     ]
 }
 
@@ -232,6 +240,7 @@ mod tests {
             names,
             [
                 "CreateAuthorization",
+                "ResourceClaimAdminAccess",
                 "NamespaceLifecycle",
                 "LimitRanger",
                 "ServiceAccount",
@@ -251,10 +260,12 @@ mod tests {
                 "PodTopologyLabels",
                 "NodeDeclaredFeatureValidator",
                 "PodResizeValidator",
+                "ServiceAddress",
                 "MutatingAdmissionPolicy",
                 "RBACEscalation",
                 "ValidatingAdmissionPolicy",
                 "ResourceQuota",
+                "UnimplementedExtensions",
             ]
         );
     }
@@ -307,8 +318,14 @@ mod tests {
     async fn plugins_of_an_embedder_come_before_quotas() {
         let chain = Chain::built_in(&masters_only()).with(Arc::new(Marks("x", Vec::new())));
         let names: Vec<&str> = chain.names().collect();
-        let last =
-            ["x", "MutatingAdmissionPolicy", "RBACEscalation", "ValidatingAdmissionPolicy", "ResourceQuota"];
+        let last = [
+            "x",
+            "MutatingAdmissionPolicy",
+            "RBACEscalation",
+            "ValidatingAdmissionPolicy",
+            "ResourceQuota",
+            "UnimplementedExtensions",
+        ];
         assert_eq!(names[names.len() - last.len()..], last);
     }
 }

@@ -27,14 +27,17 @@ mod policy;
 mod priority;
 mod rbac_escalation;
 mod read;
+mod resource_claim_admin_access;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
+mod service_address;
 mod signers;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
 mod testing;
+mod unimplemented_extensions;
 #[cfg(test)]
 mod upstream;
 

@@ -1,12 +1,18 @@
 //! NamespaceLifecycle: nothing new in a namespace that is not there or is going, and no end
 //! of the namespaces that every cluster needs.
 //!
-//! What changes is not looked at: it is in its namespace already.
+//! The namespace's state is a condition of the create's transaction: a namespace that begins to go, or is gone,
+//! between admission and the commit refuses the create with the same error as before. Its content is complete from
+//! the moment in which it is Terminating, so the namespace controller leaves nothing behind.
+//!
+//! Updates and deletions are admitted whatever became of the namespace: otherwise nobody could remove the finalizers
+//! of objects that outlived it. (kube-apiserver answers updates in a namespace that does not exist with 404.)
 
+use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::core::namespace::Namespace;
-use coracle_registry::{Error, Result, Scope, view};
+use coracle_registry::{Error, Result, Scope, Subject, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, name_of};
@@ -61,27 +67,55 @@ async fn check(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
     if declaration.scope == Scope::Cluster || declaration.plural == "localsubjectaccessreviews" {
         return Ok(());
     }
-    let name = attributes.write.namespace;
-    let refusal = match attributes.cluster.find(&Namespace, "", name).await? {
-        None => Status::namespace_not_found(name),
-        Some(namespace) if view::text(&namespace, &["status", "phase"]) == "Terminating" => {
-            let resource = coracle_registry::Subject::of(declaration, "").resource;
-            Status::namespace_terminating(&resource, name_of(attributes, object), name)
-        }
-        Some(_) => return Ok(()),
+    let namespace = attributes.write.namespace;
+    let content = NewContent {
+        resource: Subject::of(declaration, "").resource,
+        name: name_of(attributes, object).to_owned(),
+        namespace: namespace.to_owned(),
     };
-    Err(Error::Refused(Box::new(refusal)))
+    if IMMORTAL.contains(&namespace) {
+        // They never become Terminating, so what was read now still holds at the commit. They are also the busiest,
+        // and the ones for which a condition would cost a read: they are not stored in most clusters.
+        let found = attributes.cluster.find(&Namespace, "", namespace).await?;
+        return content.judge(found.as_deref());
+    }
+    attributes.require(&Namespace, "", namespace, move |found| content.judge(found)).await
+}
+
+/// A new object of a namespace.
+struct NewContent {
+    resource: GroupResource,
+    name: String,
+    namespace: String,
+}
+
+impl NewContent {
+    /// Refuses the object unless its namespace exists and is not being deleted.
+    fn judge(&self, namespace: Option<&Value>) -> Result<()> {
+        let refusal = match namespace {
+            None => Status::namespace_not_found(&self.namespace),
+            Some(namespace) if view::text(namespace, &["status", "phase"]) == "Terminating" => {
+                Status::namespace_terminating(&self.resource, &self.name, &self.namespace)
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Error::Refused(Box::new(refusal)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use coracle_registry::Registry;
+    use std::sync::{Arc, Mutex};
+
     use coracle_registry::kinds::core::config_map::ConfigMap;
     use coracle_registry::kinds::core::node::Node;
+    use coracle_registry::lifecycle::{Change, Write};
+    use coracle_registry::{Cluster, Identity, Registry, Site};
     use serde_json::json;
 
-    use super::super::testing::{Bench, only};
+    use super::super::testing::{Bench, only, write};
     use super::*;
+    use crate::status::Refusal;
 
     /// A configuration map in whatever namespace the test uses.
     fn config_map() -> Value {
@@ -115,5 +149,100 @@ mod tests {
         }
         let other = json!({"metadata": {"name": "kube-node-lease"}});
         assert!(bench.admit(&chain, &Namespace, Operation::Delete, other).await.is_ok());
+    }
+
+    /// Something that happens to the namespace `n`.
+    type Event = for<'a> fn(&'a Bench) -> BoxFuture<'a, ()>;
+
+    fn terminate(bench: &Bench) -> BoxFuture<'_, ()> {
+        Box::pin(bench.delete(&Namespace, "n"))
+    }
+
+    fn remove(bench: &Bench) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            bench.delete(&Namespace, "n").await;
+            bench.update(&Namespace, "n", "finalize", |it| it["spec"]["finalizers"] = json!([])).await;
+        })
+    }
+
+    fn relabel(bench: &Bench) -> BoxFuture<'_, ()> {
+        Box::pin(bench.update(&Namespace, "n", "", |it| it["metadata"]["labels"]["team"] = "a".into()))
+    }
+
+    /// Lets something happen once, between the admission of a ConfigMap and its commit.
+    struct BeforeCommit {
+        bench: Arc<Bench>,
+        event: Mutex<Option<Event>>,
+    }
+
+    impl Plugin for BeforeCommit {
+        fn name(&self) -> &str {
+            "BeforeCommit"
+        }
+
+        fn validates(&self) -> Vec<Rule> {
+            vec![Rule::new("", "configmaps", &[Operation::Create])]
+        }
+
+        fn validate<'a>(
+            &'a self,
+            _attributes: &'a Attributes<'a>,
+            _object: &'a Value,
+            _warnings: &'a mut Vec<String>,
+        ) -> BoxFuture<'a, Result<()>> {
+            Box::pin(async move {
+                let event = self.event.lock().unwrap().take();
+                if let Some(event) = event {
+                    event(&self.bench).await;
+                }
+                Ok(())
+            })
+        }
+    }
+
+    /// A cluster with the namespace `n`, in which something happens before the commit of the next ConfigMap.
+    async fn raced(event: Event) -> Cluster {
+        let registry = Registry::in_memory();
+        registry.bootstrap(&Site::default()).await.unwrap();
+        let cluster = registry.cluster("test").unwrap();
+        let bench = Arc::new(Bench { cluster, requester: Identity::server(), namespace: "n" });
+        bench.create(&Namespace, json!({"metadata": {"name": "n"}})).await;
+        let hook = BeforeCommit { bench, event: Mutex::new(Some(event)) };
+        let chain = only(NamespaceLifecycle).with(Arc::new(hook));
+        registry.with_admission(Arc::new(chain)).cluster("test").unwrap()
+    }
+
+    /// Creates a ConfigMap in `n`, by POST or by apply, and returns the message of the refusal.
+    async fn create(cluster: &Cluster, by_apply: bool) -> Option<String> {
+        let write = Write { namespace: "n", ..write(&ConfigMap, "v1", "") };
+        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let outcome = if by_apply {
+            let change = Change::Apply { config: &config, force: false, once_merged: &|| Ok(()) };
+            cluster.update(&write, "a", &change).await
+        } else {
+            cluster.create(&write, config).await
+        };
+        let stored = cluster.find(&ConfigMap, "n", "a").await.unwrap();
+        assert_eq!(stored.is_some(), outcome.is_ok(), "an object that was refused is not stored");
+        outcome.err().map(|error| Refusal::from(error).status().message.clone())
+    }
+
+    #[tokio::test]
+    async fn create_committed_after_its_namespace_terminates_is_refused() {
+        for by_apply in [false, true] {
+            let refused = create(&raced(terminate).await, by_apply).await;
+            let message = "configmaps \"a\" is forbidden: unable to create new content in namespace n \
+                           because it is being terminated";
+            assert_eq!(refused.as_deref(), Some(message));
+            let refused = create(&raced(remove).await, by_apply).await;
+            assert_eq!(refused.as_deref(), Some("namespaces \"n\" not found"));
+        }
+    }
+
+    #[tokio::test]
+    async fn create_committed_after_its_namespace_changes_succeeds() {
+        for by_apply in [false, true] {
+            assert_eq!(create(&raced(relabel).await, by_apply).await, None);
+        }
     }
 }

@@ -7,7 +7,7 @@ use coracle_registry::admission::{Admission, Attributes, Operation};
 use coracle_registry::kinds::core::service_account::ServiceAccount;
 use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{AuditAnnotations, Cluster, Identity, Kind, Registry, Scope, Site, view};
+use coracle_registry::{AuditAnnotations, Cluster, Conditions, Identity, Kind, Registry, Scope, Site, view};
 use serde_json::Value;
 
 use super::CERTIFICATES;
@@ -143,7 +143,8 @@ impl Bench {
         let api_version = kind.declaration().storage_api_version();
         let write = write(kind, &api_version, "");
         let name = view::name(object);
-        let attributes = Attributes { cluster: &self.cluster, write: &write, operation, name, old };
+        let (cluster, conditions) = (&self.cluster, &Conditions::default());
+        let attributes = Attributes { cluster, write: &write, operation, name, old, conditions };
         let mut warnings = Vec::new();
         match chain.validate(&attributes, object, &mut warnings).await {
             Ok(()) => Ok(warnings),
@@ -159,8 +160,8 @@ impl Bench {
         let write = Write { audit: Some(&audit), ..write(kind, &api_version, "") };
         let name = view::name(&object).to_owned();
         let operation = Operation::Create;
-        let attributes =
-            Attributes { cluster: &self.cluster, write: &write, operation, name: &name, old: None };
+        let (cluster, conditions) = (&self.cluster, &Conditions::default());
+        let attributes = Attributes { cluster, write: &write, operation, name: &name, old: None, conditions };
         // The outcome itself is looked at elsewhere.
         let _ = chain.validate(&attributes, &object, &mut Vec::new()).await;
         audit.all().into_iter().map(|(key, value)| format!("{key}: {value}")).collect()
@@ -180,7 +181,8 @@ impl Bench {
         let namespace = if kind.declaration().scope == Scope::Namespaced { self.namespace } else { "" };
         let write = Write { requester: &self.requester, namespace, ..write(kind, &api_version, part) };
         let name = view::name(&object).to_owned();
-        let attributes = Attributes { cluster: &self.cluster, write: &write, operation, name: &name, old };
+        let (cluster, conditions) = (&self.cluster, &Conditions::default());
+        let attributes = Attributes { cluster, write: &write, operation, name: &name, old, conditions };
         let mut warnings = Vec::new();
         let outcome = async {
             chain.mutate(&attributes, &mut object, &mut warnings).await?;
@@ -237,7 +239,8 @@ fn namespace(kind: &dyn Kind) -> &'static str {
     if kind.declaration().scope == Scope::Namespaced { NAMESPACE } else { "" }
 }
 
-fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
+/// A write of the server itself.
+pub(super) fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
     let (namespace, requester) = (namespace(kind), const { &Identity::server() });
     let served_version = split_api_version(api_version).1;
     Write {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use coracle_registry::Identity;
 
 use super::authenticator::{Attempt, Authenticated, Authenticator, Pending};
+use crate::credential_scope::CredentialScope;
 use crate::health::Probe;
 use crate::identity::{ANONYMOUS, UNAUTHENTICATED};
 
@@ -38,7 +39,11 @@ impl Authenticator for AnonymousAuthenticator {
             Anonymous::HealthPaths => Probe::of_path(attempt.path).is_some(),
         };
         let audiences = attempt.audiences.to_vec();
-        let found = allowed.then(|| Authenticated { identity: self.identity.clone(), audiences });
+        let found = allowed.then(|| Authenticated {
+            identity: self.identity.clone(),
+            scope: CredentialScope::of(attempt.cluster),
+            audiences,
+        });
         Box::pin(std::future::ready(Ok(found)))
     }
 }

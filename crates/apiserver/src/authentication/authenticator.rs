@@ -12,6 +12,7 @@ use coracle_base::Timestamp;
 use coracle_registry::{Cluster, Error, Identity};
 use http::HeaderMap;
 
+use crate::credential_scope::CredentialScope;
 use crate::identity::{PeerCertificate, PeerIdentity};
 
 /// What is looked at to find out who is asking.
@@ -19,11 +20,15 @@ pub(crate) struct Attempt<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Who is known without a credential, as the parts of this process are.
     pub(crate) peer: Option<&'a PeerIdentity>,
+    /// The clusters that a component of this process acts in; none for requests that came over the network.
+    pub(crate) in_process: Option<&'a CredentialScope>,
     /// What was shown in the handshake.
     pub(crate) certificate: Option<&'a PeerCertificate>,
     pub(crate) path: &'a str,
     /// The cluster that is asked. Objects that credentials are about lie there.
     pub(crate) cluster: &'a Cluster,
+    /// The names by which tokens mean this server, in this cluster.
+    pub(crate) api_audiences: &'a [String],
     /// For whom the credential has to be.
     pub(crate) audiences: &'a [String],
     pub(crate) now: Timestamp,
@@ -40,6 +45,8 @@ impl Attempt<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
     pub(crate) identity: Arc<Identity>,
+    /// The clusters that the credential is valid for.
+    pub(crate) scope: CredentialScope,
     /// Those of the audiences asked about that the credential is for; none if it is for no audience
     /// in particular.
     pub(crate) audiences: Vec<String>,
@@ -54,6 +61,9 @@ pub(crate) enum AuthenticationError {
     /// Somebody knows it, and it is not good.
     #[error("{0}")]
     Refused(Cow<'static, str>),
+    /// The credential is good, but not in the cluster of the request.
+    #[error("the credential is not valid in this cluster")]
+    WrongCluster,
     /// Several had something to say.
     #[error("{}", aggregate(.0))]
     Several(Vec<AuthenticationError>),
@@ -86,7 +96,7 @@ impl AuthenticationError {
         match self {
             Self::Lookup(error) => Some(error),
             Self::Several(errors) => errors.iter().find_map(Self::lookup),
-            Self::InvalidToken | Self::Refused(_) => None,
+            Self::InvalidToken | Self::WrongCluster | Self::Refused(_) => None,
         }
     }
 

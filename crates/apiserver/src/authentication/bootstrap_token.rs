@@ -15,6 +15,7 @@ use super::authenticator::{
     Attempt, Authenticated, BearerToken, Outcome, Pending, TokenAuthenticator, implicit_audiences,
 };
 use super::hasher::SecretHasher;
+use crate::credential_scope::CredentialScope;
 use crate::identity::authenticated;
 
 const NAMESPACE: &str = "kube-system";
@@ -32,16 +33,15 @@ const MAX_GROUP_BYTES: usize = 256;
 
 pub(super) struct BootstrapTokenAuthenticator {
     hasher: SecretHasher,
-    api_audiences: Vec<String>,
 }
 
 impl BootstrapTokenAuthenticator {
-    pub(super) fn new(api_audiences: Vec<String>) -> Self {
-        Self { hasher: SecretHasher::new(), api_audiences }
+    pub(super) fn new() -> Self {
+        Self { hasher: SecretHasher::new() }
     }
 
     async fn judge(&self, token: &BearerToken, attempt: &Attempt<'_>) -> Outcome {
-        let Some(audiences) = implicit_audiences(&self.api_audiences, attempt.audiences) else {
+        let Some(audiences) = implicit_audiences(attempt.api_audiences, attempt.audiences) else {
             return Ok(None);
         };
         let Some((id, secret)) = halves(token.expose()) else { return Ok(None) };
@@ -51,7 +51,11 @@ impl BootstrapTokenAuthenticator {
             return Ok(None);
         };
         let found = match self.user(&object, id, secret, Time(attempt.now_s())) {
-            Ok(identity) => Some(Authenticated { identity: Arc::new(authenticated(identity)), audiences }),
+            Ok(identity) => Some(Authenticated {
+                identity: Arc::new(authenticated(identity)),
+                scope: CredentialScope::of(attempt.cluster),
+                audiences,
+            }),
             Err(why) => {
                 tracing::debug!(id, why, "a bootstrap token is of no use");
                 None
@@ -153,7 +157,7 @@ mod tests {
             },
         });
         change(&mut object);
-        BootstrapTokenAuthenticator::new(Vec::new()).user(&object, "abcdef", SECRET, Time(3599))
+        BootstrapTokenAuthenticator::new().user(&object, "abcdef", SECRET, Time(3599))
     }
 
     fn with(key: &'static str, text: &'static str) -> impl FnOnce(&mut Value) {

@@ -4,6 +4,7 @@
 //! is still valid: a connection may last longer than the certificate it was opened with.
 
 use super::authenticator::{Attempt, Authenticated, AuthenticationError, Authenticator, Outcome, Pending};
+use crate::credential_scope::CredentialScope;
 
 pub(super) struct CertificateAuthenticator;
 
@@ -23,5 +24,12 @@ fn judge(attempt: &Attempt<'_>) -> Outcome {
         }
     }
     let identity = attempt.peer.and_then(|peer| peer.0.clone());
-    Ok(identity.map(|identity| Authenticated { identity, audiences: Vec::new() }))
+    Ok(identity.map(|identity| Authenticated { identity, scope: scope(attempt), audiences: Vec::new() }))
+}
+
+/// A component of this process sets its scope, and a certificate names one. Any other identity is one of the default
+/// cluster.
+fn scope(attempt: &Attempt<'_>) -> CredentialScope {
+    let of_certificate = || attempt.certificate.map(|certificate| certificate.scope());
+    attempt.in_process.or_else(of_certificate).unwrap_or(&CredentialScope::DefaultCluster).clone()
 }

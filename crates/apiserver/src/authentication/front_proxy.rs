@@ -2,7 +2,7 @@
 //!
 //! They are believed only if they show a certificate of an authority made for that purpose, and are
 //! called as one of those that are allowed. Without it the headers mean nothing, and nobody behind
-//! this module ever sees them.
+//! this module ever sees them. The users of a front proxy are users of the default cluster only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use percent_encoding::percent_decode_str;
 use super::authenticator::{
     Attempt, Authenticated, AuthenticationError, Authenticator, Outcome, Pending, implicit_audiences,
 };
+use crate::credential_scope::CredentialScope;
 use crate::identity::authenticated;
 
 /// Which headers say what, and who may send them. Names are in lower case.
@@ -93,13 +94,12 @@ fn first<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a str> {
 
 pub(super) struct FrontProxyAuthenticator {
     pub(super) settings: FrontProxy,
-    pub(super) api_audiences: Vec<String>,
 }
 
 impl FrontProxyAuthenticator {
     fn judge(&self, attempt: &Attempt<'_>) -> Outcome {
         let Some(certificate) = attempt.certificate else { return Ok(None) };
-        let Some(audiences) = implicit_audiences(&self.api_audiences, attempt.audiences) else {
+        let Some(audiences) = implicit_audiences(attempt.api_audiences, attempt.audiences) else {
             return Ok(None);
         };
         let unproven = || AuthenticationError::refused("the certificate is of no front proxy");
@@ -113,7 +113,7 @@ impl FrontProxyAuthenticator {
         }
         let identity = self.settings.identity(attempt.headers).map(|identity| {
             let identity = Arc::new(authenticated(identity));
-            Authenticated { identity, audiences }
+            Authenticated { identity, scope: CredentialScope::DefaultCluster, audiences }
         });
         Ok(identity)
     }

@@ -5,6 +5,9 @@
 //! 3. The token: of the token file, of a service account, of a node that joins.
 //! 4. Nobody: whoever shows nothing, where that is allowed.
 //!
+//! Every credential is valid for one cluster or, the operator's, for all ([`CredentialScope`]); in another cluster it is
+//! refused like one that is not good.
+//!
 //! A credential that is not good is refused even where none is needed, unless there is another that is.
 //! After this, no credential is left in the request. What somebody may do is decided elsewhere.
 
@@ -19,21 +22,24 @@ mod hasher;
 mod service_account;
 mod static_tokens;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use coracle_base::Timestamp;
-use coracle_registry::{Cluster, Identity};
+use coracle_registry::Cluster;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, header};
+use http::{Extensions, HeaderMap, HeaderValue, header};
 
 pub use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, AuthenticationError};
 pub use front_proxy::FrontProxy;
 pub use static_tokens::{StaticTokens, TokenFileError};
 
-use crate::identity::{PeerCertificate, PeerIdentity};
+use crate::credential_scope::CredentialScope;
+use crate::identity::{Caller, PeerCertificate, PeerIdentity, Remote};
+use crate::route::DEFAULT_CLUSTER;
 use crate::status::Refusal;
-use crate::token::TokenSigner;
+use crate::token::{TokenSigner, issuer};
 use anonymous::AnonymousAuthenticator;
 use authenticator::{Attempt, Authenticator, Outcome, TokenAuthenticator};
 use bearer::BearerAuthenticator;
@@ -79,7 +85,10 @@ pub(crate) struct Authentication {
     known: Vec<Box<dyn Authenticator>>,
     /// Asked if nobody had an objection.
     unknown: AnonymousAuthenticator,
-    api_audiences: Vec<String>,
+    /// The issuers of the default cluster.
+    issuers: Vec<String>,
+    /// The audiences that an administrator gave; empty for the issuers of each cluster.
+    configured_audiences: Vec<String>,
     /// The headers of the proxies that there are, and those that there might be.
     proxies: Vec<FrontProxy>,
 }
@@ -89,37 +98,38 @@ impl Authentication {
     pub(crate) fn new(config: &AuthenticationConfig, signer: Option<&Arc<dyn TokenSigner>>) -> Self {
         let mut issuers: Vec<String> = signer.map(|signer| signer.issuer().to_owned()).into_iter().collect();
         issuers.extend(config.further_issuers.iter().cloned());
-        let own = &config.api_audiences;
-        let api_audiences = if own.is_empty() { issuers.clone() } else { own.clone() };
-
         let mut known: Vec<Box<dyn Authenticator>> = Vec::new();
         let mut proxies = vec![FrontProxy::default()];
         if let Some(settings) = config.front_proxy.clone() {
             proxies.push(settings.clone());
-            known.push(Box::new(FrontProxyAuthenticator { settings, api_audiences: api_audiences.clone() }));
+            known.push(Box::new(FrontProxyAuthenticator { settings }));
         }
         known.push(Box::new(CertificateAuthenticator));
 
         let mut tokens: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
         if let Some(file) = config.static_tokens.clone() {
-            let api_audiences = api_audiences.clone();
-            tokens.push(Box::new(StaticTokenAuthenticator { tokens: file, api_audiences }));
+            tokens.push(Box::new(StaticTokenAuthenticator { tokens: file }));
         }
         if let Some(signer) = signer.cloned() {
-            let accounts = ServiceAccountAuthenticator::new(signer, issuers, api_audiences.clone());
-            tokens.push(Box::new(accounts));
+            tokens.push(Box::new(ServiceAccountAuthenticator::new(signer, issuers.clone())));
         }
         if config.bootstrap_tokens {
-            tokens.push(Box::new(BootstrapTokenAuthenticator::new(api_audiences.clone())));
+            tokens.push(Box::new(BootstrapTokenAuthenticator::new()));
         }
         known.push(Box::new(BearerAuthenticator(tokens)));
         let unknown = AnonymousAuthenticator::new(config.anonymous);
-        Self { known, unknown, api_audiences, proxies }
+        Self { known, unknown, issuers, configured_audiences: config.api_audiences.clone(), proxies }
     }
 
-    /// By which names tokens mean this server.
-    pub(crate) fn api_audiences(&self) -> &[String] {
-        &self.api_audiences
+    /// The names by which tokens mean this server, in a cluster: those that were configured, or the cluster's issuers.
+    pub(crate) fn api_audiences(&self, cluster: &Cluster) -> Cow<'_, [String]> {
+        if !self.configured_audiences.is_empty() {
+            return Cow::Borrowed(&self.configured_audiences);
+        }
+        if cluster.id() == DEFAULT_CLUSTER {
+            return Cow::Borrowed(&self.issuers);
+        }
+        self.issuers.iter().map(|base| issuer::of_cluster(base, cluster.id()).into_owned()).collect()
     }
 
     /// Who sent a request to a cluster. Takes all credentials out of it.
@@ -128,20 +138,24 @@ impl Authentication {
         parts: &mut Parts,
         cluster: &Cluster,
         now: Timestamp,
-    ) -> Result<Arc<Identity>, Refusal> {
+    ) -> Result<Caller, Refusal> {
+        let api_audiences = self.api_audiences(cluster);
         let attempt = Attempt {
             headers: &parts.headers,
             peer: parts.extensions.get::<PeerIdentity>(),
+            in_process: in_process_scope(&parts.extensions),
             certificate: parts.extensions.get::<PeerCertificate>(),
             path: parts.uri.path(),
             cluster,
-            audiences: &self.api_audiences,
+            api_audiences: &api_audiences,
+            audiences: &api_audiences,
             now,
         };
         match self.judge(&attempt).await {
-            Ok(Some(Authenticated { identity, .. })) => {
+            Ok(Some(Authenticated { identity, scope, .. })) => {
                 self.strip(&mut parts.headers);
-                Ok(identity)
+                let all_clusters = scope == CredentialScope::AllClusters;
+                Ok(Caller { identity, all_clusters })
             }
             Ok(None) => Err(self.refusal(&parts.headers, None)),
             Err(error) => Err(self.refusal(&parts.headers, Some(&error))),
@@ -162,9 +176,19 @@ impl Authentication {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         headers.insert(header::AUTHORIZATION, value.map_err(|_| AuthenticationError::InvalidToken)?);
-        let audiences = if audiences.is_empty() { &*self.api_audiences } else { audiences };
-        let attempt =
-            Attempt { headers: &headers, peer: None, certificate: None, path: "", cluster, audiences, now };
+        let api_audiences = self.api_audiences(cluster);
+        let audiences = if audiences.is_empty() { &*api_audiences } else { audiences };
+        let attempt = Attempt {
+            headers: &headers,
+            peer: None,
+            in_process: None,
+            certificate: None,
+            path: "",
+            cluster,
+            api_audiences: &api_audiences,
+            audiences,
+            now,
+        };
         self.judge(&attempt).await
     }
 
@@ -173,6 +197,9 @@ impl Authentication {
         for authenticator in &self.known {
             match authenticator.authenticate(attempt).await {
                 Ok(None) => {}
+                Ok(Some(found)) if !found.scope.covers(attempt.cluster) => {
+                    errors.push(AuthenticationError::WrongCluster);
+                }
                 Ok(found) => return Ok(found),
                 Err(error) => errors.push(error),
             }
@@ -201,4 +228,9 @@ impl Authentication {
         let refusal = Refusal::unauthorized();
         if bearer::has_extra_space(headers) { refusal.warned(bearer::EXTRA_SPACE) } else { refusal }
     }
+}
+
+/// The scope that a component of this process set on its request. A request that came over the network has none.
+fn in_process_scope(extensions: &Extensions) -> Option<&CredentialScope> {
+    if extensions.get::<Remote>().is_some() { None } else { extensions.get() }
 }

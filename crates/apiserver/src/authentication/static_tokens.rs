@@ -1,4 +1,5 @@
-//! Tokens of a file that the administrator wrote: token, user, uid, and groups if there are any.
+//! Tokens of a file that the administrator wrote: token, user, uid, and groups if there are any. They are
+//! valid for the default cluster only.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +12,7 @@ use super::authenticator::{
 };
 use super::csv::{self, CsvError};
 use super::hasher::{SecretHash, SecretHasher};
+use crate::credential_scope::CredentialScope;
 use crate::identity::authenticated;
 
 /// Token, user and uid; the groups may be left out.
@@ -81,15 +83,14 @@ impl fmt::Debug for StaticTokens {
 
 pub(super) struct StaticTokenAuthenticator {
     pub(super) tokens: Arc<StaticTokens>,
-    pub(super) api_audiences: Vec<String>,
 }
 
 impl TokenAuthenticator for StaticTokenAuthenticator {
     fn authenticate_token<'a>(&'a self, token: &'a BearerToken, attempt: &'a Attempt<'a>) -> Pending<'a> {
-        let audiences = implicit_audiences(&self.api_audiences, attempt.audiences);
+        let audiences = implicit_audiences(attempt.api_audiences, attempt.audiences);
         let found = audiences.and_then(|audiences| {
             let identity = self.tokens.find(token)?;
-            Some(Authenticated { identity, audiences })
+            Some(Authenticated { identity, scope: CredentialScope::DefaultCluster, audiences })
         });
         Box::pin(std::future::ready(Ok(found)))
     }

@@ -7,12 +7,15 @@
 //!
 //! Watches have a seat until they begin, and are then counted apart, as are other requests that last.
 
+mod bodies;
 mod seats;
+mod unread;
+mod users;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_registry::Identity;
+use coracle_registry::{Cluster, Identity};
 use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -20,8 +23,11 @@ use http_body_util::BodyExt;
 use crate::authorization::is_master;
 use crate::body::{Held, ResponseBody};
 use crate::status::Refusal;
+pub(crate) use bodies::{Bodies, BodiesFull, Reservation};
 pub(crate) use seats::Seat;
 use seats::{Full, Place, Seats};
+pub(crate) use unread::{Charge, Unread, Verdict};
+use users::{User, Users};
 
 /// How many requests are carried out at once, and how many wait.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +70,30 @@ impl Default for FlowLimits {
 #[derive(Clone)]
 pub(crate) struct FlowControl {
     seats: Arc<Seats>,
+    bodies: Arc<Bodies>,
+    users: Arc<Users>,
     wait: Duration,
+    long_running_per_user: usize,
+}
+
+/// Whom a request counts for: the authenticated user, whomever it impersonates.
+pub(crate) struct FlowClient {
+    /// Cluster and name: users of two clusters may have the same name.
+    key: Arc<str>,
+    user: Arc<User>,
+    /// None within the process.
+    unread: Option<Arc<Unread>>,
+}
+
+impl FlowClient {
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// Whether the request came over a connection.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.unread.is_some()
+    }
 }
 
 impl Default for FlowControl {
@@ -75,7 +104,18 @@ impl Default for FlowControl {
 
 impl FlowControl {
     pub(crate) fn new(limits: &FlowLimits) -> Self {
-        Self { seats: Arc::new(Seats::new(limits)), wait: limits.wait }
+        Self {
+            seats: Arc::new(Seats::new(limits)),
+            bodies: Arc::default(),
+            users: Arc::default(),
+            wait: limits.wait,
+            long_running_per_user: limits.long_running_per_user,
+        }
+    }
+
+    /// What counts the bytes of request bodies.
+    pub(crate) fn bodies(&self) -> &Arc<Bodies> {
+        &self.bodies
     }
 
     /// A seat for a request of somebody, maybe after a while; none for those who need none.
@@ -93,24 +133,51 @@ impl FlowControl {
         }
     }
 
-    /// An answer to somebody. Its seat is free now, or when the last of the answer has gone if that is
-    /// still being made. What lasts as long as somebody listens is counted apart, without a seat.
+    /// Whom a request counts for. A user that has left too much of its responses unread is rejected.
+    pub(crate) fn client(
+        &self,
+        cluster: &Cluster,
+        caller: &Identity,
+        unread: Option<Arc<Unread>>,
+        lasts: bool,
+    ) -> Result<FlowClient, Refusal> {
+        let key: Arc<str> = format!("{}/{}", cluster.id(), caller.name).into();
+        let user = self.users.get(&key);
+        if let Some(unread) = &unread {
+            if user.is_saturated() {
+                return Err(Refusal::too_many_requests());
+            }
+            unread.belongs_to(user.clone(), lasts);
+        }
+        Ok(FlowClient { key, user, unread })
+    }
+
+    /// The response. Its seat is free now, or when the last of the response has gone if that is still being made.
+    /// A response that lasts as long as its client likes is counted apart, without a seat.
     pub(crate) fn leave(
         &self,
         seat: Option<Seat>,
-        identity: &Identity,
+        client: FlowClient,
         lasts: bool,
         response: Response<ResponseBody>,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let Some(seat) = seat else { return Ok(response) };
         if response.body().size_hint().exact().is_some() {
             return Ok(response);
         }
-        if !lasts {
-            return Ok(response.map(|body| Held::new(body, seat).boxed_unsync()));
+        match seat {
+            None => Ok(response),
+            Some(_) if lasts => {
+                let running = client.user.begin_long_running(self.long_running_per_user).ok_or(Full)?;
+                Ok(response.map(|body| Held::new(body, running).boxed_unsync()))
+            }
+            Some(seat) => match client.unread {
+                Some(unread) => {
+                    unread.hold_seat(seat);
+                    Ok(response)
+                }
+                None => Ok(response.map(|body| Held::new(body, seat).boxed_unsync())),
+            },
         }
-        let lasting = self.seats.last(&identity.name)?;
-        Ok(response.map(|body| Held::new(body, lasting).boxed_unsync()))
     }
 }
 
@@ -171,19 +238,24 @@ mod tests {
         }
     }
 
+    fn client(control: &FlowControl, name: &str, lasts: bool) -> FlowClient {
+        let registry = coracle_registry::Registry::in_memory();
+        control.client(&registry.cluster("test").unwrap(), &user(name), None, lasts).ok().unwrap()
+    }
+
     #[tokio::test]
-    async fn an_answer_keeps_its_seat_until_it_has_gone_but_a_watch_does_not() {
+    async fn response_keeps_its_seat_until_it_has_gone_but_a_watch_does_not() {
         let (control, somebody) = (control(), user("a"));
         let seat = control.enter(&somebody).await.expect("no refusal");
-        let list = control.leave(seat, &somebody, false, endless()).expect("no refusal");
+        let list = control.leave(seat, client(&control, "a", false), false, endless()).expect("no refusal");
         assert!(matches!(control.seats.take("a"), Ok(Place::Queue(_))));
         drop(list);
         let seat = control.enter(&somebody).await.expect("no refusal");
-        let watch = control.leave(seat, &somebody, true, endless()).expect("no refusal");
+        let watch = control.leave(seat, client(&control, "a", true), true, endless()).expect("no refusal");
         let seat = control.enter(&somebody).await.expect("no refusal");
-        assert!(control.leave(seat, &somebody, true, endless()).is_err(), "it may have one watch");
+        assert!(control.leave(seat, client(&control, "a", true), true, endless()).is_err(), "one watch");
         drop(watch);
         let seat = control.enter(&somebody).await.expect("no refusal");
-        assert!(control.leave(seat, &somebody, true, endless()).is_ok());
+        assert!(control.leave(seat, client(&control, "a", true), true, endless()).is_ok());
     }
 }

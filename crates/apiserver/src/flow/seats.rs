@@ -32,7 +32,6 @@ pub(super) struct Seats {
     per_user: usize,
     waiting_per_user: usize,
     waiting: usize,
-    long_running_per_user: usize,
     state: Mutex<State>,
 }
 
@@ -53,18 +52,17 @@ struct User {
     /// The same words as the key.
     name: Arc<str>,
     seated: usize,
-    lasting: usize,
     queue: VecDeque<(u64, oneshot::Sender<()>)>,
     has_turn: bool,
 }
 
 impl User {
     fn new(name: Arc<str>) -> Self {
-        Self { name, seated: 0, lasting: 0, queue: VecDeque::new(), has_turn: false }
+        Self { name, seated: 0, queue: VecDeque::new(), has_turn: false }
     }
 
     fn is_idle(&self) -> bool {
-        self.seated == 0 && self.lasting == 0 && self.queue.is_empty() && !self.has_turn
+        self.seated == 0 && self.queue.is_empty() && !self.has_turn
     }
 }
 
@@ -82,7 +80,6 @@ impl Seats {
             per_user: limits.requests_per_user,
             waiting_per_user: limits.waiting_per_user,
             waiting: limits.waiting,
-            long_running_per_user: limits.long_running_per_user,
             state: Mutex::new(state),
         }
     }
@@ -113,18 +110,6 @@ impl Seats {
         }
         let user = user.name.clone();
         Ok(Place::Queue(Waiting { seats: self.clone(), user, ticket, called, is_over: false }))
-    }
-
-    /// Notes something that lasts and needs no seat.
-    pub(super) fn last(self: &Arc<Self>, name: &str) -> Result<Lasting, Full> {
-        let mut state = self.lock();
-        state.meet(name);
-        let Some(user) = state.users.get_mut(name) else { return Err(Full) };
-        if user.lasting >= self.long_running_per_user {
-            return Err(Full);
-        }
-        user.lasting += 1;
-        Ok(Lasting { seats: self.clone(), user: user.name.clone() })
     }
 
     /// A seat is free again.
@@ -192,19 +177,6 @@ pub(crate) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.seats.stand_up(&self.user);
-    }
-}
-
-/// Something that lasts. No longer counted when it is dropped.
-pub(super) struct Lasting {
-    seats: Arc<Seats>,
-    user: Arc<str>,
-}
-
-impl Drop for Lasting {
-    fn drop(&mut self) {
-        let mut state = self.seats.lock();
-        self.seats.after(&mut state, &self.user, |user| user.lasting -= 1);
     }
 }
 
@@ -350,29 +322,6 @@ mod tests {
         let names: Vec<String> = (0..8).map(|number| number.to_string()).collect();
         let _waiting: Vec<Waiting> = names.iter().map(|name| waiting(&seats, name)).collect();
         assert!(seats.take("one more").is_err());
-    }
-
-    #[test]
-    fn those_who_do_not_come_back_are_forgotten() {
-        let seats = seats(1, 1, 1);
-        let _seat = seated(&seats, "stays");
-        for number in 0..10 * IDLE_USERS {
-            drop(seats.last(&number.to_string()).unwrap());
-            assert!(seats.lock().users.len() <= IDLE_USERS);
-        }
-        assert_eq!(seats.lock().users["stays"].seated, 1);
-    }
-
-    #[test]
-    fn what_lasts_is_counted_apart() {
-        let seats = seats(1, 1, 1);
-        let first = seats.last("a").unwrap();
-        let _second = seats.last("a").unwrap();
-        assert!(seats.last("a").is_err());
-        drop(seated(&seats, "a"));
-        drop(seats.last("b").unwrap());
-        drop(first);
-        assert!(seats.last("a").is_ok());
     }
 
     /// Whatever happens in whatever order, nothing is lost and nobody waits while there is room for them.

@@ -1,8 +1,8 @@
 //! Named checks of whether the server works, served at `/livez`, `/readyz` and `/healthz`.
 //!
-//! Paths, parameters and texts are upstream's (`pkg/server/healthz` of k8s.io/apiserver),
-//! with one difference: the reason of a failure is never in an answer, also not in that of a
-//! single check; it is in the log.
+//! Paths, parameters and texts are kube-apiserver's (`pkg/server/healthz` of k8s.io/apiserver), with one difference:
+//! the reason of a failure is in the log, and in the answers to the server's operator. Others never read it, also not in
+//! the answer of a single check.
 
 mod probe;
 mod report;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use probe::{Probe, Wishes};
-pub(crate) use report::Report;
+pub(crate) use report::{Reasons, Report};
 
 /// How long one check may take, upstream's for etcd. One that takes longer has failed: whoever
 /// asks has a deadline of its own and learns more from an answer than from silence.
@@ -25,7 +25,26 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// still works, but nobody should send it anything new.
 const SHUTDOWN_CHECK: &str = "shutdown";
 
-type Outcome = Result<(), String>;
+/// Why a check failed, and which probes fail with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unhealthy {
+    /// The server works and should get no requests, or not all of them: only `/readyz` fails.
+    NotReady(String),
+    /// The server does not work, and a restart may help: all probes fail.
+    Failed(String),
+}
+
+impl Unhealthy {
+    /// The reason, if `probe` fails by it.
+    fn reason(self, probe: Probe) -> Option<String> {
+        match self {
+            Unhealthy::NotReady(_) if probe != Probe::Ready => None,
+            Unhealthy::NotReady(reason) | Unhealthy::Failed(reason) => Some(reason),
+        }
+    }
+}
+
+type Outcome = Result<(), Unhealthy>;
 type Check = dyn Fn() -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync;
 
 /// The checks of a server. Cheap to clone.
@@ -44,46 +63,48 @@ impl HealthChecks {
         health
     }
 
-    /// Adds a check. The reason of a failure goes to the log.
+    /// Adds a check. The reason of a failure goes to the log and to the server's operator.
     pub fn register<F>(&mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static)
     where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), Unhealthy>> + Send + 'static,
     {
         self.checks.push((name, Arc::new(move || Box::pin(check()))));
     }
 
     /// Carries out the checks of a probe, but for the excluded ones.
-    pub(crate) async fn run(&self, probe: Probe, excluded: &[&str]) -> Report {
-        let mut report = Report::new(probe);
+    pub(crate) async fn run(&self, probe: Probe, excluded: &[&str], reasons: Reasons) -> Report {
+        let mut report = Report::new(probe, reasons);
         for (name, check) in &self.checks {
             if excluded.contains(name) {
                 report.excluded(name);
             } else {
-                report.checked(name, passes(name, check).await);
+                report.checked(name, failure(probe, name, check).await);
             }
         }
         if probe == Probe::Ready {
             if excluded.contains(&SHUTDOWN_CHECK) {
                 report.excluded(SHUTDOWN_CHECK);
             } else {
-                report.checked(SHUTDOWN_CHECK, self.is_staying());
+                report.checked(SHUTDOWN_CHECK, self.shutdown());
             }
         }
         report.note_unmatched(excluded);
         report
     }
 
-    /// Carries out one check and says whether it passed; none if the probe has no such check.
-    pub(crate) async fn run_one(&self, probe: Probe, name: &str) -> Option<bool> {
-        if probe == Probe::Ready && name == SHUTDOWN_CHECK {
-            return Some(self.is_staying());
-        }
-        let (name, check) = self.checks.iter().find(|(known, _)| *known == name)?;
-        Some(passes(name, check).await)
+    /// Carries out one check and returns the reason of its failure, if it failed; `None` if the probe has no such check.
+    pub(crate) async fn run_one(&self, probe: Probe, name: &str) -> Option<Result<(), String>> {
+        let reason = if probe == Probe::Ready && name == SHUTDOWN_CHECK {
+            self.shutdown()
+        } else {
+            let (name, check) = self.checks.iter().find(|(known, _)| *known == name)?;
+            failure(probe, name, check).await
+        };
+        Some(reason.map_or(Ok(()), Err))
     }
 
-    fn is_staying(&self) -> bool {
-        !self.shutting_down.is_cancelled()
+    fn shutdown(&self) -> Option<String> {
+        self.shutting_down.is_cancelled().then(|| "process is shutting down".to_owned())
     }
 }
 
@@ -93,14 +114,15 @@ impl fmt::Debug for HealthChecks {
     }
 }
 
-async fn passes(name: &str, check: &Arc<Check>) -> bool {
+/// Carries out a check and returns why `probe` fails by it, if it does.
+async fn failure(probe: Probe, name: &str, check: &Arc<Check>) -> Option<String> {
     let reason = match tokio::time::timeout(CHECK_TIMEOUT, check()).await {
-        Ok(Ok(())) => return true,
-        Ok(Err(reason)) => reason,
+        Ok(Ok(())) => return None,
+        Ok(Err(unhealthy)) => unhealthy.reason(probe)?,
         Err(_) => format!("no result within {} s", CHECK_TIMEOUT.as_secs()),
     };
     tracing::warn!(check = name, reason, "health check failed");
-    false
+    Some(reason)
 }
 
 #[cfg(test)]
@@ -116,14 +138,21 @@ mod tests {
     async fn only_readiness_ends_with_the_shutdown() {
         let (health, shutting_down) = health();
         for (probe, healthy_after) in [(Probe::Live, true), (Probe::Health, true), (Probe::Ready, false)] {
-            assert!(health.run(probe, &[]).await.is_healthy(), "{probe:?} before");
+            assert!(health.run(probe, &[], Reasons::Withheld).await.is_healthy(), "{probe:?} before");
             let stopping = HealthChecks { shutting_down: cancelled(), ..health.clone() };
-            assert_eq!(stopping.run(probe, &[]).await.is_healthy(), healthy_after, "{probe:?} after");
+            assert_eq!(
+                stopping.run(probe, &[], Reasons::Withheld).await.is_healthy(),
+                healthy_after,
+                "{probe:?} after"
+            );
         }
         shutting_down.cancel();
-        assert_eq!(health.run_one(Probe::Ready, SHUTDOWN_CHECK).await, Some(false));
+        assert_eq!(
+            health.run_one(Probe::Ready, SHUTDOWN_CHECK).await,
+            Some(Err("process is shutting down".to_owned()))
+        );
         assert_eq!(health.run_one(Probe::Live, SHUTDOWN_CHECK).await, None);
-        assert!(health.run(Probe::Ready, &[SHUTDOWN_CHECK]).await.is_healthy());
+        assert!(health.run(Probe::Ready, &[SHUTDOWN_CHECK], Reasons::Withheld).await.is_healthy());
     }
 
     fn cancelled() -> CancellationToken {
@@ -136,15 +165,26 @@ mod tests {
     async fn an_excluded_check_is_not_carried_out() {
         let (mut health, _shutting_down) = health();
         health.register("faulty", async || panic!("it was excluded"));
-        assert!(health.run(Probe::Live, &["faulty"]).await.is_healthy());
+        assert!(health.run(Probe::Live, &["faulty"], Reasons::Withheld).await.is_healthy());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_check_that_hangs_has_failed() {
         let (mut health, _shutting_down) = health();
         health.register("hanging", std::future::pending);
-        assert_eq!(health.run_one(Probe::Live, "hanging").await, Some(false));
-        assert_eq!(health.run_one(Probe::Live, "ping").await, Some(true));
+        let late = "no result within 2 s".to_owned();
+        assert_eq!(health.run_one(Probe::Live, "hanging").await, Some(Err(late)));
+        assert_eq!(health.run_one(Probe::Live, "ping").await, Some(Ok(())));
         assert_eq!(health.run_one(Probe::Live, "unknown").await, None);
+    }
+
+    #[tokio::test]
+    async fn check_that_is_not_ready_fails_only_readyz() {
+        let (mut health, _shutting_down) = health();
+        health.register("store", async || Err(Unhealthy::NotReady("full".to_owned())));
+        for (probe, healthy) in [(Probe::Live, true), (Probe::Health, true), (Probe::Ready, false)] {
+            assert_eq!(health.run(probe, &[], Reasons::Withheld).await.is_healthy(), healthy, "{probe:?}");
+        }
+        assert_eq!(health.run_one(Probe::Ready, "store").await, Some(Err("full".to_owned())));
     }
 }

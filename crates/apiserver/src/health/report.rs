@@ -4,26 +4,39 @@ use std::fmt::Write;
 
 use super::Probe;
 
+/// Whether an answer says why a check failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reasons {
+    /// For the server's operator.
+    Shown,
+    /// For everyone else.
+    Withheld,
+}
+
 /// The outcome of all checks of a probe.
 #[derive(Debug)]
 pub(crate) struct Report {
     probe: Probe,
+    reasons: Reasons,
     lines: String,
     names: Vec<String>,
     failed: bool,
 }
 
 impl Report {
-    pub(super) fn new(probe: Probe) -> Self {
-        Self { probe, lines: String::new(), names: Vec::new(), failed: false }
+    pub(super) fn new(probe: Probe, reasons: Reasons) -> Self {
+        Self { probe, reasons, lines: String::new(), names: Vec::new(), failed: false }
     }
 
-    pub(super) fn checked(&mut self, name: &str, passed: bool) {
-        if passed {
-            self.line(format_args!("[+]{name} ok"));
-        } else {
-            self.failed = true;
-            self.line(format_args!("[-]{name} failed: reason withheld"));
+    /// Notes the outcome of a check, which is the reason of its failure if it failed.
+    pub(super) fn checked(&mut self, name: &str, failure: Option<String>) {
+        match failure {
+            None => self.line(format_args!("[+]{name} ok")),
+            Some(reason) => {
+                self.failed = true;
+                let reason = if self.reasons == Reasons::Shown { &reason } else { "reason withheld" };
+                self.line(format_args!("[-]{name} failed: {reason}"));
+            }
         }
         self.names.push(name.to_owned());
     }
@@ -68,9 +81,17 @@ mod tests {
     use super::*;
 
     fn report(outcomes: &[(&str, bool)]) -> Report {
-        let mut report = Report::new(Probe::Live);
-        outcomes.iter().for_each(|(name, passed)| report.checked(name, *passed));
+        let mut report = Report::new(Probe::Live, Reasons::Withheld);
+        let failure = |passed: bool| (!passed).then(|| "no space left".to_owned());
+        outcomes.iter().for_each(|(name, passed)| report.checked(name, failure(*passed)));
         report
+    }
+
+    #[test]
+    fn report_for_the_operator_shows_reasons() {
+        let mut report = Report::new(Probe::Ready, Reasons::Shown);
+        report.checked("store", Some("no space left".to_owned()));
+        assert_eq!(report.text(false), "[-]store failed: no space left\nreadyz check failed\n");
     }
 
     #[test]

@@ -10,8 +10,12 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(super) struct Activity {
     running: AtomicUsize,
+    /// Of the running ones, those whose response lasts until one side ends it.
+    long_running: AtomicUsize,
     begun: AtomicU64,
     last_ended: Notify,
+    /// A request ended, or turned out to be long-running.
+    settled: Notify,
 }
 
 impl Activity {
@@ -19,7 +23,26 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.begun.fetch_add(1, Ordering::SeqCst);
-        Running(self.clone())
+        Running { activity: self.clone(), is_long: false }
+    }
+
+    /// Returns when no requests but long-running ones were under way for `grace`. Safe to drop.
+    pub(super) async fn only_long_running(&self, grace: Duration) {
+        loop {
+            let settled = self.settled.notified();
+            if self.has_short() {
+                settled.await;
+                continue;
+            }
+            tokio::time::sleep(grace).await;
+            if !self.has_short() {
+                return;
+            }
+        }
+    }
+
+    fn has_short(&self) -> bool {
+        self.running.load(Ordering::SeqCst) > self.long_running.load(Ordering::SeqCst)
     }
 
     /// Returns when there was no request for so long. Safe to drop.
@@ -40,13 +63,30 @@ impl Activity {
 }
 
 /// A request that is under way.
-pub(super) struct Running(Arc<Activity>);
+pub(super) struct Running {
+    activity: Arc<Activity>,
+    is_long: bool,
+}
+
+impl Running {
+    /// Notes that its response lasts until one side ends it.
+    pub(super) fn set_long_running(&mut self) {
+        if !std::mem::replace(&mut self.is_long, true) {
+            self.activity.long_running.fetch_add(1, Ordering::SeqCst);
+            self.activity.settled.notify_one();
+        }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.last_ended.notify_one();
+        if self.is_long {
+            self.activity.long_running.fetch_sub(1, Ordering::SeqCst);
         }
+        if self.activity.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.activity.last_ended.notify_one();
+        }
+        self.activity.settled.notify_one();
     }
 }
 
@@ -80,5 +120,23 @@ mod tests {
         drop(activity.begin());
         idle.await;
         assert!(began.elapsed() > LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_running_requests_are_waited_for_only_for_the_grace() {
+        let activity = Arc::new(Activity::default());
+        let began = tokio::time::Instant::now();
+        let (short, mut watch) = (activity.begin(), activity.begin());
+        watch.set_long_running();
+        let only_watches = activity.only_long_running(LIMIT);
+        tokio::pin!(only_watches);
+        assert!(
+            tokio::time::timeout(10 * LIMIT, &mut only_watches).await.is_err(),
+            "a short one is under way"
+        );
+        drop(short);
+        only_watches.await;
+        assert_eq!(began.elapsed(), 11 * LIMIT);
+        drop(watch);
     }
 }

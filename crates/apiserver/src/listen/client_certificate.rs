@@ -8,52 +8,44 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::authorities::Authorities;
 
 /// Who signs the certificates of clients, and of front proxies.
 #[derive(Debug)]
 pub(super) struct ClientAuthority {
-    clients: Arc<dyn ClientCertVerifier>,
-    proxies: Option<Arc<dyn ClientCertVerifier>>,
+    clients: Authorities,
+    proxies: Option<Authorities>,
+    provider: Arc<CryptoProvider>,
     /// The names of all of them: some clients show only what one of these has signed.
     hints: Vec<DistinguishedName>,
 }
 
 impl ClientAuthority {
     pub(super) fn new(
-        clients: Arc<RootCertStore>,
-        proxies: Option<Arc<RootCertStore>>,
+        clients: Authorities,
+        proxies: Option<Authorities>,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, VerifierBuilderError> {
-        let verifier = |roots| {
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
-            verifier.allow_unauthenticated().build()
-        };
-        let clients = verifier(clients)?;
-        let proxies = proxies.map(verifier).transpose()?;
+    ) -> Self {
         let both = [Some(&clients), proxies.as_ref()].into_iter().flatten();
-        let hints = both.flat_map(|verifier| verifier.root_hint_subjects()).cloned().collect();
-        Ok(Self { clients, proxies, hints })
+        let hints = both.flat_map(Authorities::names).cloned().collect();
+        Self { clients, proxies, provider: provider.clone(), hints }
     }
 
     /// Whether a chain, the client's own certificate first, was signed by one of ours for clients, and is
     /// valid now.
     pub(super) fn vouches_for(&self, chain: &[CertificateDer<'_>]) -> bool {
-        is_verified(&*self.clients, chain)
+        self.clients.vouch_for(chain)
     }
 
     /// The same for front proxies.
     pub(super) fn vouches_for_proxy(&self, chain: &[CertificateDer<'_>]) -> bool {
-        self.proxies.as_deref().is_some_and(|proxies| is_verified(proxies, chain))
+        self.proxies.as_ref().is_some_and(|proxies| proxies.vouch_for(chain))
     }
-}
-
-fn is_verified(verifier: &dyn ClientCertVerifier, chain: &[CertificateDer<'_>]) -> bool {
-    let Some((own, intermediates)) = chain.split_first() else { return false };
-    verifier.verify_client_cert(own, intermediates, UnixTime::now()).is_ok()
 }
 
 impl ClientCertVerifier for ClientAuthority {
@@ -81,7 +73,7 @@ impl ClientCertVerifier for ClientAuthority {
         own: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.clients.verify_tls12_signature(message, own, signature)
+        verify_tls12_signature(message, own, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -90,10 +82,10 @@ impl ClientCertVerifier for ClientAuthority {
         own: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.clients.verify_tls13_signature(message, own, signature)
+        verify_tls13_signature(message, own, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.clients.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

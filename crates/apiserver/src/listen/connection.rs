@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response, header};
+use http::{Request, Response, Version, header};
 use http_body_util::Limited;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -20,9 +20,14 @@ use tower::Service;
 
 use super::ConnectionRequest;
 use super::accept::{Handshake, Peer, Stream};
-use super::activity::{Activity, Running};
-use crate::body::{Held, MAX_REQUEST_BODY_BYTES, ResponseBody};
+use super::activity::Activity;
+use super::host;
+use super::outgoing::Outgoing;
+use super::stall::{self, Stalls};
+use crate::body::{LongRunning, MAX_REQUEST_BODY_BYTES, ResponseBody};
+use crate::flow::Unread;
 use crate::identity::Remote;
+use crate::status::malformed_request;
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -33,10 +38,19 @@ const MAX_STREAMS_PER_CONNECTION: u32 = 100;
 /// what is larger is refused with 431. A path alone may have 64 KiB less one, or it is refused with 414.
 const MAX_HEAD_BYTES: usize = 128 * 1024;
 
+/// Bytes of one response that an HTTP/2 connection queues while the client's window is closed: one piece of a
+/// list or a few events. Further ones stay with the response, where they are counted and can be dropped.
+const MAX_QUEUED_BYTES_PER_STREAM: usize = 64 * 1024;
+
 /// How often a silent HTTP/2 connection is asked for a sign of life, and how long it may take
 /// to give one: a peer that vanished must not keep its permit, and its watches, for ever.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a shutdown waits for clients to read the end of their watches. One that does not read, such as a
+/// suspended `kubectl get -w`, is cut then and not only after [`super::Limits::shutdown_grace`]: it loses nothing, for it
+/// resumes by its resourceVersion.
+const LONG_RUNNING_GRACE: Duration = Duration::from_secs(2);
 
 /// What a connection needs to know of the server it belongs to.
 pub(super) struct Connection {
@@ -78,14 +92,20 @@ impl Connection {
     {
         let first_request = CancellationToken::new();
         let activity = Arc::new(Activity::default());
-        let entrance =
-            Entrance { service, peer, first_request: first_request.clone(), activity: activity.clone() };
+        let stalls = Arc::<Stalls>::default();
+        let entrance = Entrance {
+            service,
+            peer,
+            first_request: first_request.clone(),
+            activity: activity.clone(),
+            stalls: stalls.clone(),
+        };
         let service = TowerToHyperService::new(entrance);
         let builder = self.builder();
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
             // Dropped only for the silent client.
-            ended = connection.as_mut() => ended,
+            ended = stall::run_connection(connection.as_mut(), stalls.clone()) => ended,
             // Safe to drop: only waits.
             () = silence(&first_request, self.header_read_timeout) => {
                 return tracing::debug!("closing a connection that sends no request");
@@ -93,15 +113,22 @@ impl Connection {
             // Safe to drop: only waits.
             () = activity.idle(self.idle_timeout) => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                stall::run_connection(connection, stalls).await
             }
             // Safe to drop: only waits.
             () = self.shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                tokio::select! {
+                    // Dropped only if nothing but watches is left that nobody reads.
+                    ended = stall::run_connection(connection, stalls) => ended,
+                    // Safe to drop: only waits.
+                    () = activity.only_long_running(LONG_RUNNING_GRACE) => {
+                        return tracing::debug!("closing a connection whose client does not read its watches");
+                    }
+                }
             }
         };
-        if let Err(error) = ended {
+        if let Some(Err(error)) = ended {
             // Clients that hang up or speak something else are no concern of the operator.
             tracing::debug!(error, "connection ended");
         }
@@ -119,6 +146,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
             .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_send_buf_size(MAX_QUEUED_BYTES_PER_STREAM)
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         builder
@@ -136,7 +164,7 @@ where
 {
     fn execute(&self, stream: F) {
         // Counted by the tracker, so the handle has no further use.
-        drop(self.0.spawn(stream));
+        drop(self.0.spawn(stall::run_stream(stream)));
     }
 }
 
@@ -156,6 +184,7 @@ struct Entrance<S> {
     peer: Peer,
     first_request: CancellationToken,
     activity: Arc<Activity>,
+    stalls: Arc<Stalls>,
 }
 
 impl<S> Service<Request<Incoming>> for Entrance<S>
@@ -163,7 +192,7 @@ where
     S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
     S::Future: Send + 'static,
 {
-    type Response = Response<Held<ResponseBody, Running>>;
+    type Response = Response<Outgoing>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -183,11 +212,27 @@ where
             // Whoever prints the request prints no credential.
             value.set_sensitive(true);
         }
-        let running = self.activity.begin();
+        let mut running = self.activity.begin();
+        let unread = Unread::new();
+        let stalls = self.stalls.clone();
+        if let Some(fault) = host::fault(&request) {
+            let response = malformed_request(fault).map(|body| Outgoing::new(body, unread, stalls, running));
+            return Box::pin(std::future::ready(Ok(response)));
+        }
+        request.extensions_mut().insert(unread.clone());
+        let is_http2 = request.version() == Version::HTTP_2;
         let answered = self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)));
         Box::pin(async move {
+            if is_http2 {
+                stall::writes(&unread);
+            } else {
+                stalls.watch(unread.clone());
+            }
             let response = answered.await?;
-            Ok(response.map(|body| Held::new(body, running)))
+            if response.extensions().get::<LongRunning>().is_some() {
+                running.set_long_running();
+            }
+            Ok(response.map(|body| Outgoing::new(body, unread, stalls, running)))
         })
     }
 }

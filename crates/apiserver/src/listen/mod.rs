@@ -6,9 +6,14 @@
 mod accept;
 mod activity;
 mod addresses;
+mod authorities;
 mod client_certificate;
 mod connection;
+mod host;
+mod outgoing;
 mod plain_http;
+mod shutting_down;
+mod stall;
 mod tls;
 
 use std::convert::Infallible;
@@ -29,6 +34,7 @@ use tower::Service;
 pub use accept::{Accept, Handshake, Peer, Stream};
 use addresses::{Addresses, Entered};
 use connection::Connection;
+use shutting_down::ShuttingDown;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 
 use crate::body::ResponseBody;
@@ -41,6 +47,10 @@ pub type ConnectionRequest = Request<Limited<Incoming>>;
 /// no memory) end when connections do, so the loop must neither give up nor spin.
 const ACCEPT_BACKOFF_INITIAL: Duration = Duration::from_millis(5);
 const ACCEPT_BACKOFF_CAP: Duration = Duration::from_secs(1);
+
+/// How long the answers to connections that came during the drain may take. They are short; a client that does not
+/// read its own is cut off.
+const LATE_GRACE: Duration = Duration::from_secs(1);
 
 /// What a connection occupies while it lasts.
 type Place = (OwnedSemaphorePermit, Entered);
@@ -112,7 +122,8 @@ where
         }
     }
 
-    /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended.
+    /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended. Connections that
+    /// come while the others are drained get a hint to retry ([`ShuttingDown`]).
     pub async fn serve<A: Accept>(self, mut listener: A, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         let streams = TaskTracker::new();
@@ -128,16 +139,46 @@ where
                 // short by an ended connection is right, for that has freed what was missing.
                 accepted = self.next_connection(&mut listener, &mut backoff) => {
                     if let Some((connection, place)) = accepted {
-                        connections.spawn(self.connection(connection, place, &streams, &shutdown));
+                        let service = self.service.clone();
+                        connections.spawn(self.connection(connection, service, place, &streams, &shutdown));
                     }
                 }
             }
         }
+        let (drained, mut late) = (CancellationToken::new(), JoinSet::new());
+        tokio::select! {
+            // Not dropped: the other branch never ends.
+            () = drain(&mut connections, self.limits.shutdown_grace) => {}
+            // Safe to drop: the connections are in `late`.
+            never = self.turn_away(&mut listener, &mut late, &streams, &drained) => match never {},
+        }
         drop(listener);
-        drain(connections, self.limits.shutdown_grace).await;
+        drained.cancel();
+        drain(&mut late, LATE_GRACE).await;
         // They end with their connections; this makes sure that none is running on return.
         streams.close();
         streams.wait().await;
+    }
+
+    /// Accepts connections whose requests are answered with a hint to retry, until it is dropped. They end when
+    /// `drained` is cancelled.
+    async fn turn_away<A: Accept>(
+        &self,
+        listener: &mut A,
+        late: &mut JoinSet<()>,
+        streams: &TaskTracker,
+        drained: &CancellationToken,
+    ) -> Infallible {
+        let mut backoff = Backoff::new(ACCEPT_BACKOFF_INITIAL, ACCEPT_BACKOFF_CAP, Rng::from_entropy());
+        loop {
+            if let Some((connection, place)) = self.next_connection(listener, &mut backoff).await {
+                let service = ShuttingDown::new(self.service.clone());
+                late.spawn(self.connection(connection, service, place, streams, drained));
+            }
+            while let Some(ended) = late.try_join_next() {
+                report(ended);
+            }
+        }
     }
 
     /// The next connection with its place; none after a failure that has been waited out, or if there are
@@ -168,13 +209,19 @@ where
         }
     }
 
-    fn connection<H: Handshake>(
+    fn connection<H: Handshake, T>(
         &self,
         accepted: H,
+        service: T,
         place: Place,
         streams: &TaskTracker,
         shutdown: &CancellationToken,
-    ) -> impl Future<Output = ()> + Send + use<S, H> {
+    ) -> impl Future<Output = ()> + Send + use<S, H, T>
+    where
+        T: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
+        T: Clone + Send + 'static,
+        T::Future: Send + 'static,
+    {
         let connection = Connection {
             handshake_timeout: self.limits.handshake_timeout,
             header_read_timeout: self.limits.header_read_timeout,
@@ -182,7 +229,6 @@ where
             streams: streams.clone(),
             shutdown: shutdown.clone(),
         };
-        let service = self.service.clone();
         async move {
             connection.serve(accepted, service).await;
             drop(place);
@@ -196,7 +242,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn drain(mut connections: JoinSet<()>, grace: Duration) {
+/// Waits until the connections have ended, and cuts off those that have not after `grace`.
+async fn drain(connections: &mut JoinSet<()>, grace: Duration) {
     let all_ended = async {
         while let Some(ended) = connections.join_next().await {
             report(ended);

@@ -11,17 +11,19 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ServerConfig, VerifierBuilderError};
+use tokio_rustls::rustls::server::ServerConfig;
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
-use tokio_rustls::rustls::{self, RootCertStore};
 use tokio_rustls::server::TlsStream;
 
 use super::accept::{Accept, Handshake, Peer};
+use super::authorities::Authorities;
 use super::client_certificate::ClientAuthority;
 use super::plain_http;
+use crate::credential_scope::CredentialScope;
 use crate::identity::{self, PeerCertificate, PeerIdentity};
 
 /// What may be agreed on, the better one first.
@@ -136,10 +138,9 @@ impl Terms {
         certificate: ServerCertificate,
     ) -> Result<Self, TlsError> {
         let provider = provider();
-        let proxies = proxy_ca.map(roots).transpose()?;
-        let clients = ClientAuthority::new(roots(client_ca)?, proxies, &provider)
-            .map_err(|error: VerifierBuilderError| TlsError::ClientCa(error.into()))?;
-        let clients = Arc::new(clients);
+        let authorities = |ca| Authorities::new(certificates(ca).map_err(TlsError::Certificate)?, &provider);
+        let proxies = proxy_ca.map(authorities).transpose()?;
+        let clients = Arc::new(ClientAuthority::new(authorities(client_ca)?, proxies, &provider));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Pair)?
@@ -206,7 +207,9 @@ impl Handshake for TlsConnection {
 
 /// Who shows a chain of certificates, its own first.
 fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
-    let vouched_for = clients.vouches_for(chain);
+    let scope = chain.first().map(|own| CredentialScope::of_certificate_der(own));
+    let scope = scope.and_then(Result::ok);
+    let vouched_for = scope.is_some() && clients.vouches_for(chain);
     let read = chain.first().filter(|_| vouched_for).and_then(|own| identity::from_certificate(own));
     let ends = chain.iter().map(|certificate| identity::name_and_end(certificate));
     let ends: Vec<_> = ends.map(Option::unwrap_or_default).collect();
@@ -214,6 +217,7 @@ fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
         ends.first().filter(|_| clients.vouches_for_proxy(chain)).map(|(name, _)| name.as_str().into());
     let certificate = PeerCertificate {
         vouched_for,
+        scope: scope.unwrap_or(CredentialScope::DefaultCluster),
         front_proxy: proxy,
         // A chain ends with the first of its certificates.
         not_after: ends.iter().map(|(_, end)| *end).min().unwrap_or_default(),
@@ -225,14 +229,6 @@ fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
 /// Named wherever it is needed: a process may hold others, and a default of its own.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
-}
-
-fn roots(ca: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(ca).map_err(TlsError::Certificate)? {
-        roots.add(certificate).map_err(|error| TlsError::ClientCa(error.into()))?;
-    }
-    Ok(Arc::new(roots))
 }
 
 /// All of them, at least one.

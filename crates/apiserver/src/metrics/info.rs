@@ -2,6 +2,8 @@
 
 use http::{Method, Uri};
 
+use crate::route;
+
 /// What a request is about. Cheap to make: the path is shared and not copied.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestInfo {
@@ -47,6 +49,9 @@ impl RequestInfo {
     /// The labels; those of the resource are empty for paths that lead to none.
     pub(super) fn labels(&self) -> Labels<'_> {
         let mut segments = self.uri.path().split('/').skip(1).peekable();
+        if route::cluster_id(self.uri.path()).is_none() {
+            return self.other();
+        }
         if segments.next_if_eq(&"clusters").is_some() {
             segments.next();
         }
@@ -133,6 +138,8 @@ mod tests {
             ),
             ("DELETE", "/api/v1/namespaces/a/pods", "DELETECOLLECTION//v1/pods//namespace/"),
             ("GET", "/version", "GET//////"),
+            ("GET", "/clusters/%2A/api/v1/pods", "GET//////"),
+            ("GET", "/clusters/%64efault/api/v1/pods", "GET//////"),
         ] {
             let info = RequestInfo::of(&method.parse().unwrap(), &uri.parse().unwrap());
             let labels = info.labels();

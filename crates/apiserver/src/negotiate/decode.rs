@@ -1,6 +1,6 @@
 //! Bodies of requests.
 
-use coracle_api::codec::{DecodeError, Decoded, Target, TypeMeta, json, protobuf, yaml};
+use coracle_api::codec::{DecodeBudget, DecodeError, Decoded, Target, TypeMeta, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, types};
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
@@ -19,6 +19,10 @@ const DELETE_OPTIONS: &str = "DeleteOptions";
 
 /// How much of a body that cannot be read is shown.
 const SUMMARY_BYTES: usize = 30;
+
+/// How much of an object an error shows that upstream lets repeat it as a whole. People read less, and an object of
+/// megabytes would be in memory several times while the answer is written.
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
 /// What a body is read as.
 pub(crate) struct Decoding<'a> {
@@ -75,27 +79,34 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     }
 }
 
-/// Reads the object in a body. Returns it with what the client should be warned of.
+/// Reads the object in a body of this media type, within a budget. Returns it with what the client should be warned
+/// of.
 pub(crate) fn decode(
-    headers: &HeaderMap,
+    media_type: &str,
     body: &[u8],
     decoding: &Decoding<'_>,
+    budget: &mut DecodeBudget,
 ) -> Result<(Value, Vec<String>), Refusal> {
     let target = decoding.type_id().map_or(Target::Any, Target::Type);
     // What a body says it is costs another look at it, so it is asked only where that matters.
     type Claim = fn(&[u8]) -> Result<TypeMeta, DecodeError>;
-    let (decoded, claim): (_, Claim) = match media_type(headers) {
+    let (decoded, claim): (_, Claim) = match media_type {
         "" | "application/json" if !protobuf::is_protobuf(body) => {
-            (json::decode(body, target), json::type_meta)
+            (json::decode_within(body, target, budget), json::type_meta)
         }
-        "application/yaml" => (yaml::decode(body, target), yaml::type_meta),
+        "application/yaml" => (yaml::decode_within(body, target, budget), yaml::type_meta),
         "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
-            (protobuf::decode(body, decoding.type_id()), protobuf::type_meta)
+            (protobuf::decode_within(body, decoding.type_id(), budget), protobuf::type_meta)
         }
         _ => return Err(Status::unsupported_media_type(ACCEPTED).into()),
     };
     let Decoded { object, problems } = match decoded {
         Ok(decoded) => decoded,
+        Err(error) if error.is_too_large() => return Err(error.into()),
+        // Its kind could only be read by expanding the aliases again.
+        Err(error @ DecodeError::ExcessiveAliasing) => {
+            return Err(unrecognized(&error.to_string(), body, decoding));
+        }
         Err(error) => {
             let claimed = claim(body).map_err(|error| unrecognized(&error.to_string(), body, decoding))?;
             check_claim(&claimed, body, decoding)?;
@@ -104,8 +115,10 @@ pub(crate) fn decode(
     };
     let object = typed(object, body, decoding)?;
     let conformed = decoding.conform(Decoded { object, problems });
-    let Decoded { object, problems } =
-        conformed.map_err(|error| unhandled(&TypeMeta::default(), &error.to_string(), decoding))?;
+    let Decoded { object, problems } = conformed.map_err(|error| match error.is_too_large() {
+        true => error.into(),
+        false => unhandled(&TypeMeta::default(), &error.to_string(), decoding),
+    })?;
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match decoding.validation {
         FieldValidation::Strict if !problems.is_empty() => {
@@ -118,16 +131,20 @@ pub(crate) fn decode(
 }
 
 /// Reads the options of a deletion, which every group has in every version.
-pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> Result<Value, Refusal> {
+pub(crate) fn decode_delete_options(
+    media_type: &str,
+    body: &[u8],
+    budget: &mut DecodeBudget,
+) -> Result<Value, Refusal> {
     let id = types().kind("", "v1", DELETE_OPTIONS);
     let target = id.map_or(Target::Any, Target::Type);
-    let (claimed, decoded) = match media_type(headers) {
+    let (claimed, decoded) = match media_type {
         "" | "application/json" if !protobuf::is_protobuf(body) => {
-            (json::type_meta(body)?, json::decode(body, target))
+            (json::type_meta(body)?, json::decode_within(body, target, budget))
         }
-        "application/yaml" => (yaml::type_meta(body)?, yaml::decode(body, target)),
+        "application/yaml" => (yaml::type_meta(body)?, yaml::decode_within(body, target, budget)),
         "" | "application/json" | "application/vnd.kubernetes.protobuf" => {
-            (protobuf::type_meta(body)?, protobuf::decode(body, id))
+            (protobuf::type_meta(body)?, protobuf::decode_within(body, id, budget))
         }
         _ => return Err(Status::unsupported_media_type(ACCEPTED).into()),
     };
@@ -170,7 +187,7 @@ fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, R
 /// everything else.
 fn check_untyped_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
     if claimed.kind.is_empty() {
-        let shown = String::from_utf8_lossy(body);
+        let shown = clipped(&String::from_utf8_lossy(body)).to_owned();
         return Err(unrecognized(&format!("Object 'Kind' is missing in '{shown}'"), body, decoding));
     }
     let (found, expected) = (&claimed.api_version, decoding.api_version());
@@ -238,6 +255,12 @@ fn unrecognized(why: &str, body: &[u8], decoding: &Decoding<'_>) -> Refusal {
     Refusal::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
     ))
+}
+
+/// The text of a body or an object as far as an error shows it.
+pub(crate) fn clipped(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_SHOWN_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 /// The beginning of a body, as text or, if it does not look like JSON, in hexadecimal.

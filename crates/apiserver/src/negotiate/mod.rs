@@ -11,7 +11,7 @@ mod respond;
 mod table;
 
 pub(crate) use accept::{Asked, Offer, Shape, Wanted};
-pub(crate) use decode::{Decoding, claims_otherwise, decode, decode_delete_options, media_type};
+pub(crate) use decode::{Decoding, claims_otherwise, clipped, decode, decode_delete_options, media_type};
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
 pub(crate) use list::{page, page_everywhere};

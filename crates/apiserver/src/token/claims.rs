@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::signer::{SignerError, TokenSigner};
+use crate::credential_scope::{ClusterReference, CredentialScope};
+use crate::route::DEFAULT_CLUSTER;
 
 /// Clocks of two machines may differ so much.
 pub(crate) const LEEWAY_S: i64 = 60;
@@ -34,10 +36,9 @@ pub(crate) struct Claims {
 /// Whose token it is, and with what it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BoundTo {
-    /// Of which cluster; none for the one that plain paths lead to. Clusters share a key, and a
-    /// token of one says nothing to another.
-    #[serde(rename = "coracle.cluster", skip_serializing_if = "Option::is_none", default)]
-    pub(crate) cluster: Option<String>,
+    /// The cluster that the token is valid for.
+    #[serde(flatten)]
+    pub(crate) cluster: ClusterClaims,
     #[serde(default)]
     pub(crate) namespace: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -51,6 +52,33 @@ pub(crate) struct BoundTo {
     /// Whoever still uses it then should be told.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) warnafter: Option<i64>,
+}
+
+/// The cluster that a token is valid for. Both are absent in tokens of the default cluster, which are as in Kubernetes.
+/// All clusters share a signing key, so these claims and the issuer tell their tokens apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClusterClaims {
+    #[serde(rename = "coracle.cluster", skip_serializing_if = "Option::is_none", default)]
+    id: Option<String>,
+    /// The cluster's creation uid: tokens of a deleted cluster are void in one that is created later under its id.
+    #[serde(rename = "coracle.cluster-uid", skip_serializing_if = "Option::is_none", default)]
+    uid: Option<String>,
+}
+
+impl ClusterClaims {
+    pub(crate) fn scope(&self) -> CredentialScope {
+        let id = self.id.as_deref().unwrap_or(DEFAULT_CLUSTER);
+        CredentialScope::of_cluster(id, self.uid.as_deref().unwrap_or_default())
+    }
+}
+
+impl From<ClusterReference> for ClusterClaims {
+    fn from(cluster: ClusterReference) -> Self {
+        if cluster.is_default() {
+            return Self::default();
+        }
+        Self { id: Some(cluster.id), uid: Some(cluster.uid) }
+    }
 }
 
 /// One object among all that ever had its name.

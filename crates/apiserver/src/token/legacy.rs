@@ -2,15 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::claims::issue;
+use super::claims::{ClusterClaims, issue};
+use super::issuer;
 use super::signer::{SignerError, TokenSigner};
+use crate::credential_scope::ClusterReference;
 
-/// Who vouches for them, whatever else the server is called.
+/// Their issuer in the default cluster, whatever the server's issuer is. In other clusters their id follows, as in all
+/// issuers.
 pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// Whose token is to lie where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegacySubject<'a> {
+    /// The cluster of the account and of the secret.
+    pub cluster: &'a ClusterReference,
     /// The namespace of the account and of the secret.
     pub namespace: &'a str,
     /// The account.
@@ -24,6 +29,9 @@ pub struct LegacySubject<'a> {
 /// What such a token says, in the order in which it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegacyClaims {
+    /// The cluster that the token is valid for.
+    #[serde(flatten)]
+    pub(crate) cluster: ClusterClaims,
     #[serde(default)]
     pub(crate) iss: String,
     #[serde(rename = "kubernetes.io/serviceaccount/namespace", default)]
@@ -43,9 +51,10 @@ pub(crate) struct LegacyClaims {
 /// # Errors
 /// If the key cannot be used.
 pub fn issue_legacy(signer: &dyn TokenSigner, subject: &LegacySubject<'_>) -> Result<String, SignerError> {
-    let LegacySubject { namespace, account, account_uid, secret } = *subject;
+    let LegacySubject { cluster, namespace, account, account_uid, secret } = *subject;
     let claims = LegacyClaims {
-        iss: LEGACY_ISSUER.to_owned(),
+        cluster: cluster.clone().into(),
+        iss: issuer::of_cluster(LEGACY_ISSUER, &cluster.id).into_owned(),
         namespace: namespace.to_owned(),
         secret: secret.to_owned(),
         account: account.to_owned(),

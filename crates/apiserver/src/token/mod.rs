@@ -1,13 +1,14 @@
 //! Tokens of service accounts: signed claims, as RFC 7519 has them.
 
 mod claims;
+pub(crate) mod issuer;
 mod jwt;
 mod legacy;
 mod policy;
 mod rotating;
 mod signer;
 
-pub(crate) use claims::{BoundTo, Claims, LEEWAY_S, ObjectRef, issue};
+pub(crate) use claims::{BoundTo, Claims, ClusterClaims, LEEWAY_S, ObjectRef, issue};
 pub(crate) use jwt::Jwt;
 pub(crate) use legacy::{LEGACY_ISSUER, LegacyClaims};
 pub use legacy::{LegacySubject, issue_legacy};

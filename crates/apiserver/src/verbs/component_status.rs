@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::ResourceRequest;
 use crate::body::ResponseBody;
-use crate::health::Probe;
+use crate::health::{Probe, Reasons};
 use crate::negotiate::{self, Shape, to_json};
 use crate::status::Refusal;
 
@@ -19,7 +19,7 @@ const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
 
 impl ResourceRequest {
     pub(super) async fn answer_components(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let healthy = self.components.health.run(Probe::Live, &[]).await.is_healthy();
+        let healthy = self.components.health.run(Probe::Live, &[], Reasons::Withheld).await.is_healthy();
         let (status, message) = if healthy { ("True", "ok") } else { ("False", "a health check failed") };
         let component = |name: &str| {
             json!({

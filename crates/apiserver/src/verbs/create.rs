@@ -1,15 +1,18 @@
 //! POST.
 
+use coracle_api::codec::DecodeBudget;
+use coracle_registry::form::ObjectForm;
 use http::{Response, StatusCode};
+use serde_json::Value;
 
 use super::{ResourceRequest, warn, with_status};
 use crate::body::ResponseBody;
-use crate::negotiate::{self, Decoding};
+use crate::negotiate::{self, Decoding, media_type};
 use crate::status::Refusal;
 
 impl ResourceRequest {
     pub(super) async fn create(self) -> Result<Response<ResponseBody>, Refusal> {
-        let (object, mut warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
+        let (object, mut warnings) = self.decoded().await?;
         let object = self.stored(object);
         let api_version = self.kind.declaration().storage_api_version();
         let created = match self.cluster.create(&self.write(&api_version)?, object).await {
@@ -20,6 +23,28 @@ impl ResourceRequest {
         let mut response = negotiate::object(&self.encoding()?, &created.object)?;
         warn(&mut response, &warnings);
         Ok(with_status(response, StatusCode::CREATED))
+    }
+
+    /// The object in the body. Returns it with what the client should be warned of.
+    pub(super) async fn decoded(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let (kind, version, subresource) =
+            (self.kind.clone(), self.path.version.clone(), self.path.subresource.clone());
+        let (media_type, validation) = (media_type(&self.headers).to_owned(), self.validation());
+        let decode = move |body: &[u8], budget: &mut DecodeBudget| {
+            let form = ObjectForm::new(&*kind, &version, &subresource);
+            negotiate::decode(&media_type, body, &Decoding::of(form, validation), budget)
+        };
+        self.read_body(decode).await?
+    }
+
+    /// Decodes the body in memory that is reserved until the request is answered.
+    pub(super) async fn read_body<T: Send + 'static, E: Send + 'static>(
+        &self,
+        decode: impl FnOnce(&[u8], &mut DecodeBudget) -> Result<T, E> + Send + 'static,
+    ) -> Result<Result<T, E>, Refusal> {
+        let (decoded, reserved) = self.shared.decode_memory.decode(self.body.clone(), decode).await?;
+        self.reserved.keep(reserved);
+        Ok(decoded)
     }
 
     pub(super) fn decoding(&self) -> Result<Decoding<'_>, Refusal> {

@@ -1,5 +1,6 @@
 //! DELETE of one and of many.
 
+use coracle_api::codec::DecodeBudget;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
@@ -23,7 +24,7 @@ const AT_A_TIME: usize = 64;
 
 impl ResourceRequest {
     pub(super) async fn delete(self) -> Result<Response<ResponseBody>, Refusal> {
-        let body = self.options_body()?;
+        let body = self.options_body().await?;
         let options = read_options(&body)?;
         let warning = if options.propagation.is_none() { self.kind.deletion_warning() } else { None };
         let outcome = self.delete_with(&body, &options).await;
@@ -56,7 +57,7 @@ impl ResourceRequest {
     }
 
     pub(super) async fn delete_collection(self) -> Result<Response<ResponseBody>, Refusal> {
-        let body = self.options_body()?;
+        let body = self.options_body().await?;
         let options = read_options(&body)?;
         let mut list = self.list_options()?;
         let only_one_page = list.limit > 0;
@@ -124,9 +125,13 @@ impl ResourceRequest {
     }
 
     /// Options come in the body or, if there is none, in the query.
-    fn options_body(&self) -> Result<Value, Refusal> {
+    async fn options_body(&self) -> Result<Value, Refusal> {
         if !self.body.is_empty() {
-            return negotiate::decode_delete_options(&self.headers, &self.body);
+            let media_type = negotiate::media_type(&self.headers).to_owned();
+            let decode = move |body: &[u8], budget: &mut DecodeBudget| {
+                negotiate::decode_delete_options(&media_type, body, budget)
+            };
+            return self.read_body(decode).await?;
         }
         let mut options = json!({});
         if let Some(seconds) = self.query.number("gracePeriodSeconds")? {

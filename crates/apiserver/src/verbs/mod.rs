@@ -31,6 +31,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 
 use crate::body::ResponseBody;
+use crate::decode_memory::Reservations;
+use crate::flow::Unread;
 use crate::negotiate::{Encoding, Offer, Wanted};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
@@ -57,6 +59,10 @@ pub(crate) struct ResourceRequest {
     pub(crate) now: i64,
     /// What all requests share.
     pub(crate) shared: Arc<Shared>,
+    /// Memory of the decoded body.
+    pub(crate) reserved: Reservations,
+    /// What counts the bytes of the response that its client has not read; none within the process.
+    pub(crate) unread: Option<Arc<Unread>>,
     /// All clusters, if they are asked for and not one of them.
     pub(crate) everywhere: Option<Box<Registry>>,
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use coracle_api::codec::{DecodeError, Decoded, Problem, Target, json, yaml};
+use coracle_api::codec::{DecodeBudget, DecodeError, Decoded, Problem, Target, json, yaml};
 use coracle_meta::patch::{PatchError, PatchType, json::JsonPatch, merge, strategic};
 use coracle_meta::status::Status;
 use coracle_registry::Error;
@@ -56,46 +56,20 @@ impl ResourceRequest {
         if kind == PatchType::StrategicMerge && !self.kind.declaration().routed {
             return Err(unknown_patch());
         }
-        self.patch_by(self.prepare(kind)).await
+        let prepared = self.prepare(kind).await;
+        if let Ok((Prepared::Json(patch), _)) = &prepared
+            && patch.copies()
+        {
+            self.reserved.keep(self.shared.decode_memory.reserve_copies().await);
+        }
+        self.patch_by(prepared).await
     }
 
     /// Reads the patch. Returns it with what a strict reader does not accept of it.
-    fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
+    async fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
         let schema = self.body_form().type_id().map(ObjectSchema::of_type);
         let validated = self.validation() != FieldValidation::Ignore;
-        // Upstream reads most patches twice if their fields are validated, and says which time.
-        let reading =
-            if validated && kind != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
-        let unreadable = |error: DecodeError| match kind {
-            PatchType::Merge if !validated => PatchError::InvalidMergePatch.into(),
-            _ => Refusal::bad_request(format!("{reading}{error}")),
-        };
-        let decoded = if schema.is_some() {
-            json::decode_patch(&self.body)
-        } else {
-            json::decode(&self.body, Target::Any)
-        };
-        let Decoded { object: patch, problems } = decoded.map_err(unreadable)?;
-        let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        if kind == PatchType::Json {
-            if validated {
-                problems = problems.iter().map(|problem| format!("json patch {problem}")).collect();
-                problems.extend(JsonPatch::strict_errors(&patch)?);
-            }
-            return Ok((Prepared::Json(JsonPatch::from_value(patch)?), problems));
-        }
-        let is_map = patch.is_object() || patch.is_null();
-        if !is_map && (validated || kind == PatchType::StrategicMerge) {
-            return Err(Refusal::bad_request(format!("{reading}{}", PatchError::not_a_map(&patch))));
-        }
-        Ok(match schema.filter(|_| kind == PatchType::StrategicMerge) {
-            // Nothing changes nothing.
-            Some(schema) if patch.is_null() => {
-                (Prepared::Strategic(Value::Object(Map::new()), schema), problems)
-            }
-            Some(schema) => (Prepared::Strategic(patch, schema), problems),
-            None => (Prepared::Merge(patch), problems),
-        })
+        self.read_body(move |body, budget| prepare(body, kind, schema, validated, budget)).await?
     }
 
     /// Patches what is there. What is wrong with the patch itself matters only if something is.
@@ -134,10 +108,14 @@ impl ResourceRequest {
 
     async fn apply(&self) -> Result<(Updated, Vec<String>), Refusal> {
         // Only what is said counts, and what the kind does not know is refused further on.
-        let Decoded { object: config, problems } =
-            yaml::decode(&self.body, Target::Any).map_err(|error| {
-                Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
-            })?;
+        let decoded = self.read_body(|body, budget| yaml::decode_within(body, Target::Any, budget)).await?;
+        let Decoded { object: config, problems } = decoded.map_err(|error| match error.is_too_large() {
+            true => error.into(),
+            false => {
+                let reading = "error decoding YAML: error converting YAML to JSON";
+                Refusal::bad_request(format!("{reading}: {error}"))
+            }
+        })?;
         if !config.is_object() && !config.is_null() {
             let why = PatchError::not_a_map(&config);
             let reading = "error decoding YAML: error unmarshaling JSON: while decoding JSON";
@@ -163,6 +141,47 @@ impl ResourceRequest {
             Err(refusal) => Err(refusal.warned_of(warnings)),
         }
     }
+}
+
+/// Reads a patch in the form that its kind has.
+fn prepare(
+    body: &[u8],
+    kind: PatchType,
+    schema: Option<ObjectSchema<'static>>,
+    validated: bool,
+    budget: &mut DecodeBudget,
+) -> Result<(Prepared, Vec<String>), Refusal> {
+    // Upstream reads most patches twice if their fields are validated, and says which time.
+    let reading = if validated && kind != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
+    let unreadable = |error: DecodeError| match kind {
+        _ if error.is_too_large() => error.into(),
+        PatchType::Merge if !validated => PatchError::InvalidMergePatch.into(),
+        _ => Refusal::bad_request(format!("{reading}{error}")),
+    };
+    let decoded = if schema.is_some() {
+        json::decode_patch(body, budget)
+    } else {
+        json::decode_within(body, Target::Any, budget)
+    };
+    let Decoded { object: patch, problems } = decoded.map_err(unreadable)?;
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    if kind == PatchType::Json {
+        if validated {
+            problems = problems.iter().map(|problem| format!("json patch {problem}")).collect();
+            problems.extend(JsonPatch::strict_errors(&patch)?);
+        }
+        return Ok((Prepared::Json(JsonPatch::from_value(patch)?), problems));
+    }
+    let is_map = patch.is_object() || patch.is_null();
+    if !is_map && (validated || kind == PatchType::StrategicMerge) {
+        return Err(Refusal::bad_request(format!("{reading}{}", PatchError::not_a_map(&patch))));
+    }
+    Ok(match schema.filter(|_| kind == PatchType::StrategicMerge) {
+        // Nothing changes nothing.
+        Some(schema) if patch.is_null() => (Prepared::Strategic(Value::Object(Map::new()), schema), problems),
+        Some(schema) => (Prepared::Strategic(patch, schema), problems),
+        None => (Prepared::Merge(patch), problems),
+    })
 }
 
 /// The body is none of the patches there are. Upstream's router takes a header with several types if one

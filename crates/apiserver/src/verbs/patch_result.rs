@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ResourceRequest;
 use crate::discovery::group_version;
-use crate::negotiate::{Decoding, claims_otherwise};
+use crate::negotiate::{Decoding, claims_otherwise, clipped};
 use crate::options::FieldValidation;
 use crate::status::Refusal;
 
@@ -32,7 +32,10 @@ impl ResourceRequest {
             }
         }
         let text = strategic.is_none().then(|| patched.to_string());
-        let shown = || text.clone().or(strategic.map(as_go_prints)).unwrap_or_default();
+        let shown = || match &text {
+            Some(text) => clipped(text).to_owned(),
+            None => strategic.map(as_go_prints).map(|text| clipped(&text).to_owned()).unwrap_or_default(),
+        };
         if let Some(text) = &text {
             let claimed =
                 json::type_meta(text.as_bytes()).map_err(|error| no_result(shown(), &error.to_string()))?;
@@ -45,8 +48,10 @@ impl ResourceRequest {
             }
         }
         let read = if strategic.is_some() { form.convert(patched) } else { form.conform(patched) };
-        let Decoded { mut object, problems: found } =
-            read.map_err(|error| no_result(shown(), &error.to_string()))?;
+        let Decoded { mut object, problems: found } = read.map_err(|error| match error.is_too_large() {
+            true => error.into(),
+            false => no_result(shown(), &error.to_string()),
+        })?;
         if let Value::Object(fields) = &mut object
             && form.type_id().is_some()
         {
@@ -87,9 +92,10 @@ impl ResourceRequest {
 /// An object without a type must say what it is. Whether that is right is checked with everything else.
 fn check_says_what_it_is(claimed: &TypeMeta, text: &str) -> Result<(), Refusal> {
     if let Some(why) = claimed.malformed_version() {
-        return Err(no_result(text.to_owned(), &why));
+        return Err(no_result(clipped(text).to_owned(), &why));
     }
     if claimed.kind.is_empty() {
+        let text = clipped(text);
         return Err(no_result(text.to_owned(), &format!("Object 'Kind' is missing in '{text}'")));
     }
     if claimed.api_version.is_empty() {

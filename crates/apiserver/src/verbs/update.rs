@@ -10,7 +10,7 @@ use crate::status::Refusal;
 
 impl ResourceRequest {
     pub(super) async fn update(self) -> Result<Response<ResponseBody>, Refusal> {
-        let (object, warnings) = self.posted()?;
+        let (object, warnings) = self.posted().await?;
         match self.change(&Change::Replace(self.stored(object))).await {
             Ok(updated) => self.updated(updated, &warnings),
             Err(refusal) => Err(refusal.warned_of(warnings)),

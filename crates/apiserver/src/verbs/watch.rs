@@ -1,8 +1,9 @@
-//! GET of changes: a stream that ends when the client, the clock or compaction ends it, or when the kind
-//! is gone or has become another.
+//! GET of changes: a stream that ends when the client, the clock, compaction or the server's shutdown ends it,
+//! or when the kind is gone or has become another.
 //!
-//! A watcher keeps no more than [`READY_BYTES`] ready. One that does not read is served no
-//! further, falls behind in the store, and ends when the changes it has not seen are compacted.
+//! A watcher keeps no more than [`READY_BYTES`] and one event ready, which are counted (`flow::unread`). One that
+//! does not read is served no further and falls behind in the store. It ends when it takes nothing for too long, when
+//! its user leaves too much unread, or when the changes it has not seen are compacted.
 //! One that waits costs some 2 800 bytes beside its connection (resident memory of 20 000 of them);
 //! of a custom kind more, since it also waits for its definition.
 
@@ -23,10 +24,12 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::ResourceRequest;
 use super::pace::Pace;
-use crate::body::ResponseBody;
+use crate::body::{LongRunning, ResponseBody};
+use crate::flow::Charge;
 use crate::metrics::WatchedResource;
 use crate::negotiate::{EventType, Framing, respond};
 use crate::options::{ListQuery, revision_number, unexplained};
@@ -46,6 +49,9 @@ const READY_BYTES: usize = 64 * 1024;
 
 impl ResourceRequest {
     pub(super) async fn watch(self) -> Result<Response<ResponseBody>, Refusal> {
+        if self.components.shutdown.is_cancelled() {
+            return Err(Refusal::shutting_down());
+        }
         let wanted = self.wanted()?.of_stream()?;
         let query = self.query.list_query(true)?;
         let selection = self.watch_selection()?;
@@ -65,7 +71,9 @@ impl ResourceRequest {
         }
         let content_type = stream.framing.media_type();
         let body = StreamBody::new(stream::unfold(stream, next_frame)).boxed_unsync();
-        Ok(respond(Bytes::new(), content_type).map(|_| body))
+        let mut response = respond(Bytes::new(), content_type).map(|_| body);
+        response.extensions_mut().insert(LongRunning);
+        Ok(response)
     }
 
     async fn begin_watch(&self, options: WatchOptions) -> Result<ObjectWatch, Refusal> {
@@ -123,6 +131,10 @@ struct WatchStream {
     began: Instant,
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
+    /// An event for which there was no room yet.
+    held: Option<Result<Option<ObjectEvent>, Error>>,
+    /// Counts what is ready, while it waits for the client.
+    unread: Option<Charge>,
     bookmarks: bool,
     /// None within the process, where a write costs nothing.
     pace: Option<Pace>,
@@ -130,13 +142,41 @@ struct WatchStream {
     /// For the end or the next bookmark, whichever comes first. Made once: making a timer costs more
     /// than telling an event.
     timer: Pin<Box<Sleep>>,
+    shutdown: Shutdown,
+}
+
+/// The server's shutdown, which ends the watch.
+struct Shutdown {
+    token: CancellationToken,
+    /// Made once per watch, like the timer.
+    cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Shutdown {
+    fn new(token: &CancellationToken) -> Self {
+        Self { token: token.clone(), cancelled: Box::pin(token.clone().cancelled_owned()) }
+    }
+}
+
+/// About what an event takes when it is told.
+fn stored_bytes(event: &Result<Option<ObjectEvent>, Error>) -> usize {
+    match event {
+        Ok(Some(ObjectEvent::Added(state) | ObjectEvent::Modified(state) | ObjectEvent::Deleted(state))) => {
+            state.entry().value_len()
+        }
+        _ => 0,
+    }
 }
 
 async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Infallible>, WatchStream)> {
+    // Events that are framed already are sent: an event is never cut in two.
+    if stream.shutdown.token.is_cancelled() {
+        stream.watch = None;
+    }
     while stream.ready.is_empty() {
         stream.watch.as_ref()?;
-        stream.tell_state();
-        if stream.ready.is_empty() {
+        stream.tell_state().await;
+        if stream.ready.is_empty() && stream.watch.is_some() {
             stream.wait().await;
             if let Some(pace) = &mut stream.pace {
                 pace.due().await;
@@ -145,7 +185,10 @@ async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Inf
         stream.gather();
     }
     stream.pace.iter_mut().for_each(Pace::note_written);
-    Some((Ok(Frame::data(stream.take())), stream))
+    let frame = stream.take();
+    let left = stream.ready_bytes;
+    stream.unread.iter_mut().for_each(|unread| unread.set(left));
+    Some((Ok(Frame::data(frame)), stream))
 }
 
 impl WatchStream {
@@ -171,10 +214,13 @@ impl WatchStream {
             began,
             ready: VecDeque::new(),
             ready_bytes: 0,
+            held: None,
+            unread: request.unread.as_ref().map(|unread| unread.charge(0)),
             bookmarks,
             pace: request.is_remote.then(Pace::default),
             until,
             timer: Box::pin(sleep_until(first)),
+            shutdown: Shutdown::new(&request.components.shutdown),
         }
     }
 
@@ -183,36 +229,81 @@ impl WatchStream {
     }
 
     /// Tells as much of the state as goes into one write.
-    fn tell_state(&mut self) {
+    async fn tell_state(&mut self) {
         while self.ready_bytes < READY_BYTES {
-            let Some(entry) = self.state.next() else {
+            let Some(bytes) = self.state.as_slice().first().map(Entry::value_len) else {
                 if let Some(revision) = self.state_ends.take() {
                     self.tell_bookmark(revision, true);
                 }
                 return;
             };
+            // What is ready goes out first.
+            if !self.ready.is_empty() && !self.has_room(bytes) || !self.room(bytes).await {
+                return;
+            }
+            let Some(entry) = self.state.next() else { return };
             self.tell(EventType::Added, &ObjectState::of(entry));
         }
     }
 
+    /// Whether the client's user may leave so many more bytes unread.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.unread.as_ref().is_none_or(|unread| unread.has_room(bytes))
+    }
+
+    /// Waits until it may. Ends the watch if that takes too long, or when the server shuts down.
+    async fn room(&mut self, bytes: usize) -> bool {
+        let Some(unread) = &self.unread else { return true };
+        let has_room = unread.has_room(bytes)
+            || tokio::select! {
+                // Both only wait.
+                has_room = unread.room(bytes) => has_room,
+                () = &mut self.shutdown.cancelled => false,
+            };
+        if !has_room {
+            self.watch = None;
+        }
+        has_room
+    }
+
     /// Adds what else is there already, so that it goes out in the same write.
     fn gather(&mut self) {
-        while self.state.len() == 0 && self.state_ends.is_none() && self.ready_bytes < READY_BYTES {
+        while self.state.len() == 0
+            && self.state_ends.is_none()
+            && self.held.is_none()
+            && self.ready_bytes < READY_BYTES
+        {
             let Some(watch) = &mut self.watch else { return };
             let known = watch.try_next().map(|event| event.map(Some));
             let Some(event) = known.or_else(|| watch.next().now_or_never()) else { return };
-            self.take_in(event);
+            if self.has_room(stored_bytes(&event)) {
+                self.take_in(event);
+            } else {
+                self.held = Some(event);
+            }
         }
     }
 
     async fn wait(&mut self) {
-        let Some(watch) = &mut self.watch else { return };
-        // Both branches may be dropped: the watch keeps what it has not handed out, and the timer runs on.
-        tokio::select! {
-            // Time passes however much happens.
-            biased;
-            () = &mut self.timer => self.time_is_up(),
-            event = watch.next() => self.take_in(event),
+        if self.held.is_none() {
+            let Some(watch) = &mut self.watch else { return };
+            // All branches may be dropped: the watch keeps what it has not handed out, and the others only wait.
+            tokio::select! {
+                // Time passes however much happens.
+                biased;
+                () = &mut self.timer => return self.time_is_up(),
+                event = watch.next() => self.held = Some(event),
+                () = &mut self.shutdown.cancelled => {
+                    self.watch = None;
+                    return;
+                }
+            }
+        }
+        let bytes = self.held.as_ref().map_or(0, stored_bytes);
+        if self.room(bytes).await
+            && let Some(event) = self.held.take()
+        {
+            self.take_in(event);
         }
     }
 
@@ -243,6 +334,8 @@ impl WatchStream {
         let told = self.framing.event(&self.shared.frames, event, state, now, &mut self.ready);
         let bytes: usize = self.ready.iter().skip(before).map(Bytes::len).sum();
         self.ready_bytes += bytes;
+        let ready = self.ready_bytes;
+        self.unread.iter_mut().for_each(|unread| unread.set(ready));
         self.resource.count_event(bytes);
         if told.is_err() {
             self.watch = None;

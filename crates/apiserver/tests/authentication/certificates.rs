@@ -1,5 +1,8 @@
 //! Client certificates and front proxies, over TLS.
 
+use std::slice::from_ref;
+
+use coracle_apiserver::CredentialScope;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -20,6 +23,47 @@ async fn a_certificate_of_ours_is_somebody() {
     assert_eq!(running.get(Some(&admin), PROBE, "").await, 200);
     assert_eq!(running.get(Some(&user), PROBE, "").await, 403);
     assert_eq!(running.get(None, PROBE, "").await, 401);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn certificate_is_valid_in_the_clusters_of_its_extension() {
+    let running = Running::start().await;
+    let everywhere = "/clusters/*/api/v1/pods";
+    let all = CredentialScope::AllClusters.to_der();
+    let operator = running.clients.scoped("admin", MASTERS, std::slice::from_ref(&all));
+    assert_eq!(running.get(Some(&operator), PROBE, "").await, 200);
+    assert_eq!(running.get(Some(&operator), everywhere, "").await, 200);
+    let impersonation = "Impersonate-User: admin\r\nImpersonate-Group: system:masters\r\n";
+    assert_eq!(running.get(Some(&operator), PROBE, impersonation).await, 200);
+    assert_eq!(running.get(Some(&operator), everywhere, impersonation).await, 403);
+
+    let unscoped = running.clients.client("admin", MASTERS);
+    assert_eq!(running.get(Some(&unscoped), PROBE, "").await, 200);
+    assert_eq!(running.get(Some(&unscoped), everywhere, "").await, 403);
+    assert_eq!(running.get(Some(&unscoped), everywhere, impersonation).await, 403);
+
+    let other = CredentialScope::of_cluster("other", "u1").to_der();
+    for (what, extensions) in [
+        ("of another cluster", vec![other.clone()]),
+        ("malformed", vec![b"nonsense".to_vec()]),
+        ("empty", vec![Vec::new()]),
+        ("twice", vec![all.clone(), other]),
+    ] {
+        let pair = running.clients.scoped("admin", MASTERS, &extensions);
+        for path in [PROBE, everywhere] {
+            assert_eq!(running.get(Some(&pair), path, "").await, 401, "{what} {path}");
+        }
+    }
+    // Only our authority gives it.
+    let strangers = Authority::new("clients");
+    for pair in [
+        strangers.scoped("admin", MASTERS, from_ref(&all)),
+        running.proxies.scoped("proxy", "", from_ref(&all)),
+    ] {
+        let headers = "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n";
+        assert!([401, 403].contains(&running.get(Some(&pair), everywhere, headers).await));
+    }
     running.stop().await;
 }
 

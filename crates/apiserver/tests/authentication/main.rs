@@ -7,6 +7,7 @@ mod account_tokens;
 mod anonymous;
 mod bootstrap_tokens;
 mod certificates;
+mod clusters;
 mod discovery;
 mod forgery;
 mod secrets;

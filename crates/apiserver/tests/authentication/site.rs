@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use coracle_apiserver::{
-    ApiServer, AuthenticationConfig, EcdsaSigner, FrontProxy, HealthChecks, Identity, PeerIdentity,
-    StaticTokens, TokenPolicy, TokenSigner,
+    ApiServer, AuthenticationConfig, CredentialScope, EcdsaSigner, FrontProxy, HealthChecks, Identity,
+    PeerIdentity, StaticTokens, TokenPolicy, TokenSigner,
 };
 use coracle_base::{Clock, ManualClock, Timestamp};
 use coracle_registry::Registry;
@@ -114,6 +114,7 @@ impl Site {
         let groups = vec!["system:masters".into()];
         let admin = Identity { name: "admin".into(), groups, ..Identity::default() };
         request.extensions_mut().insert(PeerIdentity(Some(Arc::new(admin))));
+        request.extensions_mut().insert(CredentialScope::AllClusters);
         self.send(request).await
     }
 

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use coracle_apiserver::listen::{ServerCertificate, Tls};
-use coracle_apiserver::{Limits, Server};
+use coracle_apiserver::{Limits, SCOPE_EXTENSION, Server};
 use coracle_base::Task;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,6 +53,14 @@ impl Authority {
             params.not_before = date_time_ymd(2000, 1, 1);
             params.not_after = date_time_ymd(2001, 1, 1);
         })
+    }
+
+    /// One that carries this as the extension with its clusters.
+    pub(crate) fn scoped(&self, user: &str, group: &str, extensions: &[Vec<u8>]) -> Pair {
+        let arcs: Vec<u64> = SCOPE_EXTENSION.iter().copied().map(u64::from).collect();
+        let extensions = extensions.iter();
+        let extensions = extensions.map(|value| CustomExtension::from_oid_content(&arcs, value.clone()));
+        self.issue(user, group, |params| params.custom_extensions = extensions.collect())
     }
 
     /// One for a server.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coracle_apiserver::{ApiServer, HealthChecks, Identity, PeerIdentity};
+use coracle_apiserver::{ApiServer, CredentialScope, HealthChecks, Identity, PeerIdentity};
 use coracle_base::Clock;
 use coracle_registry::{Registry, Site};
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
@@ -58,6 +58,17 @@ impl Client {
         client
     }
 
+    /// Administrators have an operator's credential, and all others one of the cluster that they ask.
+    fn scope(&self, path: &str) -> CredentialScope {
+        let groups = self.identity.as_ref().map(|identity| identity.groups.as_slice()).unwrap_or_default();
+        if groups.iter().any(|group| group == "system:masters") {
+            return CredentialScope::AllClusters;
+        }
+        let cluster = path.strip_prefix("/clusters/").and_then(|rest| rest.split('/').next());
+        let cluster = self.server.cluster_reference(cluster.unwrap_or("default")).ok();
+        cluster.map_or(CredentialScope::DefaultCluster, Into::into)
+    }
+
     async fn answer(
         &self,
         method: &Method,
@@ -70,6 +81,7 @@ impl Client {
         request.headers_mut().insert(header::CONTENT_TYPE, media_type.parse().unwrap());
         request.headers_mut().extend(self.headers.clone());
         request.extensions_mut().insert(PeerIdentity(self.identity.clone()));
+        request.extensions_mut().insert(self.scope(path));
         self.server.clone().oneshot(request).await.unwrap()
     }
 

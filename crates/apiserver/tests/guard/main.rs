@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod bodies;
 mod flow;
 mod nodes;
+mod responses;
 #[path = "../support/mod.rs"]
 mod support;
+mod world;

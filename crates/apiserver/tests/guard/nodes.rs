@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::support::{Client, MERGE};
-use coracle_apiserver::Identity;
+use coracle_apiserver::{CredentialScope, Identity};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -64,7 +64,11 @@ impl World {
 fn other(client: &Client, name: &str, groups: &[&str]) -> Client {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
-    Client { server: client.server.clone(), identity: Arc::new(identity) }
+    Client {
+        server: client.server.clone(),
+        identity: Arc::new(identity),
+        scope: CredentialScope::DefaultCluster,
+    }
 }
 
 /// The pod of a node.
@@ -218,6 +222,24 @@ async fn node_a_writes_no_lease_of_node_b() {
     let elsewhere = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let message = "can only access leases in the \"kube-node-lease\" system namespace";
     check(world.a.post(elsewhere, json!({"metadata": {"name": "a"}})).await, 403, message);
+}
+
+#[tokio::test]
+async fn node_creates_nothing_under_a_generated_name() {
+    let world = World::new().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let csi_nodes = "/apis/storage.k8s.io/v1/csinodes";
+    let spec = json!({"drivers": []});
+    for (path, message) in [
+        ("/api/v1/nodes", "nodes \"a\" is forbidden: node \"a\" is not allowed to modify node \"\""),
+        (leases, "can only access node lease with the same name as the requesting node"),
+        (csi_nodes, "can only access CSINode with the same name as the requesting node"),
+    ] {
+        let generated = json!({"metadata": {"generateName": "a"}, "spec": spec});
+        check(world.a.post(path, generated).await, 403, message);
+    }
+    let named = world.a.post(csi_nodes, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    assert_eq!(named.0, 201, "{}", named.1);
 }
 
 #[tokio::test]

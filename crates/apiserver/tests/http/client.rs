@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coracle_apiserver::{ApiServer, HealthChecks, Identity, PeerIdentity, ResponseBody};
+use coracle_apiserver::{ApiServer, CredentialScope, HealthChecks, Identity, PeerIdentity, ResponseBody};
 use coracle_base::Clock;
 use coracle_registry::Registry;
 use http::{Method, Request, Response};
@@ -24,10 +24,15 @@ pub(crate) struct Client {
 impl Client {
     /// A client of a new server that has the namespace `default`.
     pub(crate) async fn new() -> Self {
+        Self::with_shutdown(CancellationToken::new()).await
+    }
+
+    /// A client of a server whose watches end when `shutdown` is cancelled.
+    pub(crate) async fn with_shutdown(shutdown: CancellationToken) -> Self {
         let health = HealthChecks::new(CancellationToken::new());
         let admin =
             Identity { name: "admin".into(), groups: vec!["system:masters".into()], ..Identity::default() };
-        let server = ApiServer::new(health, Registry::in_memory(), Clock::system());
+        let server = ApiServer::new(health, Registry::in_memory(), Clock::system()).with_shutdown(shutdown);
         let client = Self { server, identity: Some(Arc::new(admin)) };
         client.json(Method::POST, "/api/v1/namespaces", json!({"metadata": {"name": "default"}})).await;
         client
@@ -46,6 +51,7 @@ impl Client {
         }
         let mut request = request.body(Full::new(body.into())).unwrap();
         request.extensions_mut().insert(PeerIdentity(self.identity.clone()));
+        request.extensions_mut().insert(CredentialScope::AllClusters);
         self.server.clone().oneshot(request).await.unwrap()
     }
 

@@ -11,6 +11,7 @@ use coracle_base::Rng;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// The events of a watch as they come.
 struct Events {
@@ -223,4 +224,34 @@ async fn a_large_object_reaches_its_watchers_whole() {
         let kind = if index % 2 == 0 { "large" } else { "small" };
         assert_eq!(event["object"]["metadata"]["name"], format!("{kind}{}", index / 2));
     }
+}
+
+#[tokio::test]
+async fn watch_at_shutdown_ends_after_whole_events_and_new_watches_are_rejected() {
+    let shutdown = CancellationToken::new();
+    let client = Client::with_shutdown(shutdown.clone()).await;
+    let mut idle = Events::of(&client, "resourceVersion=0", "application/json").await;
+    // Together more than one write holds, so that the second watch is still sending its state.
+    let data = json!({"key": "x".repeat(8 * 1024)});
+    for number in 0..20 {
+        let object = json!({"metadata": {"name": format!("c{number}")}, "data": data});
+        assert_eq!(client.json(Method::POST, CONFIG_MAPS, object).await.0, 201);
+    }
+    let from_state = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut sending = Events::of(&client, from_state, "application/json").await;
+    assert_eq!(sending.next().await.unwrap()["type"], "ADDED");
+    assert_eq!(idle.take_n(20).await.len(), 20);
+    shutdown.cancel();
+    assert_eq!(idle.next().await, None);
+    let mut sent = 1;
+    while sending.next().await.is_some() {
+        sent += 1;
+    }
+    assert!(sent < 20, "it went on sending");
+    assert!(sending.buffer.is_empty() && idle.buffer.is_empty(), "no event is cut in two");
+
+    let response = client.accept(&format!("{CONFIG_MAPS}?watch=true"), "application/json").await;
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()["retry-after"], "5");
+    assert_eq!(client.get(CONFIG_MAPS).await.0, 200, "other requests are still answered");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coracle_apiserver::{ApiServer, EcdsaSigner, HealthChecks, Identity, PeerIdentity};
+use coracle_apiserver::{ApiServer, CredentialScope, EcdsaSigner, HealthChecks, Identity, PeerIdentity};
 use coracle_base::Clock;
 use coracle_registry::Registry;
 use http::{Method, Request, header};
@@ -21,6 +21,8 @@ pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) struct Client {
     pub(crate) server: ApiServer,
     pub(crate) identity: Arc<Identity>,
+    /// The clusters that the client's credential is valid for.
+    pub(crate) scope: CredentialScope,
 }
 
 impl Client {
@@ -32,8 +34,8 @@ impl Client {
         let server = ApiServer::new(health, Registry::in_memory(), Clock::system());
         let identity =
             Identity { name: "admin".into(), groups: vec!["system:masters".into()], ..Identity::default() };
-        let client =
-            Self { server: server.with_token_signer(Arc::new(signer)), identity: Arc::new(identity) };
+        let server = server.with_token_signer(Arc::new(signer));
+        let client = Self { server, identity: Arc::new(identity), scope: CredentialScope::AllClusters };
         client.post("/api/v1/namespaces", json!({"metadata": {"name": "default"}})).await;
         // No controller runs here to make it, and pods need it.
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -54,6 +56,7 @@ impl Client {
         let request = Request::builder().method(method).uri(path).header(told, media_type);
         let mut request = request.body(Full::from(bytes)).unwrap();
         request.extensions_mut().insert(PeerIdentity(Some(self.identity.clone())));
+        request.extensions_mut().insert(self.scope.clone());
         let response = self.server.clone().oneshot(request).await.unwrap();
         let code = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

@@ -1,5 +1,6 @@
 //! The commands. Each takes its arguments and returns when its work is done.
 
+mod api_client;
 pub(crate) mod certs;
 pub(crate) mod kubeconfig;
 pub(crate) mod store;

@@ -2,7 +2,7 @@
 
 use std::path::{self, Path};
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use coracle::storage::StoreError;
 use coracle::{Config, Coracle, Handle, StartError, StorageError};
 
@@ -45,13 +45,17 @@ async fn serve(config: Config) -> Result<()> {
         // Safe to drop: only waits.
         never = pages::give_back_when_quiet(&activity) => match never {},
     };
-    tokio::select! {
+    let report = tokio::select! {
         // Dropped only when the user insists.
-        () = cluster.shutdown() => tracing::info!("shut down in order"),
+        report = cluster.shutdown() => report,
         // Safe to drop: only waits.
         signal = signals.next() => bail!("a second signal ({signal}) cut the shutdown short"),
-    }
-    outcome
+    };
+    // Why it stopped matters more than how the store ended, which is in the log.
+    outcome?;
+    report.store.context("the store ended in failure")?;
+    tracing::info!("shut down in order");
+    Ok(())
 }
 
 /// Tells the user where the cluster is and what to do next.

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::server::Server;
+use crate::tls_config::client_config;
 
 /// Whom a client trusts and who it is.
 pub(crate) struct Client<'a> {
@@ -33,33 +31,15 @@ impl Client<'_> {
     /// The same with more lines in the head of the request.
     pub(crate) async fn get_with(&self, server: &Server, path: &str, lines: &str) -> io::Result<String> {
         let name = ServerName::try_from(self.expects.to_owned()).expect("a name");
+        let config = client_config(self.trusts, self.shows.as_ref());
         let stream = TcpStream::connect(server.url.trim_start_matches("https://")).await?;
-        let mut stream = TlsConnector::from(Arc::new(self.config())).connect(name, stream).await?;
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         let host = self.expects;
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{lines}\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok(answer)
-    }
-
-    fn config(&self) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        let ca = CertificateDer::from_pem_file(self.trusts.join("pki/ca.crt")).expect("a certificate");
-        roots.add(ca).expect("an authority");
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has them")
-            .with_root_certificates(roots);
-        match &self.shows {
-            None => config.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let chain =
-                    vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-                config.with_client_auth_cert(chain, key).expect("a pair")
-            }
-        }
     }
 }
 

@@ -36,8 +36,13 @@ impl Server {
         let log = File::create(dir.path().join("server.log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
         command.args(["up", "--listen", address, "--data-dir"]).arg(dir.data()).args(more);
-        command.env("CORACLE_LOG", "trace");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        command.env("CORACLE_LOG", "trace").stderr(log);
+        Self::run(dir, command).await
+    }
+
+    /// Runs a command that starts one in the directory, and waits until it says that it is ready.
+    pub(crate) async fn run(dir: &TestDir, mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let ready = next_line(&mut lines).await.expect("a line; see server.log");
@@ -48,11 +53,15 @@ impl Server {
         Self { child, url, kubeconfig, lines }
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        id.expect("it runs")
+    }
+
     /// Ends it by SIGTERM and says how it ended. It must not have written anything more, and the
     /// kubeconfig stays for the next start.
     pub(crate) async fn stop(mut self) -> ExitStatus {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        kill_process(id.expect("it runs"), Signal::TERM).expect("a signal is sent");
+        kill_process(self.pid(), Signal::TERM).expect("a signal is sent");
         let ended = timeout(LIMIT, self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| panic!("{} does not end", self.url)).expect("a status");
         assert_eq!(next_line(&mut self.lines).await, None);

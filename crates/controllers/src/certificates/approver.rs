@@ -34,7 +34,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         requests: requests.clone(),
     };
     let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&requests, super::trusted(manager));
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
     manager.add(controller);
 }
 

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
+use coracle_runtime::informer::View;
 use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Preconditions};
 use x509_parser::pem::parse_x509_pem;
 
 use super::object::SigningRequest;
@@ -73,7 +74,10 @@ impl Reconcile for Cleaner {
         if !wait.is_zero() {
             return Ok(Action::RequeueAfter(wait));
         }
-        self.objects.delete(key, &DeleteParams::default()).await?;
+        let this_one =
+            Preconditions { uid: Some(request.metadata().uid.to_string()), resource_version: None };
+        let params = DeleteParams::default().preconditions(this_one);
+        self.objects.delete(key, &params).await?;
         Ok(Action::AwaitChange)
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod signer;
 
 use std::time::Duration;
 
-use coracle_runtime::{Change, ClusterId, Informer, Manager, ObjectKey, Objects, Selection, Written};
+use coracle_runtime::{ClusterId, Informer, Manager, ObjectKey, Objects, Selection, Written};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -30,12 +30,18 @@ const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 /// Signs what clients ask for.
 pub trait CertificateSigner: Send + Sync {
-    /// The certificate for a request (PKCS #10, in DER) for these usages, named as in the API, in PEM. It
-    /// may live shorter than `life`.
+    /// The certificate for a request (PKCS #10, in DER) for these usages, named as in the API, in PEM. It is valid for
+    /// the cluster that the request was made in, and for no other, and may live shorter than `life`.
     ///
     /// # Errors
     /// If the request is not signed by the key it is for, or nothing can be signed now.
-    fn sign(&self, request: &[u8], usages: &[String], life: Duration) -> Result<String, SignError>;
+    fn sign(
+        &self,
+        cluster: &ClusterId,
+        request: &[u8],
+        usages: &[String],
+        life: Duration,
+    ) -> Result<String, SignError>;
 }
 
 /// Why a request is not signed.
@@ -45,20 +51,6 @@ pub struct SignError(pub String);
 
 fn informer(manager: &mut Manager) -> Informer<SigningRequest> {
     manager.informer(Selection::of::<CertificateSigningRequest>())
-}
-
-/// The requests that may become certificates: those of the cluster that is followed, and if all are, of the
-/// default one. All clusters of a server know clients by the same authorities, so whoever looks after one of
-/// them could be anybody in the others by what is signed there.
-fn trusted(
-    manager: &Manager,
-) -> impl Fn(&Change<SigningRequest>) -> Option<ObjectKey> + Send + Sync + 'static {
-    let followed = manager.cluster().clone();
-    move |change| is_trusted(&followed, change.key.cluster()).then(|| change.key.clone())
-}
-
-fn is_trusted(followed: &ClusterId, cluster: &ClusterId) -> bool {
-    cluster == followed || followed.is_everywhere() && *cluster == ClusterId::default()
 }
 
 /// Changes a part of a request; if it is gone or has changed, that brings its key back.
@@ -72,17 +64,5 @@ async fn patch_part(
     match requests.patch_subresource::<Written>(key, part, &params, &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         answer => answer.map(drop),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tenants_do_not_give_out_certificates_of_the_server() {
-        let (all, plain, blue) = (ClusterId::new("*"), ClusterId::default(), ClusterId::new("blue"));
-        assert!(is_trusted(&all, &plain) && !is_trusted(&all, &blue));
-        assert!(is_trusted(&blue, &blue) && !is_trusted(&blue, &plain));
     }
 }

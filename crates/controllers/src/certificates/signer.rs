@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
+use coracle_runtime::{Action, ClusterId, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
@@ -18,6 +18,11 @@ use crate::{Registration, Settings};
 const MAX_LIFE: Duration = Duration::from_hours(365 * 24);
 const MIN_LIFE: Duration = Duration::from_mins(10);
 
+/// The usages of certificates that are signed in clusters other than the default one: those that Kubernetes allows for
+/// `kubernetes.io/kube-apiserver-client`.
+const CLIENT_AUTH: &str = "client auth";
+const CLIENT_USAGES: [&str; 3] = [CLIENT_AUTH, "digital signature", "key encipherment"];
+
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "certificatesigningrequest-signing-controller", register };
 
@@ -27,7 +32,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let objects = Objects::of::<CertificateSigningRequest>(manager.client());
     let reconcile = Signer { objects, signer: Arc::clone(signer), requests: requests.clone() };
     let controller =
-        Controller::new(REGISTRATION.name, reconcile).watches(&requests, super::trusted(manager));
+        Controller::new(REGISTRATION.name, reconcile).watches(&requests, |change| [change.key.clone()]);
     manager.add(controller);
 }
 
@@ -41,7 +46,7 @@ enum Plan {
     Sign(Vec<u8>, Duration),
 }
 
-fn plan(request: &SigningRequest) -> Plan {
+fn plan(cluster: &ClusterId, request: &SigningRequest) -> Plan {
     let approved = request.has("Approved") && !request.has("Denied");
     if request.is_issued() || !approved || request.has_true("Failed") {
         return Plan::Nothing;
@@ -55,10 +60,21 @@ fn plan(request: &SigningRequest) -> Plan {
         LEGACY => Ok(()),
         _ => return Plan::Nothing,
     };
-    match checked {
+    match checked.and_then(|()| check_cluster(cluster, request.usages())) {
         Ok(()) => Plan::Sign(asked.der, life(request.spec.expiration_seconds)),
         Err(message) => Plan::Fail(message),
     }
+}
+
+/// Only clients get certificates in clusters other than the default one. All clusters trust the same authority for
+/// servers, so a serving certificate that one cluster approves could pose as the API server towards the others.
+fn check_cluster(cluster: &ClusterId, usages: &[String]) -> Result<(), String> {
+    let is_client = |usage: &String| CLIENT_USAGES.contains(&usage.as_str());
+    let for_clients_only = usages.iter().any(|usage| usage == CLIENT_AUTH) && usages.iter().all(is_client);
+    if *cluster == ClusterId::default() || for_clients_only {
+        return Ok(());
+    }
+    Err(format!("only client certificates are signed in cluster {}", cluster.as_str()))
 }
 
 /// As long as was asked for, within limits.
@@ -87,11 +103,11 @@ impl Reconcile for Signer {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SigningError> {
         let Some(request) = self.requests.store().get(key) else { return Ok(Action::AwaitChange) };
-        let patch = match plan(&request) {
+        let patch = match plan(key.cluster(), &request) {
             Plan::Nothing => return Ok(Action::AwaitChange),
             Plan::Fail(message) => request.with_condition("Failed", "SignerValidationFailure", &message),
             Plan::Sign(der, life) => {
-                let pem = self.signer.sign(&der, request.usages(), life)?;
+                let pem = self.signer.sign(key.cluster(), &der, request.usages(), life)?;
                 request.patch(json!({"certificate": ByteString(pem.into_bytes())}))
             }
         };
@@ -102,6 +118,7 @@ impl Reconcile for Signer {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::SanType;
     use serde_json::Value;
 
     use super::super::object::tests::{kubelet, pem, request};
@@ -113,13 +130,17 @@ mod tests {
         json!({"conditions": [{"type": "Approved", "status": "True"}]})
     }
 
+    fn planned(signer: &str, usages: &[&str], pem: &str, status: Value) -> Plan {
+        plan(&ClusterId::default(), &request(signer, usages, pem, status))
+    }
+
     fn signs(signer: &str, usages: &[&str], pem: &str) -> bool {
-        matches!(plan(&request(signer, usages, pem, approved())), Plan::Sign(..))
+        matches!(planned(signer, usages, pem, approved()), Plan::Sign(..))
     }
 
     #[test]
     fn only_what_is_approved_and_not_done_is_signed() {
-        let planned = |status| plan(&request(API_CLIENT, CLIENT, &pem(&["CN=jane"], &[]), status));
+        let planned = |status| planned(API_CLIENT, CLIENT, &pem(&["CN=jane"], &[]), status);
         assert!(matches!(planned(approved()), Plan::Sign(..)));
         for status in [
             json!({}),
@@ -140,13 +161,33 @@ mod tests {
         assert!(signs(LEGACY, &["any"], &anyone));
         assert!(!signs("example.com/other", CLIENT, &anyone));
         assert!(!signs(API_CLIENT, CLIENT, "nonsense"));
-        let failed = |signer, usages, pem: &str| match plan(&request(signer, usages, pem, approved())) {
+        let failed = |signer, usages, pem: &str| match planned(signer, usages, pem, approved()) {
             Plan::Fail(message) => message,
             other => panic!("{other:?}"),
         };
         assert_eq!(failed(KUBELET_CLIENT, CLIENT, &anyone), "subject organization is not system:nodes");
         assert_eq!(failed(KUBELET_SERVING, CLIENT, &kubelet()), "DNS or IP subjectAltName is required");
         assert_eq!(failed(API_CLIENT, &["any"], &anyone), "invalid usage for client certificate: any");
+    }
+
+    #[test]
+    fn only_client_certificates_are_signed_in_other_clusters() {
+        let names = [SanType::DnsName("kubernetes".try_into().unwrap())];
+        let serving = pem(&["O=system:nodes", "CN=system:node:a"], &names);
+        let in_cluster = |cluster: &str, signer: &str, usages: &[&str], pem: &str| {
+            plan(&ClusterId::new(cluster), &request(signer, usages, pem, approved()))
+        };
+        let server = &["server auth", "digital signature"];
+        for (signer, usages, pem) in
+            [(KUBELET_SERVING, &server[..], &serving), (LEGACY, &["any"], &serving), (LEGACY, &[], &serving)]
+        {
+            assert!(matches!(in_cluster("default", signer, usages, pem), Plan::Sign(..)), "{usages:?}");
+            let expected = Plan::Fail("only client certificates are signed in cluster blue".to_owned());
+            assert_eq!(in_cluster("blue", signer, usages, pem), expected, "{usages:?}");
+        }
+        for (signer, pem) in [(API_CLIENT, &serving), (KUBELET_CLIENT, &kubelet()), (LEGACY, &serving)] {
+            assert!(matches!(in_cluster("blue", signer, CLIENT, pem), Plan::Sign(..)), "{signer}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use coracle_runtime::{
     Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
     Reconcile, Recorder, Selection, Written, WrittenMetadata,
 };
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::pod_control::{Owner, OwnerKind, controlled_by, index_by_controller};
@@ -124,9 +124,7 @@ impl Reconcile for CronJobs {
         let known = Known { cron_job: &cron_job, jobs: &jobs, gone: &gone, now: self.clock.now() };
         match self.carry_out(&owner, &cron_job, plan(known)).await {
             // What was decided on is old, or gone; the change that made it so brings the key back.
-            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
-                Ok(Action::AwaitChange)
-            }
+            Err(error) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
             done => Ok(done?),
         }
     }
@@ -178,12 +176,9 @@ impl CronJobs {
         if status != cron_job.status {
             let version = cron_job.metadata.resource_version();
             let (params, patch) = (PatchParams::default(), Patch::Merge(status_patch(&status, version)));
-            let written =
-                self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await;
-            if written.as_ref().is_err_and(refusal::is_outdated) {
-                self.writes.note_outdated(owner.key, version);
-            }
-            self.writes.note(owner.key, &written?.metadata.resource_version);
+            let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
+            owner.note(&self.writes, version, &written);
+            written?;
         }
         started?;
         Ok(after.map_or(Action::AwaitChange, Action::RequeueAfter))
@@ -197,7 +192,9 @@ impl CronJobs {
         status: &mut CronJobStatus,
     ) -> kube::Result<()> {
         let key = owner.beside(name);
-        if let Err(error) = self.job_objects.delete(&key, &DeleteParams::background()).await {
+        let this_one = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams::background().preconditions(this_one);
+        if let Err(error) = self.job_objects.delete(&key, &params).await {
             let message = format!("Deleted job: {}", refusal::message(&error));
             self.tell(owner, EventType::Warning, "FailedDelete", message);
             return Err(error);

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::definition::Definition;
 use super::{MANAGER, informer};
+use crate::apiservice_availability::{Availability, Status};
 use crate::{Registration, Settings, refusal};
 
 /// By which upstream's aggregator knows what it may change, and what it says for what is always kept
@@ -61,10 +62,13 @@ fn versions(change: &Change<Definition>) -> Vec<ObjectKey> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 pub(crate) struct Registered {
-    metadata: Metadata,
+    pub(crate) metadata: Metadata,
     /// Whether it is ours to change.
     managed: bool,
     is_right: bool,
+    /// Whether it can be reached. None for local ones whose status says that they are available, which are nearly
+    /// all: every cluster has some thirty of them.
+    pub(crate) availability: Option<Box<Availability>>,
 }
 
 /// What the server sends.
@@ -73,6 +77,8 @@ struct Whole {
     metadata: WholeMetadata,
     #[serde(default)]
     spec: APIServiceSpec,
+    #[serde(default)]
+    status: Status,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +93,8 @@ impl From<Whole> for Registered {
     fn from(whole: Whole) -> Self {
         let managed = whole.metadata.labels.get(MANAGED_LABEL).is_some_and(|value| value == CONTINUOUSLY);
         let is_right = whole.spec == spec(&whole.metadata.metadata.name);
-        Self { metadata: whole.metadata.metadata, managed, is_right }
+        let availability = Availability::of(&whole.spec, &whole.status).map(Box::new);
+        Self { metadata: whole.metadata.metadata, managed, is_right, availability }
     }
 }
 

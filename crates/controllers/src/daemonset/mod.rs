@@ -275,10 +275,8 @@ impl DaemonSets {
         number: i64,
     ) -> Result<Arc<ControllerRevision>, Error> {
         // What it looked like when its status was last written is not gone unless the set is.
-        let was_made = set.status.observed_generation == set.metadata.generation;
-        if was_made && !owner.is_still_there(&self.objects).await? {
-            self.writes.note_outdated(owner.key, set.metadata.resource_version());
-            return Err(Behind.into());
+        if set.status.observed_generation == set.metadata.generation {
+            owner.confirm::<Error>(&self.objects, &self.writes).await?;
         }
         let hash = set.snapshot.hash(set.status.collision_count);
         let mut labels = set.template_labels.clone();
@@ -336,12 +334,9 @@ impl DaemonSets {
         let metadata = json!({"uid": owner.metadata.uid(), "resourceVersion": version});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let params = PatchParams::default();
-        match self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await {
-            Ok(written) => self.writes.note(owner.key, &written.metadata.resource_version),
-            Err(error) if refusal::is_outdated(&error) => self.writes.note_outdated(owner.key, version),
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
+        owner.note(&self.writes, version, &written);
+        refusal::unless_outdated(written)
     }
 }
 

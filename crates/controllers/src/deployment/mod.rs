@@ -273,7 +273,7 @@ impl Deployments {
                 }
                 Ok(())
             }
-            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => Ok(()),
             Err(error) => Err(Error::Set(error)),
         }
     }
@@ -306,18 +306,9 @@ impl Deployments {
     ) -> Result<(), Error> {
         let patch = Patch::Merge(status::patch(deployment, status, revision));
         let params = PatchParams::default();
-        match self.deployment_objects.patch_subresource(owner.key, "status", &params, &patch).await {
-            Ok(Written { metadata }) => {
-                self.deployment_writes.note(owner.key, &metadata.resource_version);
-                Ok(())
-            }
-            Err(error) if refusal::is_outdated(&error) => {
-                let version = deployment.metadata.resource_version();
-                self.deployment_writes.note_outdated(owner.key, version);
-                Ok(())
-            }
-            Err(error) => Err(Error::Status(error)),
-        }
+        let written = self.deployment_objects.patch_subresource(owner.key, "status", &params, &patch).await;
+        owner.note(&self.deployment_writes, deployment.metadata.resource_version(), &written);
+        refusal::unless_outdated(written).map_err(Error::Status)
     }
 
     fn tell_scaled(&self, owner: &Owner<'_>, set: &str, from: i32, to: i32) {

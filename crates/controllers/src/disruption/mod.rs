@@ -158,7 +158,7 @@ impl Budgets {
         let params = PatchParams::default();
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
             // An eviction was counted meanwhile; that change brings the key back.
-            Err(error) if refusal::is_conflict(&error) || refusal::is_missing(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => Ok(()),
             written => {
                 self.writes.note(key, &written?.metadata.resource_version);
                 Ok(())

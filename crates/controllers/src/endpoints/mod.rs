@@ -35,6 +35,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let (services, pods, endpoints) = (services(manager), pods(manager), endpoints(manager));
     let reconcile = EndpointsController {
         objects: Objects::of::<WholeEndpoints>(manager.client()),
+        service_objects: Objects::of::<k8s_openapi::api::core::v1::Service>(manager.client()),
         services: services.clone(),
         pods: pods.clone(),
         endpoints: endpoints.clone(),
@@ -61,6 +62,7 @@ fn disturbed(change: &Change<Endpoints>) -> Option<ObjectKey> {
 
 struct EndpointsController {
     objects: Objects,
+    service_objects: Objects,
     services: Informer<Service>,
     pods: Informer<Pod>,
     endpoints: Informer<Endpoints>,
@@ -86,7 +88,11 @@ impl Reconcile for EndpointsController {
         let current = self.endpoints.store().get(key);
         let Some(service) = self.services.store().get(key) else {
             self.trigger_times.forget(key);
-            if let Some(left) = current.filter(|left| !left.metadata.is_terminating()) {
+            let left = current.filter(|left| !left.metadata.is_terminating());
+            // The watch of the Endpoints may be ahead of that of the services, so the server is asked.
+            if let Some(left) = left
+                && self.service_objects.get::<Written>(key).await?.is_none()
+            {
                 let this_one = DeleteParams::default().preconditions(kube::api::Preconditions {
                     uid: Some(left.metadata.uid().to_owned()),
                     resource_version: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coracle_base::metrics::Counters;
 use coracle_runtime::informer::{Labels, ObjectMetadata, OwnerReference};
 use coracle_runtime::{ObjectKey, Objects, OwnWrites, Written};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::refusal;
@@ -113,7 +113,10 @@ impl SliceWriter {
         }
         for slice in &changes.delete {
             let at = key_of(key, slice);
-            let deleted = self.slices.delete(&at, &DeleteParams::default()).await;
+            let this_one =
+                Preconditions { uid: Some(slice.metadata.uid().to_owned()), resource_version: None };
+            let params = DeleteParams::default().preconditions(this_one);
+            let deleted = self.slices.delete(&at, &params).await;
             deleted.map_err(failed(format!("delete {} ", slice.metadata.name())))?;
             self.own_writes.note_deleted(key, at, slice.metadata.uid());
             self.changes.with(["delete"]).inc();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use coracle_runtime::{Behind, Informer, Manager, ObjectKey, Objects, OwnWrites, Written};
 use k8s_openapi::api::apps::v1::ControllerRevision as WholeRevision;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 pub(crate) use plan::{oldest, place};
@@ -132,7 +132,10 @@ impl History {
 
     pub(crate) async fn delete(&self, set: &Owner<'_>, revision: &ControllerRevision) -> kube::Result<()> {
         let key = set.beside(revision.name());
-        self.objects.delete(&key, &DeleteParams::default()).await?;
+        let this_one =
+            Preconditions { uid: Some(revision.metadata.uid().to_owned()), resource_version: None };
+        let params = DeleteParams::default().preconditions(this_one);
+        self.objects.delete(&key, &params).await?;
         self.writes.note_deleted(set.key, key, revision.metadata.uid());
         Ok(())
     }

@@ -32,6 +32,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
+use crate::refusal::is_conflict;
 use crate::view::{self, Pod};
 use crate::{Registration, Settings};
 use fetch::{Fetcher, said};
@@ -329,7 +330,11 @@ impl Autoscaling {
             self.warn(key, scaler, "FailedComputeMetricsReplicas", failure.clone());
         }
         if let Some((replicas, reason)) = plan.rescale.clone() {
-            let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+            // The size was computed from this version of the target.
+            let version = &target.scale.metadata.resource_version;
+            let patch = Patch::Merge(
+                json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}),
+            );
             let params = PatchParams::default();
             match target.objects.patch_subresource::<Written>(&target.key, "scale", &params, &patch).await {
                 Ok(_) => {
@@ -339,6 +344,8 @@ impl Autoscaling {
                     let message = format!("New size: {replicas}; reason: {reason}");
                     self.tell(key, scaler, EventType::Normal, "SuccessfulRescale", message);
                 }
+                // The target changed after its size was computed, so the reconcile is retried with the new state.
+                Err(error) if is_conflict(&error) => return Err(error),
                 Err(error) => {
                     report.blame = Blame::Internal;
                     let why = said(&error, "patch");

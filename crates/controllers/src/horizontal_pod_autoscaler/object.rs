@@ -223,6 +223,7 @@ impl Said {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Scale {
+    pub(super) metadata: Metadata,
     pub(super) spec: ScaleSpec,
     pub(super) status: ScaleStatus,
 }

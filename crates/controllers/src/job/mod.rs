@@ -307,13 +307,9 @@ impl Jobs {
     async fn write(&self, owner: &Owner<'_>, status: &JobStatus, version: &str) -> kube::Result<Box<str>> {
         let patch = Patch::Merge(status::patch(status, version));
         let params = PatchParams::default();
-        let written = self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await;
-        if written.as_ref().is_err_and(refusal::is_outdated) {
-            self.writes.note_outdated(owner.key, version);
-        }
-        let version = written?.metadata.resource_version;
-        self.writes.note(owner.key, &version);
-        Ok(version)
+        let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
+        owner.note(&self.writes, version, &written);
+        written.map(|written| written.metadata.resource_version)
     }
 
     fn tell(&self, owner: &Owner<'_>, told: &[Told]) {

@@ -93,7 +93,7 @@ fn undiscovered(stale: &[String]) -> Option<String> {
     })
 }
 
-fn is_deletable(kind: &ServedKind) -> bool {
+pub(super) fn is_deletable(kind: &ServedKind) -> bool {
     kind.namespaced && kind.can(&["delete", "list"])
 }
 

@@ -3,9 +3,12 @@
 //! Pods go first and everything else waits for them, so that nothing a pod still uses (its secrets, its
 //! network policies) is gone before it. What others hold is waited for: when the last object of a kind has
 //! gone, the inventory tells.
+//!
+//! Objects in a namespace that does not exist are deleted, too (`orphans`).
 
 mod conditions;
 mod content;
+mod orphans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +37,10 @@ const WORKERS: usize = 10;
 /// that cannot be followed nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(8);
 
+/// When to look for the namespace of an object whose namespace is unknown. The namespace's own watch may lag behind
+/// that of the object; after this time the informer usually knows it, and no request is made.
+const MISSING_NAMESPACE_DELAY: Duration = Duration::from_secs(2);
+
 pub(crate) const REGISTRATION: Registration = Registration { name: "namespace-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
@@ -42,13 +49,16 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let reconcile = Deletion {
         client: manager.client().clone(),
         namespaces: Objects::of::<Namespace>(manager.client()),
+        informer: namespaces.clone(),
         inventory: Arc::clone(&inventory),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("namespace")
         .watches(&namespaces, terminating);
+    let known = namespaces.clone();
     inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
+    inventory.tell(controller.queue(), MISSING_NAMESPACE_DELAY, move |change| homeless(&known, change));
     manager.add(controller.workers(WORKERS));
 }
 
@@ -62,6 +72,14 @@ fn emptied(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec
     let InventoryChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
     let is_going = namespaces.store().get(namespace).is_some_and(|namespace| namespace.is_terminating());
     if is_going { vec![namespace.clone()] } else { Vec::new() }
+}
+
+/// The unknown namespace of an object that has come or changed.
+fn homeless(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
+    let InventoryChange::Put { namespace, .. } = change else { return Vec::new() };
+    // Objects without a namespace, and those that every cluster begins with, have none to lose.
+    let has_one = !namespace.name().is_empty() && !namespace.cluster().is_everywhere();
+    if has_one && namespaces.store().get(namespace).is_none() { vec![namespace.clone()] } else { Vec::new() }
 }
 
 /// Why a namespace is still there.
@@ -117,6 +135,7 @@ fn finalized(mut namespace: Value) -> Value {
 struct Deletion {
     client: Client,
     namespaces: Objects,
+    informer: Informer<MetadataOnly>,
     inventory: Arc<Inventory>,
     clock: Clock,
 }
@@ -125,8 +144,13 @@ impl Reconcile for Deletion {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        if active_namespaces::is_active(&self.informer, key) {
+            return Ok(Action::AwaitChange);
+        }
         // Not from the cache: deleting is the one thing that must not be done on old news.
         let Some(namespace) = self.namespaces.get::<Value>(key).await? else {
+            let kinds = self.inventory.kinds(key.cluster()).await?;
+            orphans::delete(&self.client, &self.namespaces, &kinds, key).await?;
             return Ok(Action::AwaitChange);
         };
         if plan(&namespace) == Plan::Nothing {

@@ -109,7 +109,7 @@ impl NodeIpam {
         match self.objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(()),
             // It is gone, and another one may be in its place; either brings it back.
-            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => Ok(()),
             Err(error) => {
                 // The block stays with the node: the write may have been done nevertheless.
                 self.tell(key, node, "CIDRAssignmentFailed");

@@ -183,9 +183,7 @@ impl Reconcile for NodeLifecycle {
         self.metrics.took(self.clock.uptime().saturating_sub(began));
         match looked {
             // The node is not as it was known; what it is now brings it back.
-            Err(MonitorError::Api(error)) if refusal::is_conflict(&error) || refusal::is_missing(&error) => {
-                Ok(Action::AwaitChange)
-            }
+            Err(MonitorError::Api(error)) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
             done => done,
         }
     }
@@ -355,7 +353,7 @@ impl NodeLifecycle {
                     self.recorder.event(key.cluster(), about, kind, reason, "Node is not ready");
                 }
                 // It is gone, or another one by now.
-                Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => {}
+                Err(error) if refusal::is_outdated(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }

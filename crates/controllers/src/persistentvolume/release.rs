@@ -77,7 +77,9 @@ impl Binder {
             Reclaim::Delete if volume.metadata.is_terminating() => {}
             Reclaim::Delete => {
                 let uid = Some(volume.metadata.uid().to_owned());
-                let preconditions = Some(Preconditions { uid, resource_version: None });
+                // Its policy may have been changed to Retain since.
+                let resource_version = Some(volume.metadata.resource_version().to_owned());
+                let preconditions = Some(Preconditions { uid, resource_version });
                 let params = DeleteParams { preconditions, ..DeleteParams::default() };
                 self.metrics.began(key, provisioner(&volume), DELETE);
                 let deleted = self.volume_objects.delete(key, &params).await;

@@ -2,9 +2,10 @@
 
 use coracle_meta::name::object_dns_subdomain;
 use coracle_runtime::informer::{ObjectMetadata, OwnerReference, PartialObject};
-use coracle_runtime::{ObjectKey, Objects, Reference};
+use coracle_runtime::{Behind, ObjectKey, Objects, OwnWrites, Reference, Written};
 use serde_json::{Map, Value, json};
 
+use crate::refusal;
 use crate::view::PodTemplate;
 
 /// A kind of owner.
@@ -55,6 +56,29 @@ impl Owner<'_> {
         let fresh: Option<PartialObject> = owners.get(self.key).await?;
         let same = |fresh: &PartialObject| fresh.metadata.uid() == self.metadata.uid();
         Ok(fresh.is_some_and(|fresh| same(&fresh) && !fresh.metadata.is_terminating()))
+    }
+
+    /// Makes sure that it lives. Whoever looks after one that does not waits until it knows, before it decides again.
+    pub(crate) async fn confirm<E: From<kube::Error> + From<Behind>>(
+        &self,
+        owners: &Objects,
+        writes: &OwnWrites,
+    ) -> Result<(), E> {
+        if self.is_still_there(owners).await? {
+            return Ok(());
+        }
+        writes.note_outdated(self.key, self.metadata.resource_version());
+        Err(Behind.into())
+    }
+
+    /// Takes note of what became of a change of itself, which was known at `version`: what was written is waited for,
+    /// and so is whatever made it old.
+    pub(crate) fn note(&self, writes: &OwnWrites, version: &str, written: &kube::Result<Written>) {
+        match written {
+            Ok(written) => writes.note(self.key, &written.metadata.resource_version),
+            Err(error) if refusal::is_outdated(error) => writes.note_outdated(self.key, version),
+            Err(_) => {}
+        }
     }
 
     /// The key of one of its objects.

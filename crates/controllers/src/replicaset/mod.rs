@@ -12,7 +12,7 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Written,
+    Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
 };
 use kube::api::{Patch, PatchParams};
 
@@ -239,16 +239,7 @@ impl<S: PodSelector> Replicas<S> {
         let patch = Patch::Merge(status::patch(set, status));
         let written =
             self.objects.patch_subresource(owner.key, "status", &PatchParams::default(), &patch).await;
-        match written {
-            Ok(Written { metadata }) => {
-                self.writes.note(owner.key, &metadata.resource_version);
-                Ok(())
-            }
-            Err(error) if refusal::is_outdated(&error) => {
-                self.writes.note_outdated(owner.key, set.metadata.resource_version());
-                Ok(())
-            }
-            Err(error) => Err(Error::Status(error)),
-        }
+        owner.note(&self.writes, set.metadata.resource_version(), &written);
+        refusal::unless_outdated(written).map_err(Error::Status)
     }
 }

@@ -5,18 +5,20 @@ mod objects;
 mod plan;
 pub(crate) mod repair;
 
+use std::sync::Arc;
+
 use coracle_base::Clock;
 use coracle_runtime::{
     Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, Reconcile, Recorder,
     Reference, Written,
 };
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::view::rfc3339;
 use crate::{Registration, Settings, refusal};
 use objects::{IpAddress, ServiceCidr, ip_addresses, service_cidrs};
-use plan::{FINALIZER, Ready, plan};
+use plan::{FINALIZER, Ready, is_blocked, plan};
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "service-cidr-controller", register };
 
@@ -24,6 +26,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (ranges, addresses) = (service_cidrs(manager), ip_addresses(manager));
     let reconcile = ServiceCidrs {
         objects: Objects::of::<k8s_openapi::api::networking::v1::ServiceCIDR>(manager.client()),
+        address_objects: Objects::of::<k8s_openapi::api::networking::v1::IPAddress>(manager.client()),
         ranges: ranges.clone(),
         addresses: addresses.clone(),
         recorder: manager.recorder(REGISTRATION.name),
@@ -64,6 +67,7 @@ fn containing(change: &Change<IpAddress>, ranges: &Informer<ServiceCidr>) -> Vec
 
 struct ServiceCidrs {
     objects: Objects,
+    address_objects: Objects,
     ranges: Informer<ServiceCidr>,
     addresses: Informer<IpAddress>,
     recorder: Recorder,
@@ -77,7 +81,11 @@ impl Reconcile for ServiceCidrs {
         let Some(range) = self.ranges.store().get(key) else { return Ok(Action::AwaitChange) };
         let all = self.ranges.store().in_cluster(key.cluster());
         let addresses = || self.addresses.store().in_cluster(key.cluster());
-        let planned = plan(&range, &all, addresses, self.clock.now());
+        let mut planned = plan(&range, &all, addresses, self.clock.now());
+        // Each kind is watched by itself: the informer may not know the last addresses of the range yet.
+        if planned.release && self.has_orphans(key, &range).await? {
+            planned.release = false;
+        }
         if planned.protect || planned.release {
             let mut finalizers: Vec<&str> = range.metadata.finalizers.iter().map(|name| &**name).collect();
             finalizers.retain(|name| *name != FINALIZER);
@@ -98,6 +106,14 @@ impl Reconcile for ServiceCidrs {
 }
 
 impl ServiceCidrs {
+    /// Whether services have addresses of this range alone, by the server's word.
+    async fn has_orphans(&self, key: &ObjectKey, range: &ServiceCidr) -> Result<bool, kube::Error> {
+        let all: Vec<ServiceCidr> = self.objects.list(key, &ListParams::default()).await?;
+        let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+        let addresses: Vec<IpAddress> = self.address_objects.list(key, &ListParams::default()).await?;
+        Ok(is_blocked(range, &all, addresses.iter()))
+    }
+
     async fn write_finalizers(
         &self,
         key: &ObjectKey,
@@ -108,7 +124,7 @@ impl ServiceCidrs {
         let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
         match self.objects.patch::<Written>(key, &PatchParams::default(), &Patch::Merge(patch)).await {
             // It is gone; or it has changed, and that brings it back.
-            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => Ok(()),
             written => written.map(drop),
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn plan(
         let protect = !range.metadata.has_finalizer(FINALIZER);
         return Plan { protect, condition: news(range, READY), ..Plan::default() };
     };
-    if !has_parents(range, all) && addresses().iter().any(|address| is_orphaned(address, range, all)) {
+    if is_blocked(range, all, addresses().iter().map(|address| &**address)) {
         return Plan { condition: news(range, BLOCKED), ..Plan::default() };
     }
     let gone_at = deleted_at + DELETION_GRACE;
@@ -71,6 +71,15 @@ fn news(range: &ServiceCidr, ready: Ready) -> Option<Ready> {
         (&*known.status, &*known.reason, &*known.message) == (ready.status, ready.reason, ready.message)
     };
     (!condition(&range.status.conditions, "Ready").is_some_and(says)).then_some(ready)
+}
+
+/// Whether services have addresses of a range that are in no other.
+pub(super) fn is_blocked<'a>(
+    range: &ServiceCidr,
+    all: &[Arc<ServiceCidr>],
+    mut addresses: impl Iterator<Item = &'a IpAddress>,
+) -> bool {
+    !has_parents(range, all) && addresses.any(|address| is_orphaned(address, range, all))
 }
 
 /// Whether all of a range is in others.

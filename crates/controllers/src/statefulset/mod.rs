@@ -18,7 +18,6 @@ use std::time::Duration;
 use coracle_base::Clock;
 use coracle_runtime::{
     Action, Behind, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Selection,
-    Written,
 };
 use k8s_openapi::api::apps::v1::StatefulSet as WholeStatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim as WholeClaim;
@@ -250,10 +249,8 @@ impl StatefulSets {
         collision_count: &mut i32,
     ) -> Result<Arc<ControllerRevision>, Error> {
         // What it looked like when its status was last written is not gone unless the set is.
-        let was_made = set.status.observed_generation == set.metadata.generation;
-        if was_made && !owner.is_still_there(&self.objects).await? {
-            self.writes.note_outdated(owner.key, set.metadata.resource_version());
-            return Err(Behind.into());
+        if set.status.observed_generation == set.metadata.generation {
+            owner.confirm::<Error>(&self.objects, &self.writes).await?;
         }
         let mut labels = set.template_labels.clone();
         labels[HASH_LABEL] = set.snapshot.hash(Some(*collision_count)).into();
@@ -296,11 +293,8 @@ impl StatefulSets {
         let metadata = json!({"uid": set.metadata.uid(), "resourceVersion": version});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let params = PatchParams::default();
-        match self.objects.patch_subresource::<Written>(owner.key, "status", &params, &patch).await {
-            Ok(written) => self.writes.note(owner.key, &written.metadata.resource_version),
-            Err(error) if refusal::is_outdated(&error) => self.writes.note_outdated(owner.key, version),
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
+        owner.note(&self.writes, version, &written);
+        refusal::unless_outdated(written)
     }
 }

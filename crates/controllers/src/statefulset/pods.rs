@@ -171,6 +171,10 @@ impl StatefulSets {
     ) -> Result<(), Error> {
         let name = claim_name(on.set, template, ordinal);
         let claim = new_claim(on.set, template, ordinal);
+        // A claim that stays when its set goes is collected by nobody, so no set that is gone may make one.
+        if !on.set.retention.delete_when_deleted {
+            on.owner.confirm::<Error>(&self.objects, &self.writes).await?;
+        }
         match self.claim_objects.create::<Written>(on.owner.key, &claim).await {
             Ok(written) => {
                 self.claim_writes.note(on.owner.key, &written.metadata.resource_version);

@@ -35,6 +35,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let leaving = Arc::new(Leaving::default());
     let reconcile = TaintEviction {
         objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
+        node_objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
         nodes: nodes.clone(),
         pods: pods.clone(),
         leaving: Arc::clone(&leaving),
@@ -129,6 +130,7 @@ impl Leaving {
 
 struct TaintEviction {
     objects: Objects,
+    node_objects: Objects,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     leaving: Arc<Leaving>,
@@ -174,8 +176,19 @@ impl TaintEviction {
         }
     }
 
+    /// Whether a pod does not tolerate the taints that its node has now. What is known of the node may be old: a taint
+    /// that was taken away evicts nobody. The pods of a node that is gone are podgc's.
+    async fn is_unbearable(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
+        let node = ObjectKey::cluster_wide(key.cluster().clone(), &*pod.spec.node_name);
+        let node: Option<Node> = self.node_objects.get(&node).await?;
+        Ok(node.is_some_and(|node| stay(pod, &node.spec.taints) != Stay::Forever))
+    }
+
     /// Deletes a pod that had to leave at `due`.
     async fn evict(&self, key: &ObjectKey, pod: &Pod, due: Timestamp, now: Timestamp) -> kube::Result<()> {
+        if !self.is_unbearable(key, pod).await? {
+            return Ok(());
+        }
         let about = Reference::to("v1", "Pod", &pod.metadata);
         self.tell(key, about, &format!("Marking for deletion Pod {}/{}", key.namespace(), key.name()));
         let uid = pod.metadata.uid().to_owned();
@@ -188,7 +201,7 @@ impl TaintEviction {
         };
         match deleted {
             // It is gone, or another one by now.
-            Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+            Err(error) if refusal::is_outdated(&error) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
                 self.deleted.inc();

@@ -37,6 +37,8 @@ pub(crate) struct ServiceSpec {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServicePort {
     pub(crate) name: Box<str>,
+    /// The port of the service itself.
+    pub(crate) port: i32,
     pub(crate) protocol: Box<str>,
     pub(crate) app_protocol: Option<Box<str>>,
     pub(crate) target_port: TargetPort,

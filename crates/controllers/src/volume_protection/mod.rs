@@ -55,7 +55,7 @@ async fn carry_out(
     let version = metadata.resource_version();
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}}));
     match objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
-        Err(error) if refusal::is_missing(&error) || refusal::is_conflict(&error) => Ok(()),
+        Err(error) if refusal::is_outdated(&error) => Ok(()),
         done => done.map(drop),
     }
 }

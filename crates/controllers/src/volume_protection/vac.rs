@@ -1,7 +1,7 @@
 //! A VolumeAttributesClass that is deleted stays for as long as a claim or a volume names it.
 //!
-//! Only what the informers know counts, as in upstream: a claim that is created in the same moment may
-//! find its class gone.
+//! Before a class is let go the server is asked, unlike in upstream: the informers may not know a claim that names it
+//! yet. A claim that is created in the same moment may still find its class gone.
 
 use coracle_runtime::informer::{PartialObject, View};
 use coracle_runtime::{
@@ -9,12 +9,17 @@ use coracle_runtime::{
 };
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
-use super::{carry_out, plan, unsettled};
+use kube::api::ListParams;
+
+use super::{Plan, carry_out, plan, unsettled};
 use crate::view::{PersistentVolume, PersistentVolumeClaim, claims, volumes};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
 const FINALIZER: &str = "kubernetes.io/vac-protection";
+
+/// How many claims or volumes are asked for at a time.
+const PAGE: u32 = 500;
 
 /// Claims and volumes by the classes they name.
 const BY_CLASS: &str = "volumeAttributesClass";
@@ -30,6 +35,8 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     volumes.store().add_index(BY_CLASS, classes_of_volume);
     let reconcile = Protection {
         objects: Objects::of::<VolumeAttributesClass>(manager.client()),
+        claim_objects: Objects::of::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(manager.client()),
+        volume_objects: Objects::of::<k8s_openapi::api::core::v1::PersistentVolume>(manager.client()),
         classes: classes.clone(),
         claims: claims.clone(),
         volumes: volumes.clone(),
@@ -75,6 +82,8 @@ fn released<V: View>(change: &Change<V>, classes: fn(&V) -> Vec<String>) -> Vec<
 
 struct Protection {
     objects: Objects,
+    claim_objects: Objects,
+    volume_objects: Objects,
     classes: Informer<PartialObject>,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
@@ -86,6 +95,21 @@ impl Protection {
         !self.claims.store().by_index(BY_CLASS, cluster, name).is_empty()
             || !self.volumes.store().by_index(BY_CLASS, cluster, name).is_empty()
     }
+
+    /// Whether a claim or a volume names a class, by the server's word.
+    async fn is_used_live(&self, class: &ObjectKey) -> Result<bool, kube::Error> {
+        let (all, params) =
+            (ObjectKey::cluster_wide(class.cluster().clone(), ""), ListParams::default().limit(PAGE));
+        let mut is_used = false;
+        let names = |classes: Vec<String>| classes.iter().any(|name| name == class.name());
+        let look =
+            |page: Vec<PersistentVolumeClaim>| is_used |= page.iter().any(|one| names(classes_of_claim(one)));
+        self.claim_objects.list_pages(&all, &params, look).await?;
+        let look =
+            |page: Vec<PersistentVolume>| is_used |= page.iter().any(|one| names(classes_of_volume(one)));
+        self.volume_objects.list_pages(&all, &params, look).await?;
+        Ok(is_used)
+    }
 }
 
 impl Reconcile for Protection {
@@ -93,7 +117,10 @@ impl Reconcile for Protection {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(class) = self.classes.store().get(key) {
-            let planned = plan(&class.metadata, FINALIZER, || self.is_used(key));
+            let mut planned = plan(&class.metadata, FINALIZER, || self.is_used(key));
+            if planned == Plan::LetGo && self.is_used_live(key).await? {
+                planned = Plan::Nothing;
+            }
             carry_out(planned, &self.objects, key, &class.metadata, FINALIZER).await?;
         }
         Ok(Action::AwaitChange)

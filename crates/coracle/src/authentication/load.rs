@@ -2,6 +2,7 @@
 //! in it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use coracle_apiserver::{
 use super::Authentication;
 use crate::error::AuthenticationError;
 use crate::pki::{self, AccountKeys};
+use crate::trusted_files::{self, OpenError};
 
 /// Where the keys of tokens are told.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
@@ -116,5 +118,10 @@ fn public_key(file: &Path) -> Result<PublicKey, AuthenticationError> {
 
 fn read(file: &Path) -> Result<String, AuthenticationError> {
     let unreadable = |source| AuthenticationError::Read { path: file.to_owned(), source };
-    std::fs::read_to_string(file).map_err(unreadable)
+    let bytes = trusted_files::read_named(file).map_err(|error| match error {
+        OpenError::Untrusted(untrusted) => untrusted.into(),
+        OpenError::Io(source) => unreadable(source),
+    })?;
+    String::from_utf8(bytes)
+        .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")))
 }

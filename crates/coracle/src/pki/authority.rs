@@ -65,6 +65,7 @@ impl Authority {
             not_before: now - BACKDATE,
             not_after: now + LIFE,
             is_authority: true,
+            scope: None,
         };
         let signer = Signer { name: None, key_id: None, key: &key };
         let der = certificate::signed(&template, &key.subject_public_key_info(), &signer)

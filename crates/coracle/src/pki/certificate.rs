@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use coracle_apiserver::{CredentialScope, SCOPE_EXTENSION};
 use coracle_base::Timestamp;
 use rcgen::{KeyPair, SigningKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -77,6 +78,8 @@ pub(super) struct Template<'a> {
     pub(super) not_after: Timestamp,
     /// Whether it may sign others, but no other authorities.
     pub(super) is_authority: bool,
+    /// The clusters that a client's certificate is valid for.
+    pub(super) scope: Option<CredentialScope>,
 }
 
 /// Who signs.
@@ -195,6 +198,10 @@ fn extensions(template: &Template<'_>, public_key: &[u8], signer: &Signer<'_>) -
         let write = if template.subject.is_empty() { critical } else { plain };
         extensions.push(write(ALTERNATIVE_NAMES, &names));
     }
+    if let Some(scope) = &template.scope {
+        // Not critical: Go and OpenSSL reject a certificate with a critical extension that they do not know.
+        extensions.push(plain(SCOPE_EXTENSION, &scope.to_der()));
+    }
     extensions
 }
 
@@ -235,6 +242,7 @@ mod tests {
             not_before: Timestamp::from_millis(1_000_000_000_000),
             not_after: Timestamp::from_millis(2_000_000_000_000),
             is_authority: false,
+            scope: Some(CredentialScope::of_cluster("t1", "u1")),
         }
     }
 
@@ -252,6 +260,7 @@ mod tests {
             assert!(read.extended_key_usage().unwrap().unwrap().value.client_auth);
             assert_eq!(read.subject_alternative_name().unwrap().unwrap().value.general_names.len(), 2);
             assert!(!read.is_ca());
+            assert_eq!(CredentialScope::of_certificate(&read), Ok(template().scope.unwrap()));
             read.verify_signature(Some(read.public_key())).unwrap();
         }
     }
@@ -259,7 +268,7 @@ mod tests {
     #[test]
     fn an_authority_may_sign_and_no_other() {
         let key = KeyPair::generate().unwrap();
-        let authority = Template { is_authority: true, names: Vec::new(), ..template() };
+        let authority = Template { is_authority: true, names: Vec::new(), scope: None, ..template() };
         let signer = Signer { name: None, key_id: None, key: &key };
         let der = signed(&authority, &key.subject_public_key_info(), &signer).unwrap();
         let (_, read) = X509Certificate::from_der(&der).unwrap();

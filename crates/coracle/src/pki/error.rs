@@ -7,6 +7,8 @@ use std::time::Duration;
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
 
+use crate::trusted_files::UntrustedFile;
+
 /// Why the certificates of a cluster are not to be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +24,9 @@ pub enum PkiError {
         #[source]
         source: io::Error,
     },
+    /// Another user could have written a file or directory.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedFile),
     /// A file does not hold what it should.
     #[error("{} does not hold {expected} in PEM: restore it, or remove it to have it made again", .path.display())]
     Malformed {

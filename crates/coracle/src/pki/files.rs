@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::error::PkiError;
+use crate::trusted_files::{self, Links, OpenError, Secrecy};
 
 /// Who may read a file besides its owner.
 #[derive(Clone, Copy, Debug)]
@@ -34,19 +35,32 @@ pub(super) fn create_private_dir(path: &Path) -> Result<(), PkiError> {
     created.map_err(|source| failed("create", path, source))
 }
 
-/// Waits until nobody else holds the directory. Held until the file is dropped.
+/// Waits until nobody else holds the directory, which must be one that only its owner can write. Held until the file is
+/// dropped.
 pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
-    let locked = File::open(dir).and_then(|file| file.lock().map(|()| file));
-    locked.map_err(|source| failed("lock", dir, source))
+    let opened =
+        trusted_files::open_dir(dir, Links::Refused).map_err(|error| unopened("open", dir, error))?;
+    opened.lock().map_err(|source| failed("lock", dir, source))?;
+    Ok(opened)
 }
 
-/// The contents of a file; none if there is no such file.
+/// The contents of a file that no other user could have written; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
-    match fs::read(path) {
-        // What is not text is not PEM either; whoever reads it finds that out.
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(failed("read", path, source)),
+    let bytes = trusted_files::read(path, secrecy(path)).map_err(|error| unopened("read", path, error))?;
+    // What is not text is not PEM either; whoever reads it finds that out.
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Files that hold private keys, by the names this module gives them.
+fn secrecy(path: &Path) -> Secrecy {
+    let is_private = path.extension().is_some_and(|kind| kind == "key" || kind == "kubeconfig");
+    if is_private { Secrecy::Private } else { Secrecy::Public }
+}
+
+fn unopened(operation: &'static str, path: &Path, error: OpenError) -> PkiError {
+    match error {
+        OpenError::Untrusted(untrusted) => untrusted.into(),
+        OpenError::Io(source) => failed(operation, path, source),
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 use rcgen::{KeyPair, PublicKeyData};
 use x509_parser::extensions::GeneralName;
@@ -17,7 +18,7 @@ use super::certificate::{
 use super::error::PkiError;
 use super::files::{self, Access, Batch};
 use super::private_key::PrivateKey;
-use super::schedule;
+use super::{FRONT_PROXY_CLIENT, schedule};
 use crate::config::SubjectName;
 
 /// As long as kubeadm's certificates live.
@@ -34,6 +35,8 @@ pub(super) struct Profile<'a> {
     organizations: &'a [String],
     names: Option<&'a BTreeSet<SubjectName>>,
     purpose: &'static [u32],
+    /// The clusters that a client's certificate is valid for.
+    scope: Option<CredentialScope>,
 }
 
 /// What the files of the server's certificate are called.
@@ -54,12 +57,37 @@ impl<'a> Profile<'a> {
             organizations: &[],
             names: Some(names),
             purpose: SERVER_AUTH,
+            scope: None,
         }
     }
 
     /// What a user of these groups shows.
-    pub(super) fn user(file: &'static str, name: &'a str, groups: &'a [String]) -> Self {
-        Self { file, common_name: name, organizations: groups, names: None, purpose: CLIENT_AUTH }
+    pub(super) fn user(
+        file: &'static str,
+        name: &'a str,
+        groups: &'a [String],
+        scope: CredentialScope,
+    ) -> Self {
+        let (purpose, scope) = (CLIENT_AUTH, Some(scope));
+        Self { file, common_name: name, organizations: groups, names: None, purpose, scope }
+    }
+
+    /// What a user showed before certificates had scopes.
+    #[cfg(test)]
+    pub(super) fn unscoped_user(file: &'static str, name: &'a str, groups: &'a [String]) -> Self {
+        Self { scope: None, ..Self::user(file, name, groups, CredentialScope::DefaultCluster) }
+    }
+
+    /// What this server shows to extension API servers. It is no client of its own API, so it needs no scope.
+    pub(super) fn front_proxy_client() -> Self {
+        Self {
+            file: PROXY,
+            common_name: FRONT_PROXY_CLIENT,
+            organizations: &[],
+            names: None,
+            purpose: CLIENT_AUTH,
+            scope: None,
+        }
     }
 
     fn template(&self, now: Timestamp, life: Duration) -> Template<'static> {
@@ -76,6 +104,7 @@ impl<'a> Profile<'a> {
             not_before: now - BACKDATE,
             not_after: now + life,
             is_authority: false,
+            scope: self.scope.clone(),
         }
     }
 
@@ -153,7 +182,17 @@ fn is_good(
         && schedule::of(certificate).begins <= now
         && subject_fits(certificate, profile)
         && names_of(certificate).as_ref() == Some(profile.names.unwrap_or(&BTreeSet::new()))
+        && scope_fits(certificate, profile)
         && signer.has_signed(certificate)
+}
+
+/// Whether a certificate has the scope of the profile. An administrator's certificate of an earlier version has no
+/// extension, and is issued anew.
+fn scope_fits(certificate: &X509Certificate<'_>, profile: &Profile<'_>) -> bool {
+    profile
+        .scope
+        .as_ref()
+        .is_none_or(|scope| CredentialScope::of_certificate(certificate).as_ref() == Ok(scope))
 }
 
 fn subject_fits(certificate: &X509Certificate<'_>, profile: &Profile<'_>) -> bool {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 
 use super::authorities::{Authorities, CLUSTER, FRONT_PROXY};
@@ -106,6 +107,8 @@ pub struct KubeconfigRequest {
     pub life: Duration,
     /// Where the server is; by default where the administrator finds it.
     pub server: Option<String>,
+    /// The clusters that the certificate is valid for.
+    pub scope: CredentialScope,
 }
 
 /// A kubeconfig for a user, signed by the cluster's authority. It holds a private key.
@@ -133,9 +136,15 @@ pub fn create_kubeconfig(
     let admin = files::read(&admin_kubeconfig(data_dir))?;
     let server = request.server.as_deref().or_else(|| kubeconfig::server(admin.as_deref()?));
     let server = server.ok_or(PkiError::NoServer)?;
-    let profile = Profile::user("kubeconfig", &request.user, &request.groups);
+    let server = match &request.scope {
+        CredentialScope::Cluster(cluster) => {
+            format!("{}/clusters/{}", server.trim_end_matches('/'), cluster.id)
+        }
+        CredentialScope::DefaultCluster | CredentialScope::AllClusters => server.to_owned(),
+    };
+    let profile = Profile::user("kubeconfig", &request.user, &request.groups, request.scope.clone());
     let leaf = profile.issue(&found.current, now, request.life, &dir)?;
-    Ok(kubeconfig::text(server, &found.bundle(), &request.user, &leaf))
+    Ok(kubeconfig::text(&server, &found.bundle(), &request.user, &leaf))
 }
 
 fn existing(dir: &Path) -> Result<(), PkiError> {

@@ -32,6 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 
 pub(crate) use account_key::{AccountKeys, passing as passing_account_keys};
@@ -88,15 +89,16 @@ pub(crate) struct Credentials {
 pub(crate) struct ClientSigner(Authority);
 
 impl ClientSigner {
-    /// The certificate for a request in DER, in PEM.
+    /// The certificate for a request in DER, in PEM, valid for the clusters of `scope`.
     pub(crate) fn sign(
         &self,
         request: &[u8],
+        scope: CredentialScope,
         usages: &[String],
         life: Duration,
         now: Timestamp,
     ) -> Result<String, RequestError> {
-        request::sign(&self.0, request, usages, life, now)
+        request::sign(&self.0, request, scope, usages, life, now)
     }
 }
 
@@ -142,8 +144,11 @@ pub(crate) fn prepare(
     };
     let server = leaf(Profile::server(&names), cluster.for_servers())?;
     let masters = [MASTERS.to_owned()];
-    let admin = leaf(Profile::user(leaf::ADMIN, ADMINISTRATOR, &masters), &cluster.current)?;
-    let proxy = leaf(Profile::user(leaf::PROXY, FRONT_PROXY_CLIENT, &[]), &front_proxy.current)?;
+    let admin = leaf(
+        Profile::user(leaf::ADMIN, ADMINISTRATOR, &masters, CredentialScope::AllClusters),
+        &cluster.current,
+    )?;
+    let proxy = leaf(Profile::front_proxy_client(), &front_proxy.current)?;
     let account_keys = account_key::load_or_make(&dir, wishes.contain(account_key::NAME), now, &mut batch)?;
 
     let reachable = addresses.iter().map(|address| advertise::reachable(*address, advertised));

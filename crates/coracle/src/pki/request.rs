@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -80,10 +81,12 @@ pub(crate) enum RequestError {
     Sign(String),
 }
 
-/// The certificate in PEM.
+/// The certificate in PEM, valid for the clusters of `scope`. Of the extensions in the request only alternative names are
+/// copied, so no request can choose its scope.
 pub(super) fn sign(
     authority: &Authority,
     request: &[u8],
+    scope: CredentialScope,
     usages: &[String],
     life: Duration,
     now: Timestamp,
@@ -106,6 +109,7 @@ pub(super) fn sign(
         not_before: now - BACKDATE,
         not_after: if life < SHORT { now + life } else { now + life - BACKDATE },
         is_authority: false,
+        scope: Some(scope),
     };
     let signed = authority.sign(&template, request.certification_request_info.subject_pki.raw);
     signed.map_err(|error| RequestError::Sign(error.to_string()))
@@ -171,7 +175,8 @@ fn alternative_names(request: &X509CertificationRequest<'_>) -> Result<Vec<Alter
 mod tests {
     use std::path::Path;
 
-    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+    use coracle_apiserver::SCOPE_EXTENSION;
+    use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType, KeyPair, SanType};
 
     use super::super::authority;
     use super::*;
@@ -196,10 +201,14 @@ mod tests {
         params.serialize_request(key).unwrap().der().to_vec()
     }
 
+    fn scope() -> CredentialScope {
+        CredentialScope::of_cluster("t1", "u1")
+    }
+
     fn sign_for(usages: &[&str], life: Duration) -> Result<Vec<u8>, RequestError> {
         let usages: Vec<String> = usages.iter().map(ToString::to_string).collect();
         let key = KeyPair::generate().unwrap();
-        let pem = sign(&authority(), &request(&key), &usages, life, NOW)?;
+        let pem = sign(&authority(), &request(&key), scope(), &usages, life, NOW)?;
         Ok(authority::parse_pem(&pem).unwrap().remove(0))
     }
 
@@ -212,6 +221,26 @@ mod tests {
         assert!(read.extended_key_usage().unwrap().unwrap().value.client_auth);
         assert!(!read.extended_key_usage().unwrap().unwrap().value.server_auth);
         assert!(!read.is_ca());
+    }
+
+    #[test]
+    fn scope_is_stamped_and_never_copied_from_the_request() {
+        let key = KeyPair::generate().unwrap();
+        let arcs: Vec<u64> = SCOPE_EXTENSION.iter().copied().map(u64::from).collect();
+        let wanted = CredentialScope::AllClusters.to_der();
+        let mut params = CertificateParams::default();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&arcs, wanted.clone())];
+        let request = params.serialize_request(&key).unwrap().der().to_vec();
+        assert!(
+            request.windows(wanted.len()).any(|part| part == wanted),
+            "the request carries the extension"
+        );
+        let usages = ["client auth".to_owned()];
+        for own in [scope(), CredentialScope::DefaultCluster] {
+            let pem = sign(&authority(), &request, own.clone(), &usages, SHORT, NOW).unwrap();
+            let der = authority::parse_pem(&pem).unwrap().remove(0);
+            assert_eq!(CredentialScope::of_certificate_der(&der), Ok(own));
+        }
     }
 
     #[test]
@@ -233,7 +262,7 @@ mod tests {
         let end = forged.len();
         forged[end - 4..].copy_from_slice(&request(&other)[..4]);
         for bad in [&forged[..], b"", b"0", &request(&key)[1..]] {
-            assert!(sign(&authority(), bad, &["any".to_owned()], SHORT, NOW).is_err());
+            assert!(sign(&authority(), bad, scope(), &["any".to_owned()], SHORT, NOW).is_err());
         }
     }
 

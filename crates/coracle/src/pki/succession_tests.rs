@@ -114,13 +114,13 @@ fn a_succession_that_was_cut_short_goes_on() {
     for written in 0..=files.len() {
         for (index, file) in files.iter().enumerate() {
             match (&before[index], index < written) {
-                (_, true) => fs::write(whole.path(file), &after[index]).unwrap(),
-                (Some(bytes), false) => fs::write(whole.path(file), bytes).unwrap(),
+                (_, true) => whole.write(file, &after[index]),
+                (Some(bytes), false) => whole.write(file, bytes),
                 (None, false) => drop(fs::remove_file(whole.path(file))),
             }
         }
         for (file, bytes) in &next {
-            fs::write(whole.path(file), bytes).unwrap();
+            whole.write(file, bytes);
         }
         let mended = whole.prepare(NOW + TRUST_LEAD);
         assert_eq!(names(&mended.ca), [NEW, OLD], "after {written} files");
@@ -177,6 +177,7 @@ fn users_get_in_with_all_their_groups() {
         groups: groups.iter().map(ToString::to_string).collect(),
         life,
         server: None,
+        scope: CredentialScope::DefaultCluster,
     };
     let create = |request: &KubeconfigRequest| create_kubeconfig(data_dir, request, NOW);
     assert!(matches!(create(&request("jane", &[], DAY)), Err(PkiError::NoCluster { .. })));
@@ -189,6 +190,7 @@ fn users_get_in_with_all_their_groups() {
     let certificate = authority::parse_der(&der).unwrap();
     assert_eq!(certificate.subject().to_string(), "O=dev, O=ops, CN=jane");
     assert_eq!(schedule::of(&certificate).ends, Timestamp::from_millis(1_800_086_400_000));
+    assert_eq!(CredentialScope::of_certificate(&certificate), Ok(CredentialScope::DefaultCluster));
     for (bad, why) in [
         (request("", &[], DAY), "need a name"),
         (request("jane", &[""], DAY), "need a name"),

@@ -39,6 +39,12 @@ impl Cluster {
         directory(&self.config.data_dir).join(file)
     }
 
+    /// Writes a file as the server does: for its owner only.
+    pub(super) fn write(&self, file: &str, bytes: &[u8]) {
+        fs::write(self.path(file), bytes).unwrap();
+        fs::set_permissions(self.path(file), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
     /// The contents of all files, by name.
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let dirs = [directory(&self.config.data_dir), self.config.data_dir.clone()];
@@ -116,6 +122,32 @@ fn nothing_changes_without_need() {
     cluster.prepare(NOW);
     assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
     assert_eq!(cluster.changed_by(NOW + DAY * 200, |_| ()), [""; 0]);
+}
+
+#[test]
+fn admin_certificate_without_scope_is_issued_anew() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    let scope = |cluster: &Cluster| {
+        let pem = fs::read_to_string(cluster.path("admin.crt")).unwrap();
+        CredentialScope::of_certificate_der(&authority::parse_pem(&pem).unwrap()[0]).unwrap()
+    };
+    assert_eq!(scope(&cluster), CredentialScope::AllClusters);
+    // As versions without scopes have left it.
+    let changed = cluster.changed_by(NOW, |cluster| {
+        let dir = directory(&cluster.config.data_dir);
+        let mut batch = Batch::default();
+        let authorities = Authorities::load_or_make(&dir, CLUSTER, false, NOW, &mut batch).unwrap();
+        let masters = [MASTERS.to_owned()];
+        let profile = Profile::unscoped_user(leaf::ADMIN, ADMINISTRATOR, &masters);
+        let leaf = profile.issue(&authorities.current, NOW, DAY * 365, &dir).unwrap();
+        fs::write(cluster.path("admin.crt"), &leaf.certificate).unwrap();
+        fs::write(cluster.path("admin.key"), leaf.key.expose()).unwrap();
+        assert_eq!(scope(cluster), CredentialScope::DefaultCluster);
+    });
+    assert_eq!(changed, ADMIN);
+    assert_eq!(scope(&cluster), CredentialScope::AllClusters);
+    assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0], "it is issued once");
 }
 
 #[test]

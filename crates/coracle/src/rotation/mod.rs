@@ -13,17 +13,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coracle_apiserver::RotatingSigner;
 use coracle_apiserver::listen::{ServerCertificate, Tls, TlsError};
+use coracle_apiserver::{CredentialScope, RotatingSigner};
 use coracle_base::{Clock, Task, Timestamp};
-use coracle_controllers::{CertificateSigner, ClientTrust, SignError, Trust};
+use coracle_controllers::{ClientTrust, Trust};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::authentication::Loaded;
 use crate::config::Config;
 use crate::error::StartError;
-use crate::pki::{self, ClientSigner, Credentials};
+use crate::pki::{self, ClientSigner, Credentials, RequestError};
 pub(crate) use socket::{ASKED_LIMIT, Socket, path as socket_path};
 
 /// The longest that is slept at once. The clock of timers stands still while a machine sleeps, and time
@@ -50,7 +50,7 @@ pub(crate) struct Rotation {
 pub(crate) struct Parts {
     pub(crate) tls: Tls,
     pub(crate) trust: watch::Receiver<Trust>,
-    pub(crate) signer: Arc<dyn CertificateSigner>,
+    pub(crate) signer: Arc<CurrentSigner>,
     pub(crate) tokens: Arc<RotatingSigner>,
 }
 
@@ -142,7 +142,7 @@ fn trust(prepared: &Credentials, authentication: &Loaded) -> Trust {
 }
 
 /// Signs with whatever signs at the moment.
-struct CurrentSigner {
+pub(crate) struct CurrentSigner {
     clock: Clock,
     current: Mutex<Arc<ClientSigner>>,
 }
@@ -151,11 +151,16 @@ impl CurrentSigner {
     fn replace(&self, signer: ClientSigner) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(signer);
     }
-}
 
-impl CertificateSigner for CurrentSigner {
-    fn sign(&self, request: &[u8], usages: &[String], life: Duration) -> Result<String, SignError> {
+    /// The certificate for a request (PKCS #10, in DER), in PEM, valid for the clusters of `scope`.
+    pub(crate) fn sign(
+        &self,
+        request: &[u8],
+        scope: CredentialScope,
+        usages: &[String],
+        life: Duration,
+    ) -> Result<String, RequestError> {
         let signer = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
-        signer.sign(request, usages, life, self.clock.now()).map_err(|error| SignError(error.to_string()))
+        signer.sign(request, scope, usages, life, self.clock.now())
     }
 }

@@ -25,7 +25,7 @@ struct Running {
     clock: ManualClock,
     tls: Tls,
     trust: watch::Receiver<Trust>,
-    signer: Arc<dyn CertificateSigner>,
+    signer: Arc<CurrentSigner>,
     stop: CancellationToken,
     task: Task<()>,
     /// What an old client trusts.
@@ -118,7 +118,10 @@ async fn an_authority_that_comes_to_its_end_is_replaced() {
         let key = rcgen::KeyPair::generate().unwrap();
         let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
         let life = Duration::from_hours(1);
-        let pem = running.signer.sign(request.der(), &["client auth".to_owned()], life).unwrap();
+        let pem = {
+            let usages = ["client auth".to_owned()];
+            running.signer.sign(request.der(), CredentialScope::DefaultCluster, &usages, life).unwrap()
+        };
         let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
         pem.parse_x509().unwrap().issuer().to_string()
     };

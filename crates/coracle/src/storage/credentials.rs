@@ -1,11 +1,14 @@
 //! Files with what etcd asks for, read when the store is opened.
 
+use std::io;
 use std::path::Path;
 
+use coracle_base::Task;
 use coracle_store::etcd::{ClientIdentity, Options, Password, Tls};
 
 use crate::config::{ClientCertificate, EtcdConfig, EtcdTls, EtcdUser};
 use crate::error::StorageError;
+use crate::trusted_files::{self, OpenError};
 
 /// The settings with the contents of the files they name.
 pub(super) async fn etcd_options(etcd: &EtcdConfig) -> Result<Options, StorageError> {
@@ -30,15 +33,23 @@ async fn read_tls(tls: &EtcdTls) -> Result<Tls, StorageError> {
 }
 
 async fn read_password(file: &Path) -> Result<Password, StorageError> {
-    let text = tokio::fs::read_to_string(file).await.map_err(|source| unreadable(file, source))?;
+    let text = String::from_utf8(read(file).await?);
+    let text =
+        text.map_err(|_| unreadable(file, io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")))?;
     // Editors end every file with a newline; no password does.
     Ok(Password::new(text.trim_end_matches(['\r', '\n'])))
 }
 
 async fn read(file: &Path) -> Result<Vec<u8>, StorageError> {
-    tokio::fs::read(file).await.map_err(|source| unreadable(file, source))
+    let path = file.to_owned();
+    let reading = Task::spawn_blocking("credentials", move || trusted_files::read_named(&path)).await;
+    match reading.map_err(|error| unreadable(file, io::Error::other(error)))? {
+        Ok(bytes) => Ok(bytes),
+        Err(OpenError::Untrusted(untrusted)) => Err(untrusted.into()),
+        Err(OpenError::Io(source)) => Err(unreadable(file, source)),
+    }
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> StorageError {
+fn unreadable(path: &Path, source: io::Error) -> StorageError {
     StorageError::Credentials { path: path.to_owned(), source }
 }

@@ -6,13 +6,13 @@ mod credentials;
 
 use std::path::{Path, PathBuf};
 
-pub use coracle_store::disk::{FileReport, Repaired, Report, Torn, TruncateAt, check, repair};
+pub use coracle_store::disk::{FileReport, Repaired, Report, Torn, TruncateAt, WayOut, check, repair};
 pub use coracle_store::transfer::{Transferred, export, import};
 pub use coracle_store::{Error as StoreError, Progress, Put, Revision, Stats, Store};
 use coracle_store::{disk, memory};
-use tokio::fs::DirBuilder;
 
 use crate::config::{Config, EtcdConfig, StoreConfig};
+use crate::data_dir;
 use crate::error::StorageError;
 
 /// The directory of the disk store within a data directory.
@@ -24,7 +24,7 @@ pub fn directory(data_dir: &Path) -> PathBuf {
 pub(crate) async fn open(config: &Config) -> Result<Store, StorageError> {
     match &config.store {
         StoreConfig::Disk => {
-            create_private(&config.data_dir).await?;
+            data_dir::prepare(&config.data_dir, Some(&directory(&config.data_dir))).await?;
             Ok(disk::open(&directory(&config.data_dir), disk::Options::default()).await?)
         }
         StoreConfig::Memory => Ok(memory::open(memory::Options::default())),
@@ -55,13 +55,6 @@ pub async fn open_or_create(config: &Config) -> Result<Store, StorageError> {
         StoreConfig::Memory => Err(StorageError::NothingKept),
         StoreConfig::Disk | StoreConfig::Etcd(_) => open(config).await,
     }
-}
-
-/// Makes the directory for its owner only: Secrets will lie in it. One that exists is left as
-/// it is.
-async fn create_private(path: &Path) -> Result<(), StorageError> {
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(path).await;
-    created.map_err(|source| StorageError::DataDir { path: path.to_owned(), source })
 }
 
 #[cfg(not(feature = "etcd"))]

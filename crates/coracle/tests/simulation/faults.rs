@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coracle::kube::Client;
 use coracle::kube::client::Body;
-use coracle_apiserver::{ApiServer, PeerIdentity};
+use coracle_apiserver::{ApiServer, CredentialScope, PeerIdentity};
 use coracle_base::Rng;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -77,6 +77,10 @@ impl Faults {
     /// From now on nothing goes wrong.
     pub(crate) fn calm(&self) {
         self.are_on.store(false, Ordering::Relaxed);
+    }
+
+    fn are_too_many(&self) -> bool {
+        self.trace.lock().unwrap().requests >= MAX_REQUESTS
     }
 
     /// All requests so far, as one number, and how many there were.
@@ -178,9 +182,10 @@ impl Service<Request<Body>> for Transport {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(CredentialScope::AllClusters);
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         let (server, faults, cut) = (self.server.clone(), Arc::clone(&self.faults), self.connection.now());
-        let is_cut = cut.is_cancelled() || faults.digest().1 >= MAX_REQUESTS;
+        let is_cut = cut.is_cancelled() || faults.are_too_many();
         let fault = if is_cut { Some(Fault::Lost) } else { faults.next(&request) };
         async move {
             let asked = format!("{} {} {fault:?}", request.method(), request.uri());

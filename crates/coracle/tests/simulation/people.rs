@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coracle_apiserver::{ApiServer, Identity, PeerIdentity, ResponseBody};
+use coracle_apiserver::{ApiServer, CredentialScope, Identity, PeerIdentity, ResponseBody};
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
@@ -65,6 +65,7 @@ impl People {
         let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body).unwrap().into() };
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(header::CONTENT_TYPE, media_type).extension(self.peer.clone());
+        request = request.extension(CredentialScope::AllClusters);
         let Ok(answer) = self.server.clone().oneshot(request.body(Full::new(bytes)).unwrap()).await;
         answer
     }

@@ -13,6 +13,7 @@ pub(crate) const RESOURCES: &[(&str, &str)] = &[
     (DEPLOYMENTS, "/apis/apps/v1/deployments"),
     (DISRUPTION_BUDGETS, "/apis/policy/v1/poddisruptionbudgets"),
     (ENDPOINT_SLICES, "/apis/discovery.k8s.io/v1/endpointslices"),
+    (IP_ADDRESSES, "/apis/networking.k8s.io/v1/ipaddresses"),
     (JOBS, "/apis/batch/v1/jobs"),
     (NAMESPACES, "/api/v1/namespaces"),
     (NODES, "/api/v1/nodes"),
@@ -32,6 +33,7 @@ pub(crate) const DAEMON_SETS: &str = "daemonsets";
 pub(crate) const DEPLOYMENTS: &str = "deployments";
 pub(crate) const DISRUPTION_BUDGETS: &str = "poddisruptionbudgets";
 pub(crate) const ENDPOINT_SLICES: &str = "endpointslices";
+pub(crate) const IP_ADDRESSES: &str = "ipaddresses";
 pub(crate) const JOBS: &str = "jobs";
 pub(crate) const NAMESPACES: &str = "namespaces";
 pub(crate) const NODES: &str = "nodes";

@@ -6,7 +6,8 @@
 use serde_json::Value;
 
 use super::describe::{as_string_verb, json_name, quote, quote_list, type_name};
-use super::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS};
+use super::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS, MAX_SHIFTED_ITEMS};
+use crate::budget::BudgetError;
 
 /// What Go prints for the type of nothing where it expects a text.
 const NO_TYPE: &str = "%!s(<nil>)";
@@ -173,6 +174,10 @@ impl PatchError {
             | Self::InvalidDeletionList
             | Self::InvalidRetainKeys
             | Self::InvalidElementOrder => ErrorClass::BadRequest,
+            Self::OperationFailed {
+                error: OperationError::TooLarge(_) | OperationError::TooMuchWork,
+                ..
+            } => ErrorClass::TooLarge,
             Self::OperationFailed { .. } | Self::ListOfLists => ErrorClass::Unprocessable,
             Self::TooManyOperations { .. } => ErrorClass::TooLarge,
             Self::NoMergeKey { .. }
@@ -283,6 +288,12 @@ pub enum OperationError {
     /// The document would be nested too deep.
     #[error("exceeded max depth of {MAX_DEPTH}")]
     TooDeep,
+    /// The values that operations add and copy take too much memory.
+    #[error("{0}")]
+    TooLarge(#[from] BudgetError),
+    /// The operations move too many items of long lists.
+    #[error("the operations of the JSON patch move more than {MAX_SHIFTED_ITEMS} items of lists")]
+    TooMuchWork,
 }
 
 /// Why a place in a list or an object is not there.

@@ -83,6 +83,11 @@ impl JsonPatch {
         self.operations.is_empty()
     }
 
+    /// Whether the patch may make an object larger than the object and the patch together are.
+    pub fn copies(&self) -> bool {
+        self.operations.iter().any(|operation| operation.kind() == "copy")
+    }
+
     /// The object after all operations.
     ///
     /// # Errors

@@ -21,6 +21,11 @@ pub const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 /// kube-apiserver: as much as a request body may hold.
 pub const MAX_COPY_BYTES: usize = 3 * 1024 * 1024;
 
+/// How many items of lists all operations of one JSON patch may move by one place. Inserting at the beginning of a
+/// list moves all its items: 10 000 insertions into 700 000 numbers, which fit into one object, would move 200 GB.
+/// This number moves 640 MB, in about 100 ms; what moves more is rejected with 413.
+pub const MAX_SHIFTED_ITEMS: usize = 20_000_000;
+
 /// How deep lists and maps are nested; a scalar has depth 0.
 ///
 /// It does not recurse, for it is what decides whether recursion is safe.

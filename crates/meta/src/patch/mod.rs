@@ -18,6 +18,6 @@ pub mod strategic;
 
 pub use describe::as_go_prints;
 pub use error::{ErrorClass, OperationError, PatchError, PlaceError};
-pub use limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS};
+pub use limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS, MAX_SHIFTED_ITEMS};
 pub use patch_type::PatchType;
 pub use precondition::wanted_resource_version;

@@ -124,13 +124,11 @@ impl Template {
     fn of(mut object: Value) -> Result<Self> {
         object["metadata"]["uid"] = NO_UID.into();
         let encoded = Encoded::of(&object);
-        let corrupt = || Error::Corrupt { key: "bootstrap".into(), reason: "no place for the uid".into() };
-        let uid_at = places(&encoded.bytes, NO_UID).next().ok_or_else(corrupt)?;
+        let json = str::from_utf8(&encoded.bytes).unwrap_or_default();
+        let uid_at = json.find(NO_UID).ok_or_else(|| corrupt("no place for the uid".to_owned()))?;
         let time = NO_TIME.to_string();
-        let length = |at: usize| {
-            if encoded.bytes[at..].starts_with(time.as_bytes()) { time.len() } else { DAY_LENGTH }
-        };
-        let times = places(&encoded.bytes, &time[..DAY_LENGTH]).map(|at| (at, length(at))).collect();
+        let length = |at: usize| if json[at..].starts_with(&time) { time.len() } else { DAY_LENGTH };
+        let times = json.match_indices(&time[..DAY_LENGTH]).map(|(at, _)| (at, length(at))).collect();
         Ok(Self { encoded, uid_at, times })
     }
 
@@ -144,9 +142,8 @@ impl Template {
     }
 }
 
-fn places(bytes: &[u8], text: &str) -> impl Iterator<Item = usize> {
-    let found = bytes.windows(text.len()).enumerate().filter(move |(_, part)| *part == text.as_bytes());
-    found.map(|(at, _)| at)
+fn corrupt(reason: String) -> Error {
+    Error::Corrupt { key: "bootstrap".into(), reason }
 }
 
 /// When a server began, as it is written.
@@ -157,8 +154,7 @@ impl Since {
     pub(super) fn new(time: Time) -> Result<Self> {
         let text = time.to_string();
         if text.len() != NO_TIME.to_string().len() {
-            let reason = format!("clusters cannot be there since {text}");
-            return Err(Error::Corrupt { key: "bootstrap".into(), reason });
+            return Err(corrupt(format!("clusters cannot be there since {text}")));
         }
         Ok(Self(text))
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::claim::{Claim, Record, Taken};
 use crate::cluster::Cluster;
+use crate::condition::{Condition, Conditions};
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::kind::{Declaration, Kind};
@@ -67,6 +68,7 @@ pub(super) struct Attempts<'c> {
     current: Option<Entry>,
     revision: Revision,
     taken: Taken,
+    conditions: Vec<Condition>,
     left: u32,
 }
 
@@ -89,6 +91,11 @@ impl Attempts<'_> {
         &self.taken
     }
 
+    /// Commits the next plan under these conditions.
+    pub(super) fn require(&mut self, conditions: Conditions) {
+        self.conditions = conditions.into_all();
+    }
+
     /// Carries out what is planned. `None` if another writer was faster: plan again.
     pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
         if matches!(plan.step, Step::Keep)
@@ -97,30 +104,40 @@ impl Attempts<'_> {
             return self.collide(key).await.map(|()| None);
         }
         let deletes = matches!(plan.step, Step::Delete);
-        let current = self.current.as_ref();
-        let Some(txn) = self.cluster.transaction(self.declaration, &self.key, current, plan) else {
-            let previous = self.current.take();
-            return Ok(Some(Outcome { revision: self.revision, previous, changed: false }));
-        };
-        match self.cluster.store.commit(txn).await {
-            Ok(committed) => {
-                if deletes {
-                    self.cluster.restore(self.declaration, &self.key).await;
-                }
+        loop {
+            let Some(txn) = self.transaction(&plan) else {
                 let previous = self.current.take();
-                return Ok(Some(Outcome { revision: committed.revision, previous, changed: true }));
-            }
-            Err(StoreError::Conflict(conflict)) if conflict.key == self.key.as_bytes() => {
+                return Ok(Some(Outcome { revision: self.revision, previous, changed: false }));
+            };
+            let conflict = match self.cluster.store.commit(txn).await {
+                Ok(committed) => {
+                    if deletes {
+                        self.cluster.restore(self.declaration, &self.key).await;
+                    }
+                    let previous = self.current.take();
+                    return Ok(Some(Outcome { revision: committed.revision, previous, changed: true }));
+                }
+                Err(StoreError::Conflict(conflict)) => conflict,
+                Err(error) => return Err(error.into()),
+            };
+            if conflict.key == self.key.as_bytes() {
                 self.revision = conflict.found.as_ref().map_or(self.revision, Entry::mod_revision);
                 self.current = conflict.found;
+                return self.try_again().map(|()| None);
             }
-            Err(StoreError::Conflict(conflict)) => {
+            let condition = self.conditions.iter_mut().find(|one| one.key.as_bytes() == conflict.key);
+            let Some(condition) = condition else {
                 let key = String::from_utf8_lossy(&conflict.key).into_owned();
                 return self.collide(key).await.map(|()| None);
-            }
-            Err(error) => return Err(error.into()),
+            };
+            condition.judge_again(conflict.found.as_ref())?;
+            self.try_again()?;
         }
-        self.try_again().map(|()| None)
+    }
+
+    fn transaction(&self, plan: &Plan) -> Option<Txn> {
+        let txn = self.cluster.transaction(self.declaration, &self.key, self.current.as_ref(), plan)?;
+        Some(self.conditions.iter().fold(txn, |txn, one| txn.check(one.key.as_bytes(), one.expect)))
     }
 
     /// Takes note that somebody else holds what was to be claimed.
@@ -155,8 +172,8 @@ impl Cluster {
             Known::Absent => Get { entry: None, revision: Revision::new(0) },
             Known::Nothing => self.store.get(&key).await?,
         };
-        let (taken, left) = (Taken::default(), MAX_ATTEMPTS);
-        Ok(Attempts { cluster: self, declaration, key, current, revision, taken, left })
+        let (taken, conditions, left) = (Taken::default(), Vec::new(), MAX_ATTEMPTS);
+        Ok(Attempts { cluster: self, declaration, key, current, revision, taken, conditions, left })
     }
 
     fn transaction(
@@ -164,7 +181,7 @@ impl Cluster {
         declaration: &Declaration,
         key: &str,
         current: Option<&Entry>,
-        plan: Plan,
+        plan: &Plan,
     ) -> Option<Txn> {
         let expect = current.map_or(Expect::Absent, |entry| Expect::ModRevision(entry.mod_revision()));
         if matches!(plan.step, Step::Keep) {
@@ -173,13 +190,13 @@ impl Cluster {
         // Claims come first: upstream complains of what is taken before it complains of the
         // object itself.
         let mut txn = Txn::new();
-        for claim in plan.claims {
-            txn = txn.put(self.record(claim).expect(Expect::Absent));
+        for claim in &plan.claims {
+            txn = txn.put(self.record(claim.clone()).expect(Expect::Absent));
         }
-        txn = match plan.step {
+        txn = match &plan.step {
             Step::Keep => txn,
             Step::Put(encoded) => {
-                let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(expect);
+                let put = Put::new(key, encoded.bytes.clone()).stamp_at(encoded.stamp).expect(expect);
                 txn.put(match declaration.time_to_live {
                     Some(time_to_live) => put.ttl(time_to_live),
                     None => put,
@@ -187,8 +204,8 @@ impl Cluster {
             }
             Step::Delete => txn.delete(Delete::new(key).expect(expect)),
         };
-        for claim in plan.released {
-            txn = txn.delete(Delete::new(claim.key));
+        for claim in &plan.released {
+            txn = txn.delete(Delete::new(claim.key.as_bytes()));
         }
         Some(txn)
     }

@@ -9,9 +9,10 @@ use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
 use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors};
-use crate::admission::Operation;
+use crate::admission::{Attributes, Operation};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
+use crate::condition::Conditions;
 use crate::error::{Error, Result};
 use crate::keys;
 use crate::kind::Generation;
@@ -75,7 +76,10 @@ impl Cluster {
                 return Err(attempts.contention());
             };
             let candidate = Candidate { object: new, shown, tracking: Tracking::Update };
-            let (object, warnings) = self.prepare_new(write, candidate, attempts.taken()).await?;
+            let conditions = Conditions::default();
+            let (object, warnings) =
+                self.prepare_new(write, candidate, attempts.taken(), &conditions).await?;
+            attempts.require(conditions);
             let encoded = write.encoded(&object);
             let claims = write.kind.claims(&object);
             let plan = Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() };
@@ -95,6 +99,7 @@ impl Cluster {
         write: &Write<'_>,
         candidate: Candidate<'_>,
         taken: &Taken,
+        conditions: &Conditions,
     ) -> Result<(Value, Vec<String>)> {
         let Candidate { object, shown, tracking } = candidate;
         if let Some(why) = write.kind.creation_refused() {
@@ -108,12 +113,14 @@ impl Cluster {
             // Whoever writes owns what it wrote, and not what admission adds.
             object = Ownership::of(write).track(None, object, self.now());
         }
-        self.mutate(write, Operation::Create, shown, &mut object, None, &mut warnings).await?;
+        let operation = Operation::Create;
+        let attributes = Attributes { cluster: self, write, operation, name: shown, old: None, conditions };
+        self.mutate(&attributes, &mut object, &mut warnings).await?;
         warnings.extend(keep_each_once(&mut object, Stage::AfterAdmission));
         let object = self.check_new(write, object, taken)?;
         warnings.extend(write.kind.warnings(&object, None));
-        let name = Meta::of(&object).name();
-        self.validate(write, Operation::Create, name, &object, None, &mut warnings).await?;
+        let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
+        self.validate(&attributes, &object, &mut warnings).await?;
         if revision != 0 {
             // Upstream's store says so, which is why it comes last and is its own fault.
             let message = "resourceVersion should not be set on objects to be created";

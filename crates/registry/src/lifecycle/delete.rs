@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::commit::{Known, Plan, Step};
 use super::{Object, Preconditions, Write, meta_mut};
-use crate::admission::Operation;
+use crate::admission::{Attributes, Operation};
 use crate::cluster::Cluster;
+use crate::condition::Conditions;
 use crate::error::{Error, Result, Subject};
 use crate::keys;
 
@@ -66,9 +67,12 @@ impl Cluster {
             let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
             let object = write.read(&entry)?;
             check_meant(write, name, &options.preconditions, &object, &entry)?;
-            let old = Some(&object);
+            let (operation, old, conditions) = (Operation::Delete, Some(&object), Conditions::default());
+            let attributes =
+                Attributes { cluster: self, write, operation, name, old, conditions: &conditions };
             // Nobody has had anything to tell whoever deletes yet.
-            self.validate(write, Operation::Delete, name, &object, old, &mut Vec::new()).await?;
+            self.validate(&attributes, &object, &mut Vec::new()).await?;
+            attempts.require(conditions);
             let fate = self.doom(write, options, object)?;
             let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
             let plan = match fate {

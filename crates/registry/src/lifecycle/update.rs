@@ -12,9 +12,10 @@ use super::create::{Candidate, Tracking};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
 use super::{Object, Write, content_changed, meta_mut, metadata_errors};
-use crate::admission::Operation;
+use crate::admission::{Attributes, Operation};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
+use crate::condition::Conditions;
 use crate::encode::Encoded;
 use crate::error::{Error, Result, Subject};
 use crate::keys;
@@ -84,13 +85,15 @@ impl Cluster {
         loop {
             let found = attempts.found().cloned();
             let old = found.as_ref().map(|entry| write.read(entry)).transpose()?;
+            let (taken, conditions) = (attempts.taken(), Conditions::default());
             let (next, warnings) = match (&found, &old) {
                 (Some(entry), Some(old)) => {
                     let new = self.changed(write, name, change, entry, old)?;
-                    self.change_existing(write, name, new, (old, entry), attempts.taken()).await?
+                    self.change_existing(write, name, new, (old, entry), taken, &conditions).await?
                 }
-                _ => self.create_by_update(write, name, change, attempts.taken()).await?,
+                _ => self.create_by_update(write, name, change, taken, &conditions).await?,
             };
+            attempts.require(conditions);
             let (new, over) = match next {
                 Next::Same(object) => return Ok(Updated { object, created: false, warnings }),
                 Next::Changed(new) => (new, false),
@@ -116,6 +119,7 @@ impl Cluster {
         name: &str,
         change: &Change<'_>,
         taken: &Taken,
+        conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let (object, tracking) = match change {
             Change::Replace(object)
@@ -142,7 +146,7 @@ impl Cluster {
             _ => return Err(Error::NotFound(write.subject(name))),
         };
         let candidate = Candidate { object, shown: name, tracking };
-        let (object, warnings) = self.prepare_new(write, candidate, taken).await?;
+        let (object, warnings) = self.prepare_new(write, candidate, taken, conditions).await?;
         check_name(&object, name)?;
         Ok((Next::Changed(object), warnings))
     }
@@ -197,10 +201,13 @@ impl Cluster {
         changed: Changed,
         (old, entry): (&Value, &Entry),
         taken: &Taken,
+        conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let Changed { mut new, mut warnings } = changed;
         let now = self.now();
-        self.mutate(write, Operation::Update, name, &mut new, Some(old), &mut warnings).await?;
+        let operation = Operation::Update;
+        let attributes = Attributes { cluster: self, write, operation, name, old: Some(old), conditions };
+        self.mutate(&attributes, &mut new, &mut warnings).await?;
         warnings.extend(keep_each_once(&mut new, Stage::AfterAdmission));
         match write.subresource {
             "" => write.kind.prepare_for_update(&mut new, old),
@@ -216,7 +223,7 @@ impl Cluster {
             "status" => warnings.extend(write.kind.status_warnings(&new)),
             _ => {}
         }
-        self.validate(write, Operation::Update, name, &new, Some(old), &mut warnings).await?;
+        self.validate(&attributes, &new, &mut warnings).await?;
         let next = if is_over(write.kind, &new) {
             Next::Over(new)
         } else if unchanged_but_for_times(old, &new) {

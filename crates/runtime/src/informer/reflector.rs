@@ -95,6 +95,13 @@ struct Hearing {
     deaf_for: Duration,
 }
 
+/// How far it has come with the server.
+struct Course {
+    /// Everything up to here has been told; none before all there is has been.
+    position: Option<String>,
+    backoff: Backoff,
+}
+
 /// Why a watch is over, and what to do next.
 enum Ended {
     /// Its time was up, or somebody ended it.
@@ -170,21 +177,20 @@ impl<C: Consumer> Reflector<C> {
     }
 
     async fn run(&self, client: &Client, rng: Rng) {
-        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, rng);
-        let mut position = None;
+        let mut course = Course { position: None, backoff: Backoff::new(FIRST_RETRY, LAST_RETRY, rng) };
         loop {
-            match self.step(client, &mut position, &mut backoff).await {
-                Ok(true) => backoff.reset(),
+            match self.step(client, &mut course).await {
+                Ok(true) => course.backoff.reset(),
                 Ok(false) => {
                     self.hears_nothing();
-                    tokio::time::sleep(backoff.next_delay()).await;
+                    tokio::time::sleep(course.backoff.next_delay()).await;
                 }
                 Err(error) => {
                     if is_gone(&error) {
-                        position = None;
+                        course.position = None;
                     }
                     self.failed(&error);
-                    tokio::time::sleep(backoff.next_delay()).await;
+                    tokio::time::sleep(course.backoff.next_delay()).await;
                 }
             }
         }
@@ -203,21 +209,16 @@ impl<C: Consumer> Reflector<C> {
     }
 
     /// One list, or one watch from `position` to its end. Whether it went well.
-    async fn step(
-        &self,
-        client: &Client,
-        position: &mut Option<String>,
-        backoff: &mut Backoff,
-    ) -> kube::Result<bool> {
-        if position.is_none() && self.lists.load(Ordering::Relaxed) {
-            *position = Some(self.list(client).await?);
+    async fn step(&self, client: &Client, course: &mut Course) -> kube::Result<bool> {
+        if course.position.is_none() && self.lists.load(Ordering::Relaxed) {
+            course.position = Some(self.list(client).await?);
             return Ok(true);
         }
         let began = Instant::now();
-        match self.watch(client, position, backoff).await? {
+        match self.watch(client, course).await? {
             Ended::Resume { told_anything } => Ok(told_anything || began.elapsed() >= SHORT_WATCH),
             Ended::BeginAgain => {
-                *position = None;
+                course.position = None;
                 Ok(true)
             }
         }
@@ -245,16 +246,11 @@ impl<C: Consumer> Reflector<C> {
         }
     }
 
-    async fn watch(
-        &self,
-        client: &Client,
-        position: &mut Option<String>,
-        backoff: &mut Backoff,
-    ) -> kube::Result<Ended> {
-        let request = self.selection.watch(&self.cluster, position.as_deref());
+    async fn watch(&self, client: &Client, course: &mut Course) -> kube::Result<Ended> {
+        let request = self.selection.watch(&self.cluster, course.position.as_deref());
         let request = request.map_err(kube::Error::BuildRequest)?;
         let events = match event::stream::<C::Object>(client, &self.cluster, request).await {
-            Err(kube::Error::Api(status)) if position.is_none() && UNKNOWN.contains(&status.code) => {
+            Err(kube::Error::Api(status)) if course.position.is_none() && UNKNOWN.contains(&status.code) => {
                 return self.list_from_now_on();
             }
             events => events?,
@@ -270,13 +266,13 @@ impl<C: Consumer> Reflector<C> {
             let event = tokio::select! {
                 biased;
                 event = events.try_next() => event?,
-                () = overdue(&mut wanted, seen), if position.is_some() => return Ok(Ended::BeginAgain),
-                () = tokio::time::sleep(STATE_PAUSE), if position.is_none() => return self.list_from_now_on(),
+                () = overdue(&mut wanted, seen), if course.position.is_some() => return Ok(Ended::BeginAgain),
+                () = tokio::time::sleep(STATE_PAUSE), if course.position.is_none() => return self.list_from_now_on(),
             };
             let Some(event) = event else { return Ok(Ended::Resume { told_anything }) };
-            let Some(revision) = position else {
-                if self.begin(event, &mut listing, position, backoff).await?.is_none() {
-                    *position = Some(self.list(client).await?);
+            let Some(revision) = &mut course.position else {
+                if self.begin(event, &mut listing, course).await?.is_none() {
+                    course.position = Some(self.list(client).await?);
                     return Ok(Ended::Resume { told_anything: true });
                 }
                 continue;
@@ -285,7 +281,7 @@ impl<C: Consumer> Reflector<C> {
                 return Ok(Ended::BeginAgain);
             }
             told_anything = true;
-            backoff.reset();
+            course.backoff.reset();
         }
     }
 
@@ -300,16 +296,15 @@ impl<C: Consumer> Reflector<C> {
         &self,
         event: Event<C::Object>,
         listing: &mut C::Listing,
-        position: &mut Option<String>,
-        backoff: &mut Backoff,
+        course: &mut Course,
     ) -> kube::Result<Option<()>> {
         match event {
             Event::There(key, object) => self.consumer.page(listing, Listed::one(key, object)).await,
             Event::Complete(revision) => {
                 self.consumer.complete(std::mem::take(listing)).await;
                 self.come_to(&revision);
-                *position = Some(revision);
-                backoff.reset();
+                course.position = Some(revision);
+                course.backoff.reset();
             }
             Event::Bookmark(_) => {}
             // What was told of it may have been handed on.

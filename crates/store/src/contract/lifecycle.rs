@@ -18,11 +18,13 @@ pub async fn a_closed_store_refuses_everything(fixture: &Fixture) {
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
     store.put(Put::new("a", "1")).await.unwrap();
     next(&mut watch).await.unwrap();
-    store.close().await;
+    assert!(store.writable().is_ok());
+    store.close().await.unwrap();
+    assert!(matches!(store.writable(), Err(Error::Closed)));
     assert!(matches!(next(&mut watch).await, Err(Error::Closed)));
     assert!(matches!(store.get("a").await, Err(Error::Closed)));
     assert!(matches!(store.range(RangeRequest::prefix("")).await, Err(Error::Closed)));
     assert!(matches!(store.put(Put::new("a", "2")).await, Err(Error::Closed)));
     assert!(matches!(store.watch(WatchRequest::prefix("a")).await, Err(Error::Closed)));
-    store.close().await;
+    store.close().await.unwrap();
 }

@@ -126,6 +126,7 @@ macro_rules! contract_suite {
             a_range_cannot_leave_its_scope,
             a_scope_is_dropped_in_one_call,
             scopes_share_one_sequence,
+            a_guard_in_one_scope_binds_commits_in_another,
         ]);
         $crate::contract_cases!($fixture, lifecycle: [
             figures_follow_the_contents,
@@ -156,7 +157,7 @@ macro_rules! contract_cases {
             async fn $case() {
                 let fixture = $fixture().await;
                 $crate::contract::$group::$case(&fixture).await;
-                fixture.store.close().await;
+                fixture.store.close().await.unwrap();
             }
         )*
     };

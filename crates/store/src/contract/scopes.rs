@@ -1,7 +1,7 @@
 //! Scopes: parts of a store that know nothing of each other.
 
 use super::{Fixture, key, take};
-use crate::{At, Error, Expect, Put, RangeRequest, Txn, WatchRequest};
+use crate::{At, Entry, Error, Expect, Put, RangeRequest, Txn, WatchRequest};
 
 pub async fn scopes_do_not_see_each_other(fixture: &Fixture) {
     let (a, ab) = (fixture.store.scope("a").unwrap(), fixture.store.scope("ab").unwrap());
@@ -72,4 +72,21 @@ pub async fn scopes_share_one_sequence(fixture: &Fixture) {
     let second = b.put(Put::new("k", "")).await.unwrap().revision;
     assert_eq!(second, first.next());
     assert_eq!(a.get("k").await.unwrap().revision, second);
+}
+
+pub async fn a_guard_in_one_scope_binds_commits_in_another(fixture: &Fixture) {
+    let (locks, data) = (fixture.store.scope("locks").unwrap(), fixture.store.scope("data").unwrap());
+    let is_a = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.value_bytes().starts_with(b"a"));
+    let guarded = data.guarded(&locks.guard("lock", "l", is_a)).scope("inner").unwrap();
+    let lost = guarded.put(Put::new("k", "0")).await;
+    assert!(matches!(lost, Err(Error::GuardLost { .. })), "the key of the guard does not exist");
+    locks.put(Put::new("l", "a1")).await.unwrap();
+    guarded.put(Put::new("k", "1")).await.unwrap();
+    locks.put(Put::new("l", "a2")).await.unwrap();
+    guarded.put(Put::new("k", "2")).await.unwrap();
+    locks.put(Put::new("l", "b")).await.unwrap();
+    let lost = guarded.put(Put::new("k", "3")).await;
+    assert!(matches!(lost, Err(Error::GuardLost { guard }) if &*guard == "lock"));
+    let found = data.scope("inner").unwrap().get("k").await.unwrap().entry.unwrap();
+    assert_eq!(found.value(), "2", "a commit without its guard changes nothing");
 }

@@ -35,8 +35,14 @@ pub(crate) trait Writer: Send + Sync + 'static {
     /// See [`Engine::stats`].
     fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
 
+    /// Tests whether writes that were refused for lack of space would work now, and records
+    /// the outcome.
+    fn retest_space(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Ends the writer, after the tasks that used it.
-    fn finish(&self) -> BoxFuture<'_, ()>;
+    fn finish(&self) -> BoxFuture<'_, Result<()>>;
 }
 
 /// A store over a writer, with the two tasks every store in this process has.
@@ -97,7 +103,7 @@ impl<W: Writer> Engine for LocalEngine<W> {
         self.writer.stats()
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.writer.local().close();
             let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
@@ -105,8 +111,15 @@ impl<W: Writer> Engine for LocalEngine<W> {
                 // A panic has been printed by the hook; the store is closed either way.
                 let _ = task.await;
             }
-            self.writer.finish().await;
+            self.writer.finish().await?;
+            self.writer.local().health.check()
         })
+    }
+
+    fn writable(&self) -> Result<()> {
+        let local = self.writer.local();
+        local.check_open()?;
+        local.health.check()
     }
 }
 

@@ -81,7 +81,7 @@ impl Writer for Memory {
         Box::pin(async { Ok(self.local.stats("memory")) })
     }
 
-    fn finish(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
+    fn finish(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
     }
 }

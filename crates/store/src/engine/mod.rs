@@ -56,8 +56,12 @@ pub trait Engine: Send + Sync + 'static {
     fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
 
     /// Stops everything the engine runs and waits for it; what was acknowledged is durable.
-    /// Later calls fail with [`crate::Error::Closed`]. Watches end with it too.
-    fn close(&self) -> BoxFuture<'_, ()>;
+    /// Later calls fail with [`crate::Error::Closed`]. Watches end with it too. Returns the
+    /// failure in which the store ended, if it did.
+    fn close(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// Whether writes are accepted at the moment, without any I/O. See [`crate::Store::writable`].
+    fn writable(&self) -> Result<()>;
 }
 
 /// Figures about a store.

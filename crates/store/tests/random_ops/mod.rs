@@ -66,7 +66,7 @@ impl Run {
 
     pub(crate) async fn close(&mut self) {
         self.check_watches().await;
-        self.store.close().await;
+        self.store.close().await.unwrap();
     }
 
     pub(crate) async fn reopened(&mut self, store: Store) {
@@ -82,7 +82,7 @@ impl Run {
     pub(crate) async fn finish(mut self) {
         self.check_watches().await;
         self.compare("", self.model.revision).await;
-        self.store.close().await;
+        self.store.close().await.unwrap();
     }
 
     fn key(&mut self) -> String {

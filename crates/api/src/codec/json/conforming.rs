@@ -4,12 +4,12 @@
 //! at most fields that are always written, or has some that are left out. So a tree is looked at first, and if that
 //! is all there is to do, it is done in place. Whatever is rare, wrong or takes long to tell is left to the reader.
 
+use coracle_meta::budget::{MAX_DECODED_BYTES, heap_bytes};
 use serde_json::{Map, Number, Value};
 
 use super::MAX_DEPTH;
 use super::single::is_canonical_base64;
 use super::walk::float;
-use crate::codec::budget::Budget;
 use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{empty, quantity};
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
@@ -17,8 +17,8 @@ use crate::schema::{Field, Item, Shape, Single, TypeId, types};
 /// The object as reading its text would give it, if that would find no problem; the same object otherwise, or if it
 /// takes reading to tell.
 pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
-    let mut look = Look { budget: Budget::default(), depth: 0, is_complete: true };
-    if look.structure(&object, id).is_none() {
+    let mut look = Look { depth: 0, is_complete: true };
+    if heap_bytes(&object) > MAX_DECODED_BYTES || look.structure(&object, id).is_none() {
         return Err(object);
     }
     if !look.is_complete {
@@ -29,7 +29,6 @@ pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
 
 /// Looking at one tree. Everything returns nothing as soon as something does not, or may not, fit its type.
 struct Look {
-    budget: Budget,
     depth: usize,
     /// Whether all fields that are always written are there, and none that is left out.
     is_complete: bool,
@@ -37,7 +36,6 @@ struct Look {
 
 impl Look {
     fn structure(&mut self, value: &Value, id: TypeId) -> Option<()> {
-        self.budget.structure().ok()?;
         let is_whole = self.depth == 0;
         let object = value.as_object()?;
         self.deeper(|look| {
@@ -80,7 +78,6 @@ impl Look {
     }
 
     fn item(&mut self, value: &Value, item: Item) -> Option<()> {
-        self.budget.value().ok()?;
         match item {
             Item::Struct(id) => self.structure(value, id),
             Item::Single(single) => self.single(value, single),
@@ -116,7 +113,6 @@ impl Look {
 
     /// Any value in which nobody looks for problems.
     fn any(&mut self, value: &Value) -> Option<()> {
-        self.budget.value().ok()?;
         match value {
             Value::Object(fields) => {
                 self.deeper(|look| fields.values().try_for_each(|value| look.any(value)))
@@ -156,7 +152,7 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
             empty::insert(object, field, value);
         }
     }
-    empty::complete(object, id);
+    let _bytes = empty::complete(object, id);
 }
 
 /// Without a point where there is nothing after it.

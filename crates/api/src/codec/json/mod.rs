@@ -12,9 +12,12 @@ mod tests;
 mod walk;
 mod words;
 
+use std::io;
+
+use coracle_meta::budget::MAX_JSON_TEXT_BYTES;
 use serde_json::Value;
 
-use super::{DecodeError, Decoded, Target, TypeMeta};
+use super::{DecodeBudget, DecodeError, Decoded, Target, TypeMeta};
 use crate::schema::TypeId;
 use scan::Scanner;
 use walk::Walk;
@@ -34,15 +37,20 @@ const TYPE_META: &str = concat!(
     r#"Kind string "json:\"kind,omitempty\"" }"#
 );
 
-/// Reads a body. It is the caller who limits its size.
+/// Reads a body within the budget of its size. It is the caller who limits that size.
 pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
-    Walk::new(body).run(target)
+    decode_within(body, target, &mut DecodeBudget::for_body(body.len()))
 }
 
-/// Reads a patch of a built-in type. Numbers with a point keep it, as they do upstream until they come
-/// into a field.
-pub fn decode_patch(body: &[u8]) -> Result<Decoded, DecodeError> {
-    Walk::new(body).with_points().run(Target::Any)
+/// Reads a body within a budget.
+pub fn decode_within(body: &[u8], target: Target, budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
+    Walk::new(body, budget).run(target)
+}
+
+/// Reads a patch of a built-in type within a budget. Numbers with a point keep it, as they do upstream until they
+/// come into a field.
+pub fn decode_patch(body: &[u8], budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
+    Walk::new(body, budget).with_points().run(Target::Any)
 }
 
 /// Brings a tree that was changed, by a patch for example, to the form of its type again.
@@ -59,17 +67,42 @@ pub fn convert(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
 fn conform_in(words: Words, object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
     match conform_soon(object, id) {
         Ok(object) => Ok(Decoded { object, problems: Vec::new() }),
-        Err(object) => Walk::new(&text_of(&object)?).with_words(words).run(Target::Type(id)),
+        Err(object) => {
+            let text = text_of(&object)?;
+            drop(object);
+            Walk::new(&text, &mut DecodeBudget::default()).with_words(words).run(Target::Type(id))
+        }
     }
 }
 
-fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
-    serde_json::to_vec(object).map_err(|error| DecodeError::Json { message: error.to_string(), offset: 0 })
+/// Writes the text of a tree, up to the length that a decoder reads.
+pub(super) fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
+    let mut text = LimitedText(Vec::new());
+    // A tree can be written, so the only fault is the length.
+    serde_json::to_writer(&mut text, object).map_err(|_| DecodeError::TextTooLong)?;
+    Ok(text.0)
+}
+
+/// Text that fails to grow beyond [`MAX_JSON_TEXT_BYTES`].
+struct LimitedText(Vec<u8>);
+
+impl io::Write for LimitedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_JSON_TEXT_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads JSON that is carried inside of something else, where nobody looks for problems.
-pub(super) fn decode_raw(text: &[u8]) -> Result<Value, DecodeError> {
-    Walk::new(text).run_raw()
+pub(super) fn decode_raw(text: &[u8], budget: &mut DecodeBudget) -> Result<Value, DecodeError> {
+    Walk::new(text, budget).run_raw()
 }
 
 /// Reads only which kind a body says it is. The rest is checked to be JSON.

@@ -184,6 +184,8 @@ impl<'a> Scanner<'a> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
+                    // It grew with room to spare, of which the budget does not know.
+                    text.shrink_to_fit();
                     return Ok(text);
                 }
                 Some(b'\\') => {

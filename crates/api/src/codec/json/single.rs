@@ -22,9 +22,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
+/// Length of the longest time that is written.
+const TIME_BYTES: usize = "2006-01-02T15:04:05.000000Z".len();
+
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     pub(super) fn single(
         &mut self,
         scanner: &mut Scanner<'a>,
@@ -32,7 +35,10 @@ impl<'a> Walk<'a> {
         go_type: &dyn Fn() -> String,
     ) -> Scanned<Value> {
         match (single, scanner.peek()) {
-            (Single::String, Some(b'"')) => scanner.string().map(|text| Value::String(text.into_owned())),
+            (Single::String, Some(b'"')) => {
+                let text = scanner.string()?;
+                self.text(text)
+            }
             (Single::Boolean, Some(b't' | b'f')) => {
                 let yes = scanner.peek() == Some(b't');
                 scanner.skip_value().map(|_| Value::Bool(yes))
@@ -47,6 +53,7 @@ impl<'a> Walk<'a> {
             }
             (Single::Bytes, Some(b'"')) => {
                 let text = scanner.string()?;
+                self.budget_text(text.len())?;
                 Ok(self.bytes(&text))
             }
             (Single::Bytes, Some(b'[')) => self.byte_list(scanner),
@@ -104,6 +111,7 @@ impl<'a> Walk<'a> {
     fn byte_list(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         let mut bytes = Vec::new();
         scanner.array(|scanner, _| {
+            self.budget_text(1)?;
             let text = match scanner.peek() {
                 Some(b'-' | b'0'..=b'9') => scanner.number()?,
                 Some(b'n') => scanner.literal("null").map(|()| "0")?,
@@ -120,7 +128,8 @@ impl<'a> Walk<'a> {
 
     fn strings(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         let mut items = Vec::new();
-        scanner.array(|scanner, _| {
+        scanner.array(|scanner, index| {
+            self.budget_item(index)?;
             items.push(self.item(scanner, Item::Single(Single::String), &|| "string".into())?);
             Ok(())
         })?;
@@ -129,7 +138,10 @@ impl<'a> Walk<'a> {
 
     fn int_or_string(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         match scanner.peek() {
-            Some(b'"') => scanner.string().map(|text| Value::String(text.into_owned())),
+            Some(b'"') => {
+                let text = scanner.string()?;
+                self.text(text)
+            }
             Some(b'-' | b'0'..=b'9') => {
                 let text = scanner.number()?;
                 match self.whole_number(text).and_then(|number| i32::try_from(number).ok()) {
@@ -151,6 +163,7 @@ impl<'a> Walk<'a> {
             // Upstream looks at the bytes of whatever it is.
             _ => scanner.skip_value()?.into(),
         };
+        self.budget_text(text.len())?;
         Ok(match quantity::canonical(text.trim()) {
             Ok(amount) => Value::String(amount),
             Err(message) => {
@@ -166,6 +179,7 @@ impl<'a> Walk<'a> {
             return self.refuse_as(found, None, "string");
         }
         let text = scanner.string()?;
+        self.budget_text(TIME_BYTES)?;
         Ok(match Timestamp::parse(&text, precision) {
             Ok(time) if time.is_zero() => Value::Null,
             Ok(time) => Value::String(time.format(precision)),
@@ -191,7 +205,8 @@ impl<'a> Walk<'a> {
             (Single::SchemaOrStringArray, Some(b'[')) => self.strings(scanner),
             (_, Some(b'[')) => {
                 let mut items = Vec::new();
-                scanner.array(|scanner, _| {
+                scanner.array(|scanner, index| {
+                    self.budget_item(index)?;
                     items.push(self.item(scanner, schema, &go_type)?);
                     Ok(())
                 })?;

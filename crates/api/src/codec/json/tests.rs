@@ -225,3 +225,31 @@ fn schemas_of_custom_resources_are_read_quietly() {
     assert_eq!(schema["minimum"], json!(1));
     assert_eq!(schema["items"], json!([{ "type": "string" }]));
 }
+
+#[test]
+fn many_small_values_are_limited_by_their_memory() {
+    for item in [r#"{"a":0},"#, "[0],", "0,", r#""","#] {
+        let body = format!("[{}0]", item.repeat(3_000_000 / item.len()));
+        assert!(decode(body.as_bytes(), Target::Any).unwrap_err().is_too_large(), "{item}");
+        let body = format!("[{}0]", item.repeat(10_000 / item.len()));
+        assert!(decode(body.as_bytes(), Target::Any).is_ok(), "{item}");
+    }
+}
+
+#[test]
+fn problems_below_a_long_key_are_limited_by_their_memory() {
+    let twice: String = (0..100).map(|at| format!(r#""k{at}":1,"k{at}":1,"#)).collect();
+    let body = |key: &str| format!(r#"{{"{key}":{{{twice}"z":0}}}}"#);
+    assert_eq!(decode(body("a").as_bytes(), Target::Any).unwrap().problems.len(), 100);
+    let long = body(&"a".repeat(1_000_000));
+    assert!(decode(long.as_bytes(), Target::Any).unwrap_err().is_too_large());
+}
+
+#[test]
+fn stopped_budget_ends_the_reading() {
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let mut budget = DecodeBudget::default().stopped_by(stop);
+    let body = format!("[{}0]", "0,".repeat(1_000));
+    let error = decode_within(body.as_bytes(), Target::Any, &mut budget).unwrap_err();
+    assert_eq!(error.to_string(), "the request was cancelled");
+}

@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use coracle_meta::budget::heap_bytes;
 use serde_json::{Map, Number, Value};
 
 use super::scan::Scanner;
 use super::words::{self, Words};
-use crate::codec::budget::Budget;
-use crate::codec::{DecodeError, Decoded, Problem, Target, empty};
+use crate::codec::{DecodeBudget, DecodeError, Decoded, Problem, Target, empty};
 use crate::schema::{Field, Item, Shape, Single, Type, TypeId, types};
 
 /// As many problems as upstream reports; further ones are not told.
 const MAX_PROBLEMS: usize = 100;
+
+/// How many copies there are of the path of a problem: in two collections, a message, a joined message and an answer.
+const PROBLEM_COPIES: usize = 5;
 
 type Scanned<T> = Result<T, DecodeError>;
 
@@ -25,10 +28,11 @@ enum Step<'a> {
 }
 
 /// The state of one reading.
-pub(super) struct Walk<'a> {
+pub(super) struct Walk<'a, 'b> {
     body: &'a [u8],
     path: Vec<Step<'a>>,
-    budget: Budget,
+    /// Memory for the tree, and for the problems.
+    budget: &'b mut DecodeBudget,
     problems: Vec<Problem>,
     seen: HashSet<Problem>,
     /// Above zero inside values that upstream reads without looking for problems.
@@ -43,12 +47,12 @@ pub(super) struct Walk<'a> {
     refusal: Option<String>,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(body: &'a [u8]) -> Self {
+impl<'a, 'b> Walk<'a, 'b> {
+    pub(super) fn new(body: &'a [u8], budget: &'b mut DecodeBudget) -> Self {
         Self {
             body,
             path: Vec::new(),
-            budget: Budget::default(),
+            budget,
             problems: Vec::new(),
             seen: HashSet::new(),
             quiet: 0,
@@ -77,6 +81,7 @@ impl<'a> Walk<'a> {
             Target::Any => self.any(&mut scanner)?,
         };
         scanner.end()?;
+        self.budget.check()?;
         if let Some(message) = self.refusal.or(self.misfit) {
             return Err(DecodeError::Value { message });
         }
@@ -90,7 +95,6 @@ impl<'a> Walk<'a> {
 
     /// Any value that is not of a told type.
     pub(super) fn any(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
-        self.budget.value()?;
         Ok(match scanner.peek() {
             Some(b'{') => {
                 let mut object = Map::new();
@@ -98,6 +102,7 @@ impl<'a> Walk<'a> {
                     if object.contains_key(&*key) {
                         self.report(Problem::Duplicate, &key);
                     }
+                    self.budget.entry(object.len(), key.len())?;
                     let value = self.within(Step::Key(key.clone()), |walk| walk.any(scanner))?;
                     object.insert(key.into_owned(), value);
                     Ok(())
@@ -107,12 +112,16 @@ impl<'a> Walk<'a> {
             Some(b'[') => {
                 let mut items = Vec::new();
                 scanner.array(|scanner, index| {
+                    self.budget_item(index)?;
                     items.push(self.within(Step::Index(index), |walk| walk.any(scanner))?);
                     Ok(())
                 })?;
                 Value::Array(items)
             }
-            Some(b'"') => Value::String(scanner.string()?.into_owned()),
+            Some(b'"') => {
+                let text = scanner.string()?;
+                self.text(text)?
+            }
             Some(b'-' | b'0'..=b'9') => {
                 let text = scanner.number()?;
                 self.number(text)
@@ -123,6 +132,22 @@ impl<'a> Walk<'a> {
                 if word == Some(b'n') { Value::Null } else { Value::Bool(word == Some(b't')) }
             }
         })
+    }
+
+    /// A string, which is charged before it is copied from the body.
+    pub(super) fn text(&mut self, text: Cow<'a, str>) -> Scanned<Value> {
+        self.budget.text(text.len())?;
+        Ok(Value::String(text.into_owned()))
+    }
+
+    /// Charges text of this length.
+    pub(super) fn budget_text(&mut self, bytes: usize) -> Scanned<()> {
+        Ok(self.budget.text(bytes)?)
+    }
+
+    /// Charges the place of an item in a list.
+    pub(super) fn budget_item(&mut self, index: usize) -> Scanned<()> {
+        Ok(self.budget.item(index)?)
     }
 
     /// Whole numbers of 64 bits as they are, others as the nearest floating-point number.
@@ -153,12 +178,12 @@ impl<'a> Walk<'a> {
         item: Item,
         go_type: &dyn Fn() -> String,
     ) -> Scanned<Value> {
-        self.budget.value()?;
         match (item, scanner.peek()) {
             (_, Some(b'n')) => {
                 scanner.literal("null")?;
-                self.budget.structure()?;
-                Ok(empty::of_item(item))
+                let value = empty::of_item(item);
+                self.budget.charge(heap_bytes(&value))?;
+                Ok(value)
             }
             (Item::Struct(id), Some(b'{')) => self.structure(scanner, id),
             (Item::Struct(_), _) if self.words == Words::Tree => {
@@ -170,7 +195,6 @@ impl<'a> Walk<'a> {
     }
 
     fn structure(&mut self, scanner: &mut Scanner<'a>, id: TypeId) -> Scanned<Value> {
-        self.budget.structure()?;
         let one = types().get(id);
         let mut object = Map::new();
         let mut seen = Seen::default();
@@ -193,7 +217,8 @@ impl<'a> Walk<'a> {
             }
             Ok(())
         })?;
-        empty::complete(&mut object, id);
+        let added = empty::complete(&mut object, id);
+        empty::charge_fields(self.budget, &object, added)?;
         Ok(Value::Object(object))
     }
 
@@ -213,6 +238,7 @@ impl<'a> Walk<'a> {
     fn list(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
         let mut items = Vec::new();
         scanner.array(|scanner, index| {
+            self.budget_item(index)?;
             let read = |walk: &mut Self| walk.item(scanner, item, &|| element_go_type(field, item));
             items.push(self.within(Step::Index(index), read)?);
             Ok(())
@@ -226,6 +252,7 @@ impl<'a> Walk<'a> {
             if object.contains_key(&*key) {
                 self.report(Problem::Duplicate, &key);
             }
+            self.budget.entry(object.len(), key.len())?;
             let read = |walk: &mut Self| walk.item(scanner, item, &|| element_go_type(field, item));
             let value = self.within(Step::Key(key.clone()), read)?;
             object.insert(key.into_owned(), value);
@@ -264,6 +291,10 @@ impl<'a> Walk<'a> {
             .expect("writing to a string cannot fail");
         }
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        // Kept twice, and told in a message. A body whose problems take too much fails when it was read.
+        if self.budget.charge(PROBLEM_COPIES * path.len()).is_err() {
+            return;
+        }
         let problem = problem(path);
         if self.seen.insert(problem.clone()) {
             self.problems.push(problem);

@@ -13,7 +13,7 @@ mod write;
 
 use serde_json::Value;
 
-use super::{DecodeError, Decoded, TypeMeta};
+use super::{DecodeBudget, DecodeError, Decoded, TypeMeta};
 use crate::schema::{TypeId, types};
 use wire::{Field, Fields};
 
@@ -36,16 +36,25 @@ pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
     envelope(body).map(|envelope| envelope.type_meta)
 }
 
-/// Reads a body. It is the caller who limits its size. A body that does not name its kind is
-/// taken for one of type `default`.
+/// Reads a body within the budget of its size. It is the caller who limits that size. A body that does not name
+/// its kind is taken for one of type `default`.
 pub fn decode(body: &[u8], default: Option<TypeId>) -> Result<Decoded, DecodeError> {
+    decode_within(body, default, &mut DecodeBudget::for_body(body.len()))
+}
+
+/// Reads a body within a budget.
+pub fn decode_within(
+    body: &[u8],
+    default: Option<TypeId>,
+    budget: &mut DecodeBudget,
+) -> Result<Decoded, DecodeError> {
     let Envelope { type_meta, object } = envelope(body)?;
     let named = types().kind(type_meta.group(), type_meta.version(), &type_meta.kind);
     let default = default.filter(|_| type_meta.kind.is_empty() && type_meta.api_version.is_empty());
     let Some(id) = named.or(default) else {
         return Err(DecodeError::UnknownKind { api_version: type_meta.api_version, kind: type_meta.kind });
     };
-    let mut object = decode_message(object, id)?;
+    let mut object = read::structure(object, id, &mut read::State::new(budget))?;
     if let Value::Object(fields) = &mut object {
         for (name, value) in [("apiVersion", type_meta.api_version), ("kind", type_meta.kind)] {
             if !value.is_empty() {
@@ -59,7 +68,7 @@ pub fn decode(body: &[u8], default: Option<TypeId>) -> Result<Decoded, DecodeErr
 
 /// Reads an object that is not in an envelope.
 pub fn decode_message(message: &[u8], id: TypeId) -> Result<Value, DecodeError> {
-    read::structure(message, id, &mut read::State::default())
+    read::structure(message, id, &mut read::State::new(&mut DecodeBudget::for_body(message.len())))
 }
 
 /// Writes an object in its envelope, under the kind it says it is.

@@ -2,23 +2,32 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use coracle_meta::budget::heap_bytes;
 use serde_json::{Map, Value};
 
 use super::special;
 use super::wire::{Field, Fields, Wire, fault, varint};
-use crate::codec::budget::Budget;
 use crate::codec::json::{MAX_DEPTH, float};
-use crate::codec::{DecodeError, empty};
+use crate::codec::{DecodeBudget, DecodeError, empty};
 use crate::schema::{Entry, Item, Shape, Single, Slot, Type, TypeId, types};
 
-/// How deep a reading is, and what it has spent.
-#[derive(Default)]
-pub(super) struct State {
+/// How deep a reading is, and the memory it may take.
+pub(super) struct State<'b> {
     depth: usize,
-    budget: Budget,
+    pub(super) budget: &'b mut DecodeBudget,
 }
 
-impl State {
+impl<'b> State<'b> {
+    pub(super) fn new(budget: &'b mut DecodeBudget) -> Self {
+        Self { depth: 0, budget }
+    }
+
+    /// Text, which is charged before it is copied.
+    pub(super) fn text(&mut self, value: Wire<'_>) -> Result<String, DecodeError> {
+        self.budget.text(value.bytes()?.len())?;
+        value.text()
+    }
+
     /// Reads something one step deeper. Messages are as deep in each other as the input says.
     fn deeper<T>(
         &mut self,
@@ -35,8 +44,7 @@ impl State {
 }
 
 /// Reads the message of a type.
-pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State) -> Result<Value, DecodeError> {
-    state.budget.structure()?;
+pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State<'_>) -> Result<Value, DecodeError> {
     let one = types().get(id);
     let mut found = Found { one, values: Vec::new() };
     state.deeper(|state| found.entries(message, &one.message, state))?;
@@ -46,7 +54,8 @@ pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State) -> Result
             empty::insert(&mut object, &one.fields[index], value);
         }
     }
-    empty::complete(&mut object, id);
+    let added = empty::complete(&mut object, id);
+    empty::charge_fields(state.budget, &object, added)?;
     Ok(Value::Object(object))
 }
 
@@ -61,7 +70,7 @@ impl Found {
         &mut self,
         message: &[u8],
         entries: &'static [Entry],
-        state: &mut State,
+        state: &mut State<'_>,
     ) -> Result<(), DecodeError> {
         for field in Fields::new(message) {
             let Field { number, value } = field?;
@@ -83,7 +92,7 @@ impl Found {
         &mut self.values[at].1
     }
 
-    fn field(&mut self, index: usize, value: Wire<'_>, state: &mut State) -> Result<(), DecodeError> {
+    fn field(&mut self, index: usize, value: Wire<'_>, state: &mut State<'_>) -> Result<(), DecodeError> {
         let shape = self.one.fields[index].shape;
         let slot = self.slot(index);
         match shape {
@@ -97,11 +106,15 @@ impl Found {
                     (Item::Single(Single::Int32 | Single::Int64 | Single::Boolean), Wire::Bytes(packed)) => {
                         let mut rest = packed;
                         while !rest.is_empty() {
+                            state.budget.item(items.len())?;
                             let number = Wire::Varint(varint(&mut rest)?);
                             items.push(read_item(number, item, state)?);
                         }
                     }
-                    _ => items.push(read_item(value, item, state)?),
+                    _ => {
+                        state.budget.item(items.len())?;
+                        items.push(read_item(value, item, state)?);
+                    }
                 }
             }
             Shape::Map(item) => {
@@ -110,6 +123,7 @@ impl Found {
                 }
                 let Value::Object(entries) = slot else { return Ok(()) };
                 let (key, value) = read_entry(value.bytes()?, item, state)?;
+                state.budget.entry(entries.len(), key.len())?;
                 entries.insert(key, value);
             }
         }
@@ -118,7 +132,7 @@ impl Found {
 }
 
 /// An entry of a map is a message of a key and a value, either of which may be missing.
-fn read_entry(message: &[u8], item: Item, state: &mut State) -> Result<(String, Value), DecodeError> {
+fn read_entry(message: &[u8], item: Item, state: &mut State<'_>) -> Result<(String, Value), DecodeError> {
     let mut key = String::new();
     let mut value = None;
     for field in Fields::new(message) {
@@ -128,18 +142,29 @@ fn read_entry(message: &[u8], item: Item, state: &mut State) -> Result<(String, 
             _ => {}
         }
     }
-    Ok((key, value.unwrap_or_else(|| empty::of_item(item))))
+    let value = match value {
+        Some(value) => value,
+        None => {
+            let value = empty::of_item(item);
+            state.budget.charge(heap_bytes(&value))?;
+            value
+        }
+    };
+    Ok((key, value))
 }
 
-fn read_item(value: Wire<'_>, item: Item, state: &mut State) -> Result<Value, DecodeError> {
-    state.budget.value()?;
+fn read_item(value: Wire<'_>, item: Item, state: &mut State<'_>) -> Result<Value, DecodeError> {
     let single = match item {
         Item::Struct(id) => return structure(value.bytes()?, id, state),
         Item::Single(single) => single,
     };
     Ok(match single {
-        Single::String => Value::String(value.text()?),
-        Single::Bytes => Value::String(STANDARD.encode(value.bytes()?)),
+        Single::String => Value::String(state.text(value)?),
+        Single::Bytes => {
+            let bytes = value.bytes()?;
+            state.budget.text(bytes.len().div_ceil(3) * 4)?;
+            Value::String(STANDARD.encode(bytes))
+        }
         // The low bits count, as they do in Go.
         Single::Int32 => Value::from(value.number()? as i32),
         Single::Int64 => Value::from(value.number()?.cast_signed()),

@@ -9,6 +9,9 @@ use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{DecodeError, json, quantity};
 use crate::schema::{Single, TypeId, types};
 
+/// Length of the longest time that is written.
+const TIME_BYTES: usize = "2006-01-02T15:04:05.000000Z".len();
+
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 fn schema_type() -> TypeId {
@@ -71,22 +74,25 @@ fn write_schema_or(out: &mut Vec<u8>, single: Single, value: &Value) {
 }
 
 /// Reads the message of a value.
-pub(super) fn read(message: &[u8], single: Single, state: &mut State) -> Result<Value, DecodeError> {
+pub(super) fn read(message: &[u8], single: Single, state: &mut State<'_>) -> Result<Value, DecodeError> {
     match single {
-        Single::IntOrString => read_int_or_string(message),
-        Single::Quantity => read_quantity(message),
-        Single::Time => read_time(message, Precision::Seconds),
-        Single::MicroTime => read_time(message, Precision::Micros),
+        Single::IntOrString => read_int_or_string(message, state),
+        Single::Quantity => read_quantity(message, state),
+        Single::Time => read_time(message, Precision::Seconds, state),
+        Single::MicroTime => read_time(message, Precision::Micros, state),
         Single::Strings => {
-            let texts: Result<Vec<Value>, DecodeError> =
-                all(message, 1).map(|value| Ok(Value::String(value?.text()?))).collect();
-            texts.map(Value::Array)
+            let mut texts = Vec::new();
+            for value in all(message, 1) {
+                state.budget.item(texts.len())?;
+                texts.push(Value::String(state.text(value?)?));
+            }
+            Ok(Value::Array(texts))
         }
         Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray => {
             read_schema_or(message, single, state)
         }
         _ => match last(message, 1)? {
-            Some(raw) if !raw.bytes()?.is_empty() => json::decode_raw(raw.bytes()?),
+            Some(raw) if !raw.bytes()?.is_empty() => json::decode_raw(raw.bytes()?, state.budget),
             _ => Ok(Value::Null),
         },
     }
@@ -105,26 +111,28 @@ fn last(message: &[u8], number: u32) -> Result<Option<Wire<'_>>, DecodeError> {
     all(message, number).try_fold(None, |_, value| value.map(Some))
 }
 
-fn read_int_or_string(message: &[u8]) -> Result<Value, DecodeError> {
+fn read_int_or_string(message: &[u8], state: &mut State<'_>) -> Result<Value, DecodeError> {
     let is_text = last(message, 1)?.map_or(Ok(0), Wire::number)? == 1;
     if is_text {
-        return Ok(Value::String(last(message, 3)?.map_or_else(|| Ok(String::new()), Wire::text)?));
+        let text = last(message, 3)?.map_or_else(|| Ok(String::new()), |value| state.text(value))?;
+        return Ok(Value::String(text));
     }
     let number = last(message, 2)?.map_or(Ok(0), Wire::number)?;
     Ok(Value::from(number as i32))
 }
 
-fn read_quantity(message: &[u8]) -> Result<Value, DecodeError> {
+fn read_quantity(message: &[u8], state: &mut State<'_>) -> Result<Value, DecodeError> {
     let Some(text) = last(message, 1)? else { return Ok(Value::from("0")) };
-    let text = text.text()?;
+    let text = state.text(text)?;
     let canonical = quantity::canonical(&text).map_err(|message| DecodeError::Value { message })?;
     Ok(Value::String(canonical))
 }
 
-fn read_time(message: &[u8], precision: Precision) -> Result<Value, DecodeError> {
+fn read_time(message: &[u8], precision: Precision, state: &mut State<'_>) -> Result<Value, DecodeError> {
     if message.is_empty() {
         return Ok(Value::Null);
     }
+    state.budget.text(TIME_BYTES)?;
     let number = |field| -> Result<i64, DecodeError> {
         Ok(last(message, field)?.map_or(Ok(0), Wire::number)?.cast_signed())
     };
@@ -136,23 +144,26 @@ fn read_time(message: &[u8], precision: Precision) -> Result<Value, DecodeError>
     Ok(if time.is_zero() { Value::Null } else { Value::String(time.format(precision)) })
 }
 
-fn read_schema_or(message: &[u8], single: Single, state: &mut State) -> Result<Value, DecodeError> {
-    let mut schema = |value: Wire<'_>| read::structure(value.bytes()?, schema_type(), state);
+fn read_schema_or(message: &[u8], single: Single, state: &mut State<'_>) -> Result<Value, DecodeError> {
+    let schema =
+        |value: Wire<'_>, state: &mut State<'_>| read::structure(value.bytes()?, schema_type(), state);
     if single == Single::SchemaOrBool {
         return match last(message, 2)? {
-            Some(value) => schema(value),
+            Some(value) => schema(value, state),
             None => Ok(Value::Bool(last(message, 1)?.map_or(Ok(0), Wire::number)? != 0)),
         };
     }
-    let listed: Result<Vec<Value>, DecodeError> = all(message, 2)
-        .map(|value| match single {
-            Single::SchemaOrArray => schema(value?),
-            _ => Ok(Value::String(value?.text()?)),
-        })
-        .collect();
-    match (listed?, last(message, 1)?) {
+    let mut listed = Vec::new();
+    for value in all(message, 2) {
+        state.budget.item(listed.len())?;
+        listed.push(match single {
+            Single::SchemaOrArray => schema(value?, state)?,
+            _ => Value::String(state.text(value?)?),
+        });
+    }
+    match (listed, last(message, 1)?) {
         (listed, _) if !listed.is_empty() => Ok(Value::Array(listed)),
-        (_, Some(value)) => schema(value),
+        (_, Some(value)) => schema(value, state),
         (_, None) => Ok(Value::Null),
     }
 }

@@ -170,7 +170,20 @@ fn depth_and_size_are_limited() {
     assert!(decode_message(&nested(5_000), schema).is_err());
     let pods = id("", "v1", "PodList");
     let many = b"\x12\x00".repeat(1_000_000);
-    assert_eq!(decode_message(&many, pods), Err(DecodeError::TooMuch));
+    assert!(decode_message(&many, pods).unwrap_err().is_too_large());
     let body = format!(r#"{{"items":[{}{{}}]}}"#, "{},".repeat(1_000_000));
-    assert_eq!(json_codec::decode(body.as_bytes(), Target::Type(pods)), Err(DecodeError::TooMuch));
+    assert!(json_codec::decode(body.as_bytes(), Target::Type(pods)).unwrap_err().is_too_large());
+}
+
+#[test]
+fn json_inside_of_messages_shares_the_budget_of_the_message() {
+    let revision = id("apps", "v1", "ControllerRevision");
+    let with_data = |items: usize| {
+        let data = format!("[{}0]", r#"{"a":0},"#.repeat(items));
+        let mut message = Vec::new();
+        wire::write_message(&mut message, 2, |out| wire::write_bytes(out, 1, data.as_bytes()));
+        message
+    };
+    assert!(decode_message(&with_data(1_000), revision).is_ok());
+    assert!(decode_message(&with_data(300_000), revision).unwrap_err().is_too_large());
 }

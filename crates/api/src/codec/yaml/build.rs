@@ -5,19 +5,24 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use coracle_meta::budget::{BudgetError, heap_bytes};
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use super::faults::{at, fault, of_key, of_parser, of_tag};
 use super::resolve::{self, Resolved};
-use crate::codec::budget::Budget;
+use crate::codec::DecodeBudget;
 use crate::codec::error::{DecodeError, Problem, Quoted};
+use crate::codec::json::MAX_DEPTH;
 use crate::codec::text::lossy;
+
+/// Memory for a key that was set again: its line, and its place in a list that grows.
+const DUPLICATE_BYTES: usize = 64;
 
 type Parsed<T> = Result<T, DecodeError>;
 
 /// The tree of the only document of a body, and the keys that were set again.
-pub(super) fn document(body: &[u8]) -> Parsed<(Value, Option<Problem>)> {
+pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value, Option<Problem>)> {
     let text = std::str::from_utf8(body).map_err(|_| fault("yaml: invalid UTF-8"))?;
     // Whether there are comments to tell of depends on what other crates want of the parser.
     let mut options = Options::default();
@@ -25,7 +30,8 @@ pub(super) fn document(body: &[u8]) -> Parsed<(Value, Option<Problem>)> {
     let mut builder = Builder {
         parser: Parser::new_from_str_with_options(text, options),
         anchors: HashMap::new(),
-        budget: Budget::default(),
+        budget,
+        depth: 0,
         duplicates: Vec::new(),
     };
     let value = builder.document()?;
@@ -33,26 +39,27 @@ pub(super) fn document(body: &[u8]) -> Parsed<(Value, Option<Problem>)> {
     Ok((value, duplicates))
 }
 
-struct Builder<'a> {
+struct Builder<'a, 'b> {
     parser: Parser<'a, StrInput<'a>>,
     /// Nodes that others may refer to; none while they are being read.
     anchors: HashMap<usize, Option<Node>>,
-    budget: Budget,
+    /// Memory for the tree, with a copy of every node that has an anchor and one for every alias.
+    budget: &'b mut DecodeBudget,
+    /// How many lists and maps are open.
+    depth: usize,
     duplicates: Vec<(usize, String)>,
 }
 
-/// A value with its size, which is what a reference to it costs, and its line.
+/// A value with its line and the memory it takes, which is what a copy of it costs.
 #[derive(Clone)]
 struct Node {
     value: Value,
-    /// How Go would print it as a key, quotes included.
-    key: String,
-    size: usize,
+    bytes: usize,
     line: usize,
     is_merge: bool,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> Builder<'a, '_> {
     fn document(&mut self) -> Parsed<Value> {
         let mut found = None;
         loop {
@@ -83,27 +90,27 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, (event, span): (Event<'a>, Span)) -> Parsed<Node> {
         let line = span.start.line();
-        self.budget.value()?;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let node = scalar(&text, style, tag.as_deref(), line)?;
+                self.budget.charge(node.bytes)?;
                 self.keep(anchor, node)
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.open(anchor);
-                let node = self.sequence(line)?;
+                let node = self.deeper(line, Self::sequence)?;
                 self.keep(anchor, node)
             }
             Event::MappingStart(_, anchor, _) => {
                 self.open(anchor);
-                let node = self.mapping(line)?;
+                let node = self.deeper(line, Self::mapping)?;
                 self.keep(anchor, node)
             }
             Event::Alias(anchor) => {
-                let node = self.anchors.get(&anchor).cloned().flatten();
+                let node = self.anchors.get(&anchor).and_then(Option::as_ref);
                 let node = node.ok_or_else(|| at(line, "the value of an anchor contains itself"))?;
-                self.charge(node.size)?;
-                Ok(Node { line, ..node })
+                charge_copy(self.budget, node)?;
+                Ok(Node { line, ..node.clone() })
             }
             _ => Err(at(line, "a value was expected")),
         }
@@ -118,61 +125,55 @@ impl<'a> Builder<'a> {
     /// Keeps a copy of a node that has an anchor.
     fn keep(&mut self, anchor: usize, node: Node) -> Parsed<Node> {
         if anchor != 0 {
-            self.charge(node.size)?;
+            charge_copy(self.budget, &node)?;
             self.anchors.insert(anchor, Some(node.clone()));
         }
         Ok(node)
     }
 
-    fn charge(&mut self, size: usize) -> Parsed<()> {
-        (0..size)
-            .try_for_each(|_| self.budget.value())
-            .map_err(|_| fault("yaml: document contains excessive aliasing"))
+    /// Reads a list or a map, unless it is nested deeper than JSON may be. Reading recurses, so that deeper ones
+    /// would exhaust the stack.
+    fn deeper(&mut self, line: usize, read: fn(&mut Self, usize) -> Parsed<Node>) -> Parsed<Node> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(at(line, "exceeded max depth"));
+        }
+        let node = read(self, line);
+        self.depth -= 1;
+        node
     }
 
     fn sequence(&mut self, line: usize) -> Parsed<Node> {
         let mut items = Vec::new();
-        let mut size = 1;
+        let before = self.budget.spent();
         loop {
             let event = self.next()?;
             if matches!(event.0, Event::SequenceEnd) {
-                return Ok(Node {
-                    value: Value::Array(items),
-                    key: String::new(),
-                    size,
-                    line,
-                    is_merge: false,
-                });
+                let bytes = self.budget.spent() - before;
+                return Ok(Node { value: Value::Array(items), bytes, line, is_merge: false });
             }
-            let node = self.node(event)?;
-            size += node.size;
-            items.push(node.value);
+            self.budget.item(items.len())?;
+            items.push(self.node(event)?.value);
         }
     }
 
     fn mapping(&mut self, line: usize) -> Parsed<Node> {
         let mut object = Map::new();
-        let mut size = 1;
+        let before = self.budget.spent();
         loop {
             let event = self.next()?;
             if matches!(event.0, Event::MappingEnd) {
-                return Ok(Node {
-                    value: Value::Object(object),
-                    key: String::new(),
-                    size,
-                    line,
-                    is_merge: false,
-                });
+                let bytes = self.budget.spent() - before;
+                return Ok(Node { value: Value::Object(object), bytes, line, is_merge: false });
             }
             let key = self.node(event)?;
             let event = self.next()?;
             let value = self.node(event)?;
-            size += value.size + 1;
             if key.is_merge {
                 self.merge(&mut object, value)?;
             } else {
                 let name = key_name(&key)?;
-                self.set(&mut object, name, &key.key, value.value, value.line);
+                self.set(&mut object, name, &key.value, value.value, value.line)?;
             }
         }
     }
@@ -191,18 +192,29 @@ impl<'a> Builder<'a> {
         for map in maps {
             let Value::Object(fields) = map else { continue };
             for (name, value) in fields {
-                let shown = Quoted(&name).to_string();
-                self.set(object, name, &shown, value, line);
+                let key = Value::String(name.clone());
+                self.set(object, name, &key, value, line)?;
             }
         }
         Ok(())
     }
 
     /// Sets a field. The last one counts, and all but the first are told.
-    fn set(&mut self, object: &mut Map<String, Value>, name: String, shown: &str, value: Value, line: usize) {
+    fn set(
+        &mut self,
+        object: &mut Map<String, Value>,
+        name: String,
+        key: &Value,
+        value: Value,
+        line: usize,
+    ) -> Parsed<()> {
+        self.budget.entry(object.len(), name.len())?;
         if object.insert(name, value).is_some() {
-            self.duplicates.push((line, shown.to_owned()));
+            let shown = shown_key(key);
+            self.budget.text(DUPLICATE_BYTES + shown.len())?;
+            self.duplicates.push((line, shown));
         }
+        Ok(())
     }
 }
 
@@ -217,12 +229,26 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Par
         Resolved::Value(value) => value,
         Resolved::NoNumber(name) => return Err(fault(&format!("json: unsupported value: {name}"))),
     };
-    let key = match &value {
+    let is_merge = is_plain && tag.is_none() && text == "<<";
+    let bytes = heap_bytes(&value);
+    Ok(Node { value, bytes, line, is_merge })
+}
+
+/// Charges a copy of a node. Upstream rejects what it finds to be expanded too often in these words.
+fn charge_copy(budget: &mut DecodeBudget, node: &Node) -> Parsed<()> {
+    // A copy of nothing still takes time.
+    match budget.charge(node.bytes.max(1)) {
+        Err(BudgetError::TooLarge { .. }) => Err(DecodeError::ExcessiveAliasing),
+        charged => Ok(charged?),
+    }
+}
+
+/// A key as Go would print it, quotes included.
+fn shown_key(key: &Value) -> String {
+    match key {
         Value::String(text) => Quoted(text).to_string(),
         other => other.to_string(),
-    };
-    let is_merge = is_plain && tag.is_none() && text == "<<";
-    Ok(Node { value, key, size: 1, line, is_merge })
+    }
 }
 
 /// The name of a tag of YAML itself, such as `int`; empty for others.
@@ -249,7 +275,7 @@ fn tagged(name: &str, text: &str) -> Parsed<Resolved> {
 fn key_name(key: &Node) -> Parsed<String> {
     match &key.value {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Ok(key.key.clone()),
+        Value::Number(_) | Value::Bool(_) => Ok(shown_key(&key.value)),
         Value::Null => Err(at(key.line, "a key of a map is text, a number or a boolean")),
         other => Err(of_key(other)),
     }

@@ -78,6 +78,7 @@ fn go_syntax(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::build::document;
+    use crate::codec::DecodeBudget;
 
     /// What upstream v1.36.4 answers to applied documents like these.
     #[test]
@@ -94,7 +95,11 @@ mod tests {
             ("[1]: 2", "yaml: invalid map key: []interface {}{1}"),
             ("{a: b}: 2", "yaml: invalid map key: map[interface {}]interface {}{\"a\":\"b\"}"),
         ] {
-            assert_eq!(document(text.as_bytes()).unwrap_err().to_string(), message, "{text}");
+            assert_eq!(
+                document(text.as_bytes(), &mut DecodeBudget::default()).unwrap_err().to_string(),
+                message,
+                "{text}"
+            );
         }
     }
 }

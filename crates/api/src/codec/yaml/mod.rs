@@ -12,22 +12,28 @@ mod write;
 
 use serde_json::Value;
 
-use super::{DecodeError, Decoded, Target, TypeMeta, json};
+use super::{DecodeBudget, DecodeError, Decoded, Target, TypeMeta, json};
 
-/// Reads a body of one document. It is the caller who limits its size.
+/// Reads a body of one document within the budget of its size. It is the caller who limits that size.
 pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
-    let (object, duplicates) = build::document(body)?;
-    let text =
-        serde_json::to_vec(&object).map_err(|error| DecodeError::Yaml { message: error.to_string() })?;
-    let mut decoded = json::decode(&text, target)?;
+    decode_within(body, target, &mut DecodeBudget::for_body(body.len()))
+}
+
+/// Reads a body of one document within a budget, which holds for the tree of the document and then again for the
+/// object: the first is gone when the second is built.
+pub fn decode_within(body: &[u8], target: Target, budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
+    let (object, duplicates) = build::document(body, &mut budget.clone())?;
+    let text = json::text_of(&object)?;
+    drop(object);
+    let mut decoded = json::decode_within(&text, target, budget)?;
     decoded.problems.splice(0..0, duplicates);
     Ok(decoded)
 }
 
 /// Reads only which kind a body says it is.
 pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
-    let (object, _) = build::document(body)?;
-    json::type_meta(object.to_string().as_bytes())
+    let (object, _) = build::document(body, &mut DecodeBudget::for_body(body.len()))?;
+    json::type_meta(&json::text_of(&object)?)
 }
 
 /// Writes a tree as one document.

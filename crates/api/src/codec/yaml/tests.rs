@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::codec::Problem;
 use crate::schema::types;
 
 fn tree(text: &str) -> Value {
@@ -74,6 +75,8 @@ fn duplicates_are_told_with_their_lines() {
     let duplicates = "yaml: unmarshal errors:\n  line 4: key \"nodeName\" already set in map\n  line 6: key \"kind\" already set in map";
     assert_eq!(problems, [duplicates, "unknown field \"spec.zz\""]);
     assert_eq!(decoded.object["spec"]["nodeName"], "b");
+    let many = decode("a: b\n".repeat(100_000).as_bytes(), Target::Any).unwrap();
+    assert!(matches!(&*many.problems, [Problem::YamlDuplicates(keys)] if keys.len() == 99_999));
 }
 
 #[test]
@@ -95,6 +98,38 @@ fn references_cannot_explode() {
         bomb.push_str(&format!("{name}: &{name} [{}]\n", [format!("*{before}").as_str(); 10].join(", ")));
     }
     assert!(fault(&bomb).contains("excessive aliasing"));
+}
+
+/// The attack: a body of 1.6 MB that stands for 200 GB.
+#[test]
+fn aliases_of_a_long_scalar_are_limited_by_their_bytes() {
+    let body = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), "*a,".repeat(200_000));
+    assert_eq!(fault(&body), "yaml: document contains excessive aliasing");
+    let few = format!("a: &a {}\nb: [*a, *a]\n", "x".repeat(1_000_000));
+    assert_eq!(tree(&few)["b"][1].as_str().map(str::len), Some(1_000_000));
+}
+
+#[test]
+fn aliases_in_keys_and_merges_are_limited_by_their_bytes() {
+    let scalar = "x".repeat(100_000);
+    let keys: String = (0..5_000).map(|_| "- {*a : 1}\n").collect();
+    assert!(fault(&format!("- &a {scalar}\n{keys}")).contains("excessive aliasing"));
+    let merges: String = (0..5_000).map(|_| "- {<<: *a}\n").collect();
+    assert!(fault(&format!("- &a {{k: {scalar}}}\n{merges}")).contains("excessive aliasing"));
+}
+
+#[test]
+fn document_whose_json_would_be_too_long_is_rejected() {
+    // Each character is one byte of the tree, and six of JSON.
+    let body = format!("a: &a \"{}\"\nb: [*a, *a, *a, *a]\n", "\\x01".repeat(500_000));
+    assert!(decode(body.as_bytes(), Target::Any).unwrap_err().is_too_large());
+}
+
+#[test]
+fn nested_deeper_than_json_is_rejected_without_recursion() {
+    for text in ["[".repeat(3_000_000), "{a: ".repeat(700_000), "- ".repeat(1_000_000)] {
+        assert!(fault(&text).starts_with("yaml: "), "{}", &text[..8]);
+    }
 }
 
 #[test]

@@ -148,10 +148,15 @@ impl Request<'_> {
         self.attributes.old.unwrap_or(&Value::Null)
     }
 
-    /// The name of what is written.
+    /// The name of what is written; empty if the server generates it, whatever `generateName` is: kube-apiserver
+    /// generates names after this plugin, so that a node never creates an object under one.
     fn name(&self) -> &str {
+        let own = coracle_registry::view::name(self.object);
+        let is_new = self.operation() == Operation::Create && self.part().is_empty();
         match self.attributes.name {
-            "" => coracle_registry::view::name(self.object),
+            "" => own,
+            // The attributes of a generated name have its prefix.
+            prefix if is_new && prefix != own => "",
             name => name,
         }
     }

@@ -105,17 +105,18 @@ fn is_stricter(new: Standard, old: Standard) -> bool {
 }
 
 async fn check_pod(attributes: &Attributes<'_>, pod: &Value, warnings: &mut Vec<String>) -> Result<()> {
-    if IGNORED_PARTS.contains(&attributes.write.subresource) {
+    // An update that could not violate more than before needs no policy, so it is admitted also in a namespace that is
+    // gone. Without that nobody could remove the finalizers of a pod there.
+    let insignificant = attributes.old.is_some_and(|old| !is_significant(pod, old));
+    if IGNORED_PARTS.contains(&attributes.write.subresource) || insignificant {
         return Ok(());
     }
     let Some((policy, mistakes)) = policy_of(attributes).await? else {
-        let message = format!("failed to lookup namespace {:?}", attributes.write.namespace);
-        return Err(Error::Refused(Box::new(Status::internal_error(message))));
+        return Err(missing_namespace(attributes));
     };
     let fully_privileged =
         [policy.enforce, policy.audit, policy.warn].iter().all(|mode| mode.is_privileged());
-    if mistakes.is_empty() && fully_privileged || attributes.old.is_some_and(|old| !is_significant(pod, old))
-    {
+    if mistakes.is_empty() && fully_privileged {
         return Ok(());
     }
     let pod_view = Pod::of(pod);
@@ -128,6 +129,15 @@ async fn check_pod(attributes: &Attributes<'_>, pod: &Value, warnings: &mut Vec<
     }
     warn(policy.warn, &pod_view, warnings);
     Ok(())
+}
+
+/// Refuses a pod of which no policy is known. For an update that is kube-apiserver's answer from NamespaceLifecycle.
+fn missing_namespace(attributes: &Attributes<'_>) -> Error {
+    let namespace = attributes.write.namespace;
+    Error::Refused(Box::new(match attributes.operation {
+        Operation::Update => Status::namespace_not_found(namespace),
+        _ => Status::internal_error(format!("failed to lookup namespace {namespace:?}")),
+    }))
 }
 
 async fn check_template(

@@ -185,3 +185,19 @@ async fn the_audit_log_is_told_what_is_enforced_and_what_is_violated() {
     let noted = broken.noted(&chain, &PodKind, self::pod(json!({}))).await;
     assert_eq!(noted, ["pod-security.kubernetes.io/enforce-policy: privileged:latest", mistake]);
 }
+
+#[tokio::test]
+async fn pod_update_in_a_missing_namespace_needs_no_policy_unless_images_change() {
+    let bench = Bench { namespace: "gone", ..Bench::new().await };
+    let pod = |image: &str, finalizers: Value| {
+        json!({
+            "metadata": {"name": "p", "namespace": "gone", "finalizers": finalizers},
+            "spec": {"containers": [{"name": "c", "image": image}]},
+        })
+    };
+    let (old, freed) = (pod("i", json!(["example.org/hold"])), pod("i", json!([])));
+    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, freed).await.is_ok());
+    let changed = pod("other", json!([]));
+    let refused = bench.admit_update(PodSecurity, &PodKind, "", &old, changed).await;
+    assert_eq!(refused.unwrap_err(), "namespaces \"gone\" not found");
+}

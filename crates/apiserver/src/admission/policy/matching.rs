@@ -5,7 +5,7 @@ use coracle_registry::admission::Operation;
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::view;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::request::{PolicyRequest, Seen, labels};
 
@@ -33,6 +33,9 @@ struct NamedRule {
 }
 
 const ANYTHING: &str = "*";
+
+/// The label of every namespace that repeats its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl MatchResources {
     /// As it stands in a policy or binding. Whatever does not fit its type matches nothing; the
@@ -93,6 +96,11 @@ impl MatchResources {
         let found = request.attributes.cluster.find(&Namespace, "", name).await;
         match found.map_err(|error| error.to_string())? {
             Some(namespace) => Ok(selector.matches(&labels(&namespace))),
+            // Objects that outlived their namespace can still be changed and deleted. The label that every namespace
+            // has is the only one that is known of this one.
+            None if matches!(operation, Operation::Update | Operation::Delete) => {
+                Ok(selector.matches(&Map::from_iter([(NAME_LABEL.to_owned(), name.into())])))
+            }
             None => Err(format!("namespaces {name:?} not found")),
         }
     }

@@ -210,6 +210,23 @@ async fn selectors_choose_namespaces_and_objects() {
 }
 
 #[tokio::test]
+async fn namespace_selector_sees_only_the_name_of_a_missing_namespace() {
+    let policy = json!({"validations": [{"expression": "false", "message": "no"}]});
+    for (selector, is_meant) in [
+        (json!({"matchLabels": {"team": "a"}}), false),
+        (json!({"matchLabels": {"kubernetes.io/metadata.name": "gone"}}), true),
+        (json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}), true),
+    ] {
+        let binding = json!({"matchResources": {"namespaceSelector": selector}});
+        let bench = Bench { namespace: "gone", ..bench_with(policy.clone(), binding).await };
+        let (old, new) = (deployment(1), deployment(2));
+        let outcome = bench.admit_update(validating(), &Deployment, "", &old, new).await;
+        let message = outcome.err().unwrap_or_default();
+        assert_eq!(message.ends_with("denied request: no"), is_meant, "{message}");
+    }
+}
+
+#[tokio::test]
 async fn rules_for_one_group_are_about_the_same_objects_in_another() {
     let rule = json!({
         "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["events"],

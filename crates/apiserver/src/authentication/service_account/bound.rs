@@ -7,7 +7,6 @@ use coracle_registry::{Identity, Kind};
 use super::super::authenticator::{Attempt, AuthenticationError};
 use super::{ServiceAccountAuthenticator, user};
 use crate::identity::{CREDENTIAL_ID_KEY, authenticated};
-use crate::route::DEFAULT_CLUSTER;
 use crate::token::{BoundTo, Claims, LEEWAY_S, ObjectRef};
 
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
@@ -49,9 +48,6 @@ impl ServiceAccountAuthenticator {
         attempt: &Attempt<'_>,
     ) -> Result<(), AuthenticationError> {
         let bound = &claims.kubernetes;
-        if bound.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER) != attempt.cluster.id() {
-            return Err(AuthenticationError::refused("service account token is of another cluster"));
-        }
         claims.check_times(attempt.now_s()).map_err(AuthenticationError::because)?;
         self.check_account(bound, attempt).await?;
         let namespace = &*bound.namespace;

@@ -18,7 +18,8 @@ use super::authenticator::{
     intersection,
 };
 use super::hasher::SecretHasher;
-use crate::token::{Claims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner};
+use crate::credential_scope::CredentialScope;
+use crate::token::{Claims, ClusterClaims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner, issuer};
 use known::KnownTokens;
 
 /// The groups of all accounts, and of those of a namespace.
@@ -26,9 +27,9 @@ const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 
 pub(super) struct ServiceAccountAuthenticator {
     signer: Arc<dyn TokenSigner>,
-    /// Who may vouch for tokens: the signer, and others that it was called before.
+    /// The issuers of the default cluster's tokens: the signer's, and others that it had before. Those of other clusters
+    /// follow from them.
     issuers: Vec<String>,
-    api_audiences: Vec<String>,
     known: KnownTokens<Known>,
     hasher: SecretHasher,
     kinds: Kinds,
@@ -45,6 +46,9 @@ struct Kinds {
 /// A token that one of our keys has signed.
 struct Known {
     says: Says,
+    issuer: String,
+    /// The cluster that it is valid for.
+    scope: CredentialScope,
     /// Who it is, if it is good.
     identity: Arc<Identity>,
     key_id: String,
@@ -55,12 +59,21 @@ enum Says {
     Legacy(LegacyClaims),
 }
 
+impl Says {
+    fn cluster(&self) -> &ClusterClaims {
+        match self {
+            Self::Bound(claims) => &claims.kubernetes.cluster,
+            Self::Legacy(claims) => &claims.cluster,
+        }
+    }
+}
+
+fn is_legacy_issuer(issuer: &str, cluster: &str) -> bool {
+    issuer == issuer::of_cluster(LEGACY_ISSUER, cluster)
+}
+
 impl ServiceAccountAuthenticator {
-    pub(super) fn new(
-        signer: Arc<dyn TokenSigner>,
-        issuers: Vec<String>,
-        api_audiences: Vec<String>,
-    ) -> Self {
+    pub(super) fn new(signer: Arc<dyn TokenSigner>, issuers: Vec<String>) -> Self {
         let kind = |plural| catalog::find("", "v1", plural).expect("a built-in kind");
         let kinds = Kinds {
             accounts: kind("serviceaccounts"),
@@ -69,50 +82,63 @@ impl ServiceAccountAuthenticator {
             nodes: kind("nodes"),
         };
         let (known, hasher) = (KnownTokens::new(), SecretHasher::new());
-        Self { signer, issuers, api_audiences, known, hasher, kinds }
+        Self { signer, issuers, known, hasher, kinds }
     }
 
     async fn judge(&self, token: &BearerToken, attempt: &Attempt<'_>) -> Outcome {
-        let Some(known) = self.signed(token)? else { return Ok(None) };
+        let Some(known) = self.signed(token, attempt.cluster.id())? else { return Ok(None) };
+        if !known.scope.covers(attempt.cluster) {
+            return Err(AuthenticationError::WrongCluster);
+        }
         let audiences = self.audiences(&known, attempt)?;
         match &known.says {
             Says::Bound(claims) => self.check_bound(claims, attempt).await?,
             Says::Legacy(claims) => self.check_legacy(claims, token, attempt).await?,
         }
-        Ok(Some(Authenticated { identity: known.identity.clone(), audiences }))
+        let (identity, scope) = (known.identity.clone(), known.scope.clone());
+        Ok(Some(Authenticated { identity, scope, audiences }))
     }
 
-    /// What a token says, if it is one of ours and has a good signature.
-    fn signed(&self, token: &BearerToken) -> Result<Option<Arc<Known>>, AuthenticationError> {
+    /// What a token says, if a cluster's issuer has issued it and it has a good signature.
+    fn signed(&self, token: &BearerToken, cluster: &str) -> Result<Option<Arc<Known>>, AuthenticationError> {
         let hash = self.known.hash(token);
         let keys = self.signer.public_keys();
         let known = self.known.find(hash).filter(|known| keys.iter().any(|key| key.id() == known.key_id));
-        if known.is_some() {
-            return Ok(known);
+        if let Some(known) = known {
+            // The same token may have been shown to the cluster it is for.
+            return Ok(self.is_issuer(&known.issuer, cluster).then_some(known));
         }
-        let read = self.read(token)?.map(Arc::new);
+        let read = self.read(token, cluster)?.map(Arc::new);
         if let Some(known) = &read {
             self.known.keep(hash, known.clone());
         }
         Ok(read)
     }
 
-    fn read(&self, token: &BearerToken) -> Result<Option<Known>, AuthenticationError> {
+    /// Whether tokens of this issuer may be tokens of the cluster.
+    fn is_issuer(&self, issuer: &str, cluster: &str) -> bool {
+        is_legacy_issuer(issuer, cluster)
+            || self.issuers.iter().any(|base| issuer == issuer::of_cluster(base, cluster))
+    }
+
+    fn read(&self, token: &BearerToken, cluster: &str) -> Result<Option<Known>, AuthenticationError> {
         let Some(jwt) = Jwt::parse(token.expose()) else { return Ok(None) };
         let Some(issuer) = jwt.issuer() else { return Ok(None) };
-        let is_legacy = issuer == LEGACY_ISSUER;
-        if !is_legacy && !self.issuers.contains(&issuer) {
+        if !self.is_issuer(&issuer, cluster) {
             return Ok(None);
         }
         let key = jwt.verify(self.signer.public_keys()).map_err(AuthenticationError::because)?;
         let key_id = key.id().to_owned();
-        let read = if is_legacy {
+        let read = if is_legacy_issuer(&issuer, cluster) {
             jwt.claims()
                 .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), Says::Legacy(claims)))
         } else {
             jwt.claims().map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
         };
-        Ok(read.map(|(identity, says)| Known { says, identity, key_id }))
+        Ok(read.map(|(identity, says)| {
+            let scope = says.cluster().scope();
+            Known { says, issuer, scope, identity, key_id }
+        }))
     }
 
     /// For which of the audiences asked about the token is.
@@ -121,7 +147,7 @@ impl ServiceAccountAuthenticator {
             Says::Bound(claims) => claims.aud.as_slice(),
             Says::Legacy(_) => &[],
         };
-        let own = if said.is_empty() { &*self.api_audiences } else { said };
+        let own = if said.is_empty() { attempt.api_audiences } else { said };
         let both = intersection(own, attempt.audiences);
         if both.is_empty() {
             return Err(AuthenticationError::refused(format!(

@@ -19,7 +19,7 @@ use crate::status::Refusal;
 impl ResourceRequest {
     /// Gives the pod of this name to a node; to whichever the body names if it is empty.
     pub(in super::super) async fn bind(&self, name: &str) -> Result<Response<ResponseBody>, Refusal> {
-        let (binding, mut warnings) = self.posted()?;
+        let (binding, mut warnings) = self.posted().await?;
         let meta = Meta::of(&binding);
         let name = if name.is_empty() { meta.name() } else { name };
         if name.is_empty() {

@@ -2,11 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use coracle_api::codec::DecodeBudget;
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::gvk::{GroupKind, GroupResource};
 use coracle_meta::object::Meta;
 use coracle_meta::status::{Cause, Reason, Status};
 use coracle_registry::admission::Operation;
+use coracle_registry::form::ObjectForm;
 use coracle_registry::kinds::core::pod::eviction;
 use coracle_registry::kinds::policy::disruption::{self, DisruptionError};
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write, tree};
@@ -18,7 +20,7 @@ use super::super::delete::read_options;
 use super::super::{ResourceRequest, warn};
 use super::{conflict, known};
 use crate::body::ResponseBody;
-use crate::negotiate::{self, Decoding};
+use crate::negotiate::{self, Decoding, media_type};
 use crate::status::Refusal;
 
 /// How often a pod that keeps changing is looked at again, as in upstream.
@@ -42,12 +44,24 @@ enum Verdict {
 }
 
 impl ResourceRequest {
+    async fn posted_in_v1beta1(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let (kind, version, subresource) =
+            (self.kind.clone(), self.path.version.clone(), self.path.subresource.clone());
+        let (media_type, validation) = (media_type(&self.headers).to_owned(), self.validation());
+        let decode = move |body: &[u8], budget: &mut DecodeBudget| {
+            let form = ObjectForm::new(&*kind, &version, &subresource);
+            let older = Decoding { version: "v1beta1", form: None, ..Decoding::of(form, validation) };
+            negotiate::decode(&media_type, body, &older, budget)
+        };
+        self.read_body(decode).await?
+    }
+
     pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (mut eviction, mut warnings) = self.posted().or_else(|refusal| {
+        let (mut eviction, mut warnings) = match self.posted().await {
+            Ok(posted) => posted,
             // The older version is taken, too, and has the same fields.
-            let older = Decoding { version: "v1beta1", form: None, ..self.decoding()? };
-            negotiate::decode(&self.headers, &self.body, &older).map_err(|_| refusal)
-        })?;
+            Err(refusal) => self.posted_in_v1beta1().await.map_err(|_| refusal)?,
+        };
         if Meta::of(&eviction).name() != self.path.name {
             return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
         }

@@ -36,8 +36,8 @@ impl ResourceRequest {
 
     /// The body, which is of the part's kind and of the path's namespace. Returns it with what the
     /// client should be warned of.
-    pub(super) fn posted(&self) -> Result<(Value, Vec<String>), Refusal> {
-        let (mut object, warnings) = negotiate::decode(&self.headers, &self.body, &self.decoding()?)?;
+    pub(super) async fn posted(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let (mut object, warnings) = self.decoded().await?;
         let no_metadata = || Refusal::bad_request("the object's metadata is not an object");
         ensure_namespace(&mut MetaMut::of(&mut object).ok_or_else(no_metadata)?, &self.path.namespace)
             .map_err(Error::from)?;

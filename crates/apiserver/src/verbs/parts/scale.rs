@@ -19,7 +19,7 @@ impl ResourceRequest {
                 self.tell_scale(&object, &[])
             }
             Verbs::UPDATE => {
-                let (scale, warnings) = self.posted()?;
+                let (scale, warnings) = self.posted().await?;
                 let updated = self.change(&Change::Replace(scale)).await?;
                 self.tell_scale(&updated.object, &warnings)
             }

@@ -6,18 +6,18 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
 use coracle_meta::time::Time;
-use coracle_registry::admission::Operation;
-use coracle_registry::{Error, view};
+use coracle_registry::admission::{Attributes, Operation};
+use coracle_registry::{Conditions, Error, view};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::super::{ResourceRequest, warn};
 use super::{conflict, known};
 use crate::body::ResponseBody;
+use crate::credential_scope::ClusterReference;
 use crate::negotiate;
-use crate::route::DEFAULT_CLUSTER;
 use crate::status::Refusal;
-use crate::token::{BoundTo, Claims, ObjectRef, TokenSigner, issue};
+use crate::token::{BoundTo, Claims, ObjectRef, TokenSigner, issue, issuer};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -34,15 +34,17 @@ const EXTENDED_S: i64 = 365 * 24 * 3600;
 
 impl ResourceRequest {
     pub(super) async fn issue_token(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (mut request, mut warnings) = self.token_request()?;
+        let (mut request, mut warnings) = self.token_request().await?;
         let api_version = self.kind.declaration().storage_api_version();
         let (write, name) = (self.write(&api_version)?, &self.path.name);
-        self.cluster.mutate(&write, Operation::Create, name, &mut request, None, &mut warnings).await?;
+        let (cluster, operation, conditions) = (&self.cluster, Operation::Create, &Conditions::default());
+        let attributes = Attributes { cluster, write: &write, operation, name, old: None, conditions };
+        cluster.mutate(&attributes, &mut request, &mut warnings).await?;
         // The same for all of it, should the key be replaced meanwhile.
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?.current();
         let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account)?;
-        self.cluster.validate(&write, Operation::Create, name, &request, None, &mut warnings).await?;
+        cluster.validate(&attributes, &request, &mut warnings).await?;
         let bound = self.bound_to(&request, &account).await?;
         warnings.extend(self.shorten(&mut request));
         let claims = self.claims(&request, bound, signer);
@@ -58,8 +60,8 @@ impl ResourceRequest {
     }
 
     /// The request in the body, with its defaults.
-    fn token_request(&self) -> Result<(Value, Vec<String>), Refusal> {
-        let (mut request, warnings) = self.posted()?;
+    async fn token_request(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let (mut request, warnings) = self.posted().await?;
         let said = Meta::of(&request).name();
         if !said.is_empty() && said != self.path.name {
             let detail = "must match the service account name if specified";
@@ -94,7 +96,7 @@ impl ResourceRequest {
         metadata["uid"] = uid.into();
         metadata["creationTimestamp"] = Time(self.now).to_string().into();
         if view::items(request, &["spec", "audiences"]).is_empty() {
-            request["spec"]["audiences"] = json!(self.components.authentication.api_audiences());
+            request["spec"]["audiences"] = json!(self.components.authentication.api_audiences(&self.cluster));
         }
         let seconds = view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(0);
         let detail = if seconds < MIN_EXPIRATION_S {
@@ -121,9 +123,8 @@ impl ResourceRequest {
 
     /// Whose token it is to be, and with what it is to end.
     async fn bound_to(&self, request: &Value, account: &Value) -> Result<BoundTo, Refusal> {
-        let cluster = self.cluster.id();
         let mut bound = BoundTo {
-            cluster: (cluster != DEFAULT_CLUSTER).then(|| cluster.to_owned()),
+            cluster: ClusterReference::from(&self.cluster).into(),
             namespace: self.path.namespace.clone(),
             serviceaccount: reference(account),
             ..BoundTo::default()
@@ -194,8 +195,8 @@ impl ResourceRequest {
         let aud: Vec<String> = audiences.map(str::to_owned).collect();
         let mut seconds =
             view::integer(request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
-        let ours =
-            aud.iter().all(|audience| self.components.authentication.api_audiences().contains(audience));
+        let api_audiences = self.components.authentication.api_audiences(&self.cluster);
+        let ours = aud.iter().all(|audience| api_audiences.contains(audience));
         if bound.pod.is_some() && seconds == WARN_ONLY_S && ours {
             bound.warnafter = Some(now.saturating_add(seconds));
             seconds = EXTENDED_S;
@@ -204,7 +205,7 @@ impl ResourceRequest {
             aud,
             exp: now.saturating_add(seconds),
             iat: now,
-            iss: signer.issuer().to_owned(),
+            iss: issuer::of_cluster(signer.issuer(), self.cluster.id()).into_owned(),
             jti: self.cluster.new_uid(),
             nbf: now,
             sub: format!("system:serviceaccount:{}:{}", bound.namespace, bound.serviceaccount.name),

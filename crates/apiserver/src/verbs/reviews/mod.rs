@@ -23,7 +23,7 @@ impl ResourceRequest {
         if kind == "Binding" {
             return self.bind("").await;
         }
-        let (question, warnings) = self.posted()?;
+        let (question, warnings) = self.posted().await?;
         let api_version = self.kind.declaration().storage_api_version();
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Error, Result};
-use coracle::storage::{self, FileReport, Report, StoreError, Torn};
+use coracle::storage::{self, FileReport, Report, StoreError, Torn, TruncateAt, WayOut};
 use indicatif::HumanBytes;
 
 use super::{on_disk, print};
 use crate::args::LocationArgs;
 use crate::failure::Advice;
 use crate::progress::Bar;
+use crate::shell;
 use crate::table::aligned;
 
 pub(super) fn run(location: &LocationArgs) -> Result<()> {
@@ -19,7 +20,7 @@ pub(super) fn run(location: &LocationArgs) -> Result<()> {
     drop(bar);
     match outcome {
         Ok(report) => print(&text(&report)),
-        Err(error) => Err(explain(error, &data_dir, &directory)),
+        Err(error) => Err(explain(error, &data_dir)),
     }
 }
 
@@ -29,7 +30,11 @@ fn text(report: &Report) -> String {
     let Report { keys, oldest, revision, .. } = report;
     let size = HumanBytes(report.bytes);
     let torn = report.torn.as_ref().map(describe_torn).unwrap_or_default();
-    let closed = if report.closed_cleanly { "" } else { "it was not closed in order, which loses nothing\n" };
+    let closed = if report.closed_cleanly {
+        ""
+    } else {
+        "the store was not closed in order; whether its very last writes are there cannot be verified\n"
+    };
     format!(
         "{}\n{keys} keys of {size} at revision {revision}, history from revision {oldest} on\n\
          {torn}{closed}the store is in good order\n",
@@ -54,14 +59,19 @@ fn describe_torn(torn: &Torn) -> String {
     )
 }
 
-/// After damage, adds the command that gives it up, for those who have no copy.
-fn explain(error: StoreError, data_dir: &Path, directory: &Path) -> Error {
-    let StoreError::Damaged { path, offset, .. } = &error else {
+/// Adds the repair command for damage that has one. Where only an earlier copy helps, the error
+/// says so and no command is printed.
+fn explain(error: StoreError, data_dir: &Path) -> Error {
+    let StoreError::Damaged { way_out, .. } = &error else {
         return Error::new(error);
     };
-    let file = path.strip_prefix(directory).unwrap_or(path).display();
-    let data_dir = data_dir.display();
-    let repair = format!("coracle store repair --data-dir {data_dir} --truncate-at {file}:{offset}");
-    let advice = Advice(format!("to give up everything from there on, run: {repair}"));
+    let WayOut::Truncate { at: TruncateAt { file, offset }, .. } = &**way_out else {
+        return Error::new(error);
+    };
+    let data_dir = data_dir.to_string_lossy();
+    let data_dir = shell::quoted(&data_dir);
+    let advice = Advice(format!(
+        "the way out: coracle store repair --data-dir {data_dir} --truncate-at {file}:{offset} --yes"
+    ));
     Error::new(error).context(advice)
 }

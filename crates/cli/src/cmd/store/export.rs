@@ -34,8 +34,9 @@ pub(super) fn run(args: &ExportArgs) -> Result<()> {
     let work = async {
         let store = storage::open_existing(&config).await?;
         let outcome = write(&store, args).await;
-        store.close().await;
+        let closed = store.close().await;
         let Transferred { entries, bytes, revision } = outcome?;
+        closed.context("the objects are exported, but the store could not be closed in order")?;
         let (size, file) = (HumanBytes(bytes), args.file.display());
         print(&format!("exported {entries} entries of {size} at revision {revision} to {file}\n"))
     };

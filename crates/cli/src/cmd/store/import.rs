@@ -30,8 +30,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<()> {
         let bar = Bar::of_bytes("importing");
         let outcome = storage::import(&store, file, &mut |progress| bar.show(progress)).await;
         drop(bar);
-        store.close().await;
+        let closed = store.close().await;
         let transferred = outcome.with_context(|| format!("cannot import {}", args.file.display()))?;
+        closed.context("the objects are imported, but the store could not be closed in order")?;
         let Transferred { entries, bytes, revision } = transferred;
         let size = HumanBytes(bytes);
         print(&format!("imported {entries} entries of {size}; the store is at revision {revision}\n"))

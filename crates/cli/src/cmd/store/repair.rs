@@ -28,7 +28,8 @@ pub(super) fn run(args: &RepairArgs) -> Result<()> {
     }
     let Repaired { revision, set_aside } = storage::repair(&directory, &args.truncate_at)?;
     let lines = set_aside.iter().map(|path| format!("set aside: {}\n", path.display()));
-    print(&format!("{}the store now ends at revision {revision}\n", lines.collect::<String>()))
+    let lines = lines.collect::<String>();
+    print(&format!("{lines}the store now ends at revision {revision}; any later write is given up\n"))
 }
 
 fn parse_place(text: &str) -> Result<TruncateAt, String> {

@@ -38,7 +38,7 @@ pub(super) fn run(args: &StatArgs) -> Result<()> {
     let stats = runtime()?.block_on(async {
         let store = storage::open_existing(&config).await?;
         let stats = store.stats().await;
-        store.close().await;
+        store.close().await?;
         anyhow::Ok(stats?)
     })?;
     match args.output {

@@ -5,12 +5,12 @@ mod list;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 use clap::{Args, Subcommand};
 use coracle::tokens::{self, TokenError};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 
+use super::api_client::{self, DEFAULT_CLUSTER};
 use super::{print, runtime};
 use crate::args::DataDirArgs;
 use crate::failure::Advice;
@@ -21,7 +21,8 @@ pub(crate) enum TokenCommand {
     #[command(after_help = "\
 Examples:
   coracle token create                                for a day, for any number of nodes
-  coracle token create --expires 1h --usage-limit 3   for three nodes within the hour")]
+  coracle token create --expires 1h --usage-limit 3   for three nodes within the hour
+  coracle token create --cluster team-a               for nodes of another cluster")]
     Create(create::CreateArgs),
     /// Print the tokens there are, without their secrets.
     #[command(after_help = "Example:\n  coracle token list -o json")]
@@ -39,6 +40,9 @@ pub(super) struct ClusterArgs {
     /// The file to get in with [default: admin.kubeconfig in the data directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// The cluster of the server whose tokens are meant.
+    #[arg(long, value_name = "ID", default_value = DEFAULT_CLUSTER, value_parser = api_client::cluster_id)]
+    cluster: String,
 }
 
 impl ClusterArgs {
@@ -48,13 +52,7 @@ impl ClusterArgs {
             Some(path) => path.clone(),
             None => self.location.path()?.join("admin.kubeconfig"),
         };
-        let unusable = || format!("cannot use {}", path.display());
-        let kubeconfig = Kubeconfig::read_from(&path)
-            .with_context(unusable)
-            .context(Advice("start the cluster once, or name a kubeconfig by --kubeconfig".to_owned()))?;
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?;
-        Client::try_from(config).with_context(unusable)
+        api_client::connect(&path, &self.cluster).await
     }
 }
 

@@ -3,10 +3,12 @@
 //! Controllers act on what they knew a moment ago. So a rule about what people want is kept if it was for any of
 //! what they wanted within the last [`MEMORY`].
 
+mod address;
 mod budget;
 mod cron_job;
 mod daemon_set;
 mod job;
+mod namespace;
 mod node;
 mod quota;
 mod replica_set;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::history::Moment;
+use crate::run::MAX_STORIES;
 use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
 /// For how long something may be acted on that has changed: longer than anything is away, and than a watch that was
@@ -37,12 +40,14 @@ pub(crate) trait Rule {
 /// All rules, for a run in which people deleted these.
 pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     vec![
+        Box::new(address::Addresses::new(MAX_STORIES)),
         Box::new(replica_set::Replicas::default()),
         Box::new(rollout::Rollout::new(deleted.clone())),
         Box::new(stateful_set::Ordered::new(deleted.clone())),
         Box::new(job::Indexes::default()),
         Box::new(job::Counts),
         Box::new(daemon_set::OnePerNode),
+        Box::new(namespace::Content),
         Box::new(node::Nodes),
         Box::new(quota::Quota),
         Box::new(cron_job::Concurrency::default()),

@@ -13,6 +13,10 @@ const NAME: &str = "short-lived";
 /// How long people wait before they try again what cannot be done yet.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// The longest time between the creation of objects and the deletion of their namespace where both are meant to meet:
+/// as long as the namespace controller takes for an empty namespace, and some more.
+const MAX_BRIEF_MS: u64 = 12;
+
 #[derive(Default)]
 pub(super) struct Going {
     is_going: bool,
@@ -30,6 +34,12 @@ impl Going {
         }});
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
+
+    async fn delete(&mut self, stage: &mut Stage) {
+        let path = format!("/api/v1/namespaces/{}", stage.namespace);
+        stage.people.delete(&path, &Value::Null).await;
+        (self.is_going, self.wanted) = (true, Wanted::default());
+    }
 }
 
 impl Plot for Going {
@@ -42,11 +52,13 @@ impl Plot for Going {
             self.is_going = false;
         }
         if self.wanted.replicas > 0 && stage.rng.one_in(2) {
-            let path = format!("/api/v1/namespaces/{}", stage.namespace);
-            stage.people.delete(&path, &Value::Null).await;
-            (self.is_going, self.wanted) = (true, Wanted::default());
-        } else {
-            self.fill(stage).await;
+            self.delete(stage).await;
+            return;
+        }
+        self.fill(stage).await;
+        if stage.rng.one_in(2) {
+            tokio::time::sleep(Duration::from_millis(stage.rng.below(MAX_BRIEF_MS))).await;
+            self.delete(stage).await;
         }
     }
 

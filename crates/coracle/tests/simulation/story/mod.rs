@@ -1,5 +1,6 @@
 //! What happens in one namespace: people want things, and change their minds.
 
+mod addresses;
 mod cron;
 mod daemons;
 mod evictions;
@@ -31,6 +32,9 @@ const CHANGES: (u64, u64) = (2, 3);
 /// The longest time between two of them, mostly and now and then: long enough for what was wanted to come true.
 const SHORT_PAUSE_MS: u64 = 5_000;
 const LONG_PAUSE_MS: u64 = 60_000;
+
+/// What the names of all namespaces of stories begin with.
+pub(crate) const NAMESPACE_PREFIX: &str = "story-";
 
 /// A namespace, and those who want something in it.
 pub(crate) struct Stage {
@@ -80,7 +84,7 @@ pub(crate) struct Story {
 
 impl Story {
     pub(crate) fn new(world: &World, number: u64, mut rng: Rng) -> Self {
-        let plot: Box<dyn AnyPlot> = match rng.below(12) {
+        let plot: Box<dyn AnyPlot> = match rng.below(13) {
             0 => Box::new(cron::Cron::default()),
             1 => Box::new(daemons::Daemons::default()),
             2 => Box::new(evictions::Evictions::default()),
@@ -90,10 +94,11 @@ impl Story {
             7 => Box::new(ordered::Ordered::default()),
             8 => Box::new(scaled::Scaled::default()),
             9 => Box::new(stored::Stored::default()),
+            10 => Box::new(addresses::Addresses::default()),
             _ => Box::new(rollout::Rollout::default()),
         };
         let (people, history) = (world.people.clone(), world.history.clone());
-        Self { stage: Stage { namespace: format!("story-{number}"), people, history, rng }, plot }
+        Self { stage: Stage { namespace: format!("{NAMESPACE_PREFIX}{number}"), people, history, rng }, plot }
     }
 
     /// Lets it happen.
@@ -114,6 +119,7 @@ impl Story {
         let namespace = &self.stage.namespace;
         let mut wrong = self.plot.wrong(namespace, state);
         wrong.extend(orphans(namespace, state));
+        wrong.extend(addresses::wrong_addresses(namespace, state));
         wrong.into_iter().map(|what| format!("{namespace}: {what}")).collect()
     }
 }

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::Operation;
 use super::place::{self, Path};
+use crate::budget::{DecodeBudget, heap_bytes};
 use crate::patch::describe::json_name;
 use crate::patch::error::{OperationError, PlaceError};
-use crate::patch::limits::{MAX_COPY_BYTES, MAX_DEPTH, depth};
+use crate::patch::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_SHIFTED_ITEMS, depth};
 
 /// How deep a document may get between operations before it is measured again: still safe
 /// for the recursion that frees it, and so far from [`MAX_DEPTH`] that a patch cannot make
@@ -18,13 +19,18 @@ pub(super) struct Document {
     value: Value,
     /// It is nested no deeper than this.
     depth: usize,
+    /// The encoded size of all copies.
     copied_bytes: usize,
+    /// Memory for the values that operations add and copy.
+    budget: DecodeBudget,
+    /// Items of lists that moved by one place because of an operation before them.
+    shifted_items: usize,
 }
 
 impl Document {
     /// A document no deeper than [`MAX_DEPTH`].
     pub(super) fn new(value: Value) -> Self {
-        Self { value, depth: MAX_DEPTH, copied_bytes: 0 }
+        Self { value, depth: MAX_DEPTH, copied_bytes: 0, budget: DecodeBudget::default(), shifted_items: 0 }
     }
 
     /// The document, after the last operation.
@@ -50,6 +56,8 @@ impl Document {
         let at = At::read("add", operation)?;
         let path = at.path("doc is missing path")?;
         let parent = path.parent_mut(&mut self.value).ok_or_else(|| at.missing("doc is missing path"))?;
+        charge(&mut self.budget, operation.value(), path.key())?;
+        shift(&mut self.shifted_items, parent)?;
         place::add(parent, path.key(), operation.value().clone()).map_err(|error| at.failed(error))?;
         self.deepened(path.depth() + depth(operation.value()))
     }
@@ -58,6 +66,7 @@ impl Document {
         let at = At::read("remove", operation)?;
         let path = at.path("doc is missing path")?;
         let parent = path.parent_mut(&mut self.value).ok_or_else(|| at.missing("doc is missing path"))?;
+        shift(&mut self.shifted_items, parent)?;
         place::remove(parent, path.key()).map_err(|error| at.failed(error))?;
         Ok(())
     }
@@ -69,11 +78,13 @@ impl Document {
             if !value.is_object() && !value.is_array() {
                 return Err(OperationError::ScalarDocument);
             }
+            charge(&mut self.budget, value, "")?;
             self.value = value.clone();
             return self.deepened(depth(value));
         }
         let path = at.path("doc is missing path")?;
         let parent = path.parent_mut(&mut self.value).ok_or_else(|| at.missing("doc is missing path"))?;
+        charge(&mut self.budget, value, path.key())?;
         place::replace(parent, path.key(), value.clone()).map_err(|_| at.missing("doc is missing key"))?;
         self.deepened(path.depth() + depth(value))
     }
@@ -83,12 +94,15 @@ impl Document {
         let source = from.path("doc is missing from path")?;
         let parent =
             source.parent_mut(&mut self.value).ok_or_else(|| from.missing("doc is missing from path"))?;
+        shift(&mut self.shifted_items, parent)?;
         let value = place::remove(parent, source.key())
             .map_err(|error| At { text: source.key(), ..from }.failed(error))?;
         let at = At::read("move", operation)?;
         let path = at.path("doc is missing destination path")?;
         let parent =
             path.parent_mut(&mut self.value).ok_or_else(|| at.missing("doc is missing destination path"))?;
+        charge(&mut self.budget, &Value::Null, path.key())?;
+        shift(&mut self.shifted_items, parent)?;
         place::add(parent, path.key(), value).map_err(|error| at.failed(error))?;
         self.deepened(path.depth() + self.depth.saturating_sub(source.depth()))
     }
@@ -104,13 +118,15 @@ impl Document {
         if path.parent(&self.value).is_none() {
             return Err(at.missing("doc is missing destination path"));
         }
-        self.copied_bytes += encoded_size(value);
+        self.copied_bytes = self.copied_bytes.saturating_add(encoded_size(value));
         if self.copied_bytes > MAX_COPY_BYTES {
             return Err(OperationError::CopyTooLarge { bytes: self.copied_bytes });
         }
+        charge(&mut self.budget, value, path.key())?;
         let value = value.clone();
         let parent =
             path.parent_mut(&mut self.value).ok_or_else(|| at.missing("doc is missing destination path"))?;
+        shift(&mut self.shifted_items, parent)?;
         place::add(parent, path.key(), value).map_err(OperationError::CopyPlace)?;
         self.deepened(path.depth() + self.depth.saturating_sub(source.depth()))
     }
@@ -200,7 +216,40 @@ fn not_text(found: &Value) -> String {
     format!("json: cannot unmarshal {} into Go value of type string", json_name(found))
 }
 
+/// Charges the memory of a value that is put into the document under a key.
+fn charge(budget: &mut DecodeBudget, value: &Value, key: &str) -> Result<(), OperationError> {
+    budget.charge(heap_bytes(value))?;
+    // The place may be in a list or in a map; the first entry of a map costs most.
+    budget.entry(0, key.len())?;
+    Ok(())
+}
+
+/// Counts the items of a list, which may all move when one is inserted or removed.
+fn shift(shifted_items: &mut usize, parent: &Value) -> Result<(), OperationError> {
+    *shifted_items += parent.as_array().map_or(0, Vec::len);
+    if *shifted_items > MAX_SHIFTED_ITEMS { Err(OperationError::TooMuchWork) } else { Ok(()) }
+}
+
 /// How many bytes a copy of it adds to a document; an absent value adds none.
 fn encoded_size(value: &Value) -> usize {
-    if value.is_null() { 0 } else { value.to_string().len() }
+    if value.is_null() {
+        return 0;
+    }
+    let mut length = Length(0);
+    // A tree can be written, and counting never fails.
+    serde_json::to_writer(&mut length, value).map_or(usize::MAX, |()| length.0)
+}
+
+/// Counts what is written to it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

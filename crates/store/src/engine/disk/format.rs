@@ -5,8 +5,22 @@ use coracle_base::Rng;
 
 use crate::revision::Revision;
 
-/// The version this program writes. It reads no other yet.
-pub(super) const VERSION: u32 = 1;
+/// The newest version this program reads.
+pub(super) const VERSION: u32 = 2;
+
+/// The version of the log this program writes. Version 2 added the record that names the next
+/// segment, packed values and the file `END`; segments of version 1 are read, never written.
+pub(super) const LOG_VERSION: u32 = 2;
+
+/// The version of snapshots and exports this program writes. Nothing has changed in them, so
+/// older programs still read exports.
+const SNAPSHOT_VERSION: u32 = 1;
+
+/// The file that says how far the log reaches at least.
+pub(super) const END_NAME: &str = "END";
+
+/// The number of the segment that every log begins with.
+pub(super) const FIRST_SEGMENT: u64 = 1;
 
 /// Frames begin here; the header has the first block to itself, so that writing a frame
 /// never rewrites the sector the header is in.
@@ -17,6 +31,7 @@ const HEADER_USED: usize = 64;
 
 const LOG_MAGIC: [u8; 8] = *b"CORACLOG";
 const SNAPSHOT_MAGIC: [u8; 8] = *b"CORASNAP";
+const END_MAGIC: [u8; 8] = *b"CORACEND";
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
@@ -33,6 +48,7 @@ impl StoreId {
 /// What a log segment says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
+    pub(super) version: u32,
     pub(super) store: StoreId,
     /// Its place in the log, and its name.
     pub(super) number: u64,
@@ -54,6 +70,18 @@ pub(super) struct SnapshotHeader {
     pub(super) segment: u64,
 }
 
+/// How far the log reached when this was recorded. The log only grows, so it reaches at least
+/// as far ever after: recording it late, or not at all before a crash, is never wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogEnd {
+    pub(super) store: StoreId,
+    /// A segment with this number, or a later one, exists.
+    pub(super) segment: u64,
+    /// The number the next frame had.
+    pub(super) sequence: u64,
+    pub(super) revision: Revision,
+}
+
 /// Why bytes are not a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
@@ -63,30 +91,42 @@ pub(super) enum BadHeader {
 
 impl SegmentHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
-        encode(LOG_MAGIC, [self.store.0, self.number, self.salt, self.size])
+        encode(LOG_MAGIC, self.version, [self.store.0, self.number, self.salt, self.size])
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
-        let [store, number, salt, size] = decode(LOG_MAGIC, bytes)?;
-        Ok(Self { store: StoreId(store), number, salt, size })
+        let (version, [store, number, salt, size]) = decode(LOG_MAGIC, bytes)?;
+        Ok(Self { version, store: StoreId(store), number, salt, size })
     }
 }
 
 impl SnapshotHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
-        encode(SNAPSHOT_MAGIC, [self.store.0, self.revision.get(), self.salt, self.segment])
+        let fields = [self.store.0, self.revision.get(), self.salt, self.segment];
+        encode(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, fields)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
-        let [store, revision, salt, segment] = decode(SNAPSHOT_MAGIC, bytes)?;
+        let (_, [store, revision, salt, segment]) = decode(SNAPSHOT_MAGIC, bytes)?;
         Ok(Self { store: StoreId(store), revision: Revision::new(revision), salt, segment })
     }
 }
 
-fn encode(magic: [u8; 8], fields: [u64; 4]) -> Vec<u8> {
+impl LogEnd {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        encode(END_MAGIC, LOG_VERSION, [self.store.0, self.segment, self.sequence, self.revision.get()])
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
+        let (_, [store, segment, sequence, revision]) = decode(END_MAGIC, bytes)?;
+        Ok(Self { store: StoreId(store), segment, sequence, revision: Revision::new(revision) })
+    }
+}
+
+fn encode(magic: [u8; 8], version: u32, fields: [u64; 4]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
     bytes.extend_from_slice(&magic);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     for field in fields {
         bytes.extend_from_slice(&field.to_le_bytes());
     }
@@ -97,7 +137,7 @@ fn encode(magic: [u8; 8], fields: [u64; 4]) -> Vec<u8> {
     bytes
 }
 
-fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; 4], BadHeader> {
+fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<(u32, [u64; 4]), BadHeader> {
     const FIELDS: usize = 12;
     const CRC: usize = FIELDS + 4 * 8;
     if bytes.len() < HEADER_BYTES as usize {
@@ -106,15 +146,26 @@ fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<[u64; 4], BadHeader> {
     if bytes[..8] != magic {
         return Err(BadHeader::Damaged("it does not begin as such a file does"));
     }
-    // Looked at before the checksum: another version may compute that differently.
     let version = read_u32(bytes, 8);
-    if version != VERSION {
-        return Err(BadHeader::UnknownVersion(version));
+    let matches = |version: u32| {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[..8]);
+        hasher.update(&version.to_le_bytes());
+        hasher.update(&bytes[FIELDS..CRC]);
+        hasher.finalize() == read_u32(bytes, CRC)
+    };
+    if !(1..=VERSION).contains(&version) {
+        // A later version may compute the checksum differently. One that fits a version we
+        // know shows that the version itself was damaged.
+        return Err(match (1..=VERSION).any(matches) {
+            true => BadHeader::Damaged("the format version in its header has been changed"),
+            false => BadHeader::UnknownVersion(version),
+        });
     }
-    if crc32fast::hash(&bytes[..CRC]) != read_u32(bytes, CRC) {
+    if !matches(version) {
         return Err(BadHeader::Damaged("the checksum of its header does not match"));
     }
-    Ok(std::array::from_fn(|field| read_u64(bytes, FIELDS + field * 8)))
+    Ok((version, std::array::from_fn(|field| read_u64(bytes, FIELDS + field * 8))))
 }
 
 /// Reads a little-endian number at an offset the caller knows to be inside.
@@ -149,6 +200,16 @@ pub(super) fn snapshot_name(revision: Revision) -> String {
     format!("snapshot-{:016x}", revision.get())
 }
 
+/// The segment of this name, if it is one.
+pub(super) fn segment_number(name: &str) -> Option<u64> {
+    numbered(name, "log-")
+}
+
+/// The revision of the snapshot of this name, if it is one.
+pub(super) fn snapshot_revision(name: &str) -> Option<Revision> {
+    numbered(name, "snapshot-").map(Revision::new)
+}
+
 pub(super) fn temporary_name(name: &str) -> String {
     format!("{name}{TEMPORARY_SUFFIX}")
 }
@@ -160,6 +221,8 @@ pub(super) struct Inventory {
     pub(super) segments: Vec<u64>,
     /// Revisions of snapshots, ascending.
     pub(super) snapshots: Vec<Revision>,
+    /// Whether there is a file that says how far the log reaches.
+    pub(super) end: bool,
     /// Files that were being made when the process ended.
     pub(super) unfinished: Vec<String>,
 }
@@ -172,6 +235,8 @@ impl Inventory {
                 inventory.segments.push(number);
             } else if let Some(revision) = numbered(&name, "snapshot-") {
                 inventory.snapshots.push(Revision::new(revision));
+            } else if name == END_NAME {
+                inventory.end = true;
             } else if name.ends_with(TEMPORARY_SUFFIX) {
                 inventory.unfinished.push(name);
             }
@@ -182,7 +247,7 @@ impl Inventory {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.segments.is_empty() && self.snapshots.is_empty()
+        self.segments.is_empty() && self.snapshots.is_empty() && !self.end
     }
 }
 
@@ -197,7 +262,8 @@ mod tests {
 
     #[test]
     fn headers_round_trip_and_notice_every_flipped_bit() {
-        let header = SegmentHeader { store: StoreId(1), number: 2, salt: 3, size: 4096 };
+        let (version, store) = (LOG_VERSION, StoreId(1));
+        let header = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for bit in 0..48 * 8 {
@@ -206,6 +272,18 @@ mod tests {
             assert!(SegmentHeader::decode(&flipped).is_err(), "bit {bit}");
         }
         assert!(SnapshotHeader::decode(&bytes).is_err());
+        let end = LogEnd { store, segment: 2, sequence: 3, revision: Revision::new(4) };
+        assert_eq!(LogEnd::decode(&end.encode()), Ok(end));
+    }
+
+    #[test]
+    fn header_with_a_changed_version_is_damaged_and_one_of_the_future_is_unknown() {
+        let (version, store) = (LOG_VERSION, StoreId(1));
+        let mut bytes = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 }.encode();
+        bytes[8] = 9;
+        assert!(matches!(SegmentHeader::decode(&bytes), Err(BadHeader::Damaged(_))));
+        bytes[44] ^= 1;
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::UnknownVersion(9)));
     }
 
     #[test]
@@ -215,12 +293,13 @@ mod tests {
             "log-0000000000000001",
             "snapshot-00000000000000ff",
             "LOCK",
+            "END",
             "x.tmp",
             "log-2",
         ];
         let inventory = Inventory::of(names.map(String::from).to_vec());
         assert_eq!(inventory.segments, [1, 2]);
         assert_eq!(inventory.snapshots, [Revision::new(255)]);
-        assert_eq!(inventory.unfinished, ["x.tmp"]);
+        assert_eq!((inventory.end, inventory.unfinished), (true, vec!["x.tmp".to_owned()]));
     }
 }

@@ -21,6 +21,10 @@ pub(super) const FRAME_ALIGN: usize = 8;
 /// No frame is longer: a batch and the largest transaction that may come on top of it.
 pub(super) const MAX_FRAME_BYTES: usize = 16 << 20;
 
+/// Room kept at the end of every segment for the frame that names the next one: a header, one
+/// byte and the longest varint.
+pub(super) const CONTINUES_BYTES: u64 = (FRAME_HEADER_BYTES + 1 + 10).next_multiple_of(FRAME_ALIGN) as u64;
+
 /// The fixed part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use coracle_base::Timestamp;
 
 use super::Options;
+use super::end;
 use super::files::{Files, io_error};
-use super::format::{Inventory, segment_name, snapshot_name};
+use super::format::{Inventory, LOG_VERSION, LogEnd, segment_name, snapshot_name};
 use super::log::{Log, LogStart, Sealed};
-use super::scan::{Scan, Sink, scan};
+use super::scan::{Scan, ScannedSegment, Sink, scan};
 use super::segment::blank;
 use crate::entry::EntryParts;
 use crate::error::Result;
@@ -26,7 +27,8 @@ pub(super) struct Loaded {
 pub(super) fn load(files: &Arc<dyn Files>, options: &Options) -> Result<Loaded> {
     let files = &**files;
     let mut loader = Loader::default();
-    let Some(scan) = scan(files, &mut loader, &mut |_| {})? else {
+    let scanned = scan(files, &mut loader, &mut |_| {}, None).map_err(|fault| fault.into_error(files))?;
+    let Some(scan) = scanned else {
         remove_unfinished(files)?;
         let log = Log::create(files, &mut options.rng.clone(), options.segment_bytes)?;
         return Ok(Loaded { index: loader.index, history: loader.history, log });
@@ -42,6 +44,7 @@ pub(super) fn load(files: &Arc<dyn Files>, options: &Options) -> Result<Loaded> 
     remove_torn(files, &scan)?;
     remove_unfinished(files)?;
     remove_superfluous(files, &scan)?;
+    record_end(files, &scan)?;
     Ok(Loaded { index: loader.index, history: loader.history, log: start(scan) })
 }
 
@@ -87,22 +90,37 @@ impl Sink for Loader {
 
 fn start(scan: Scan) -> LogStart {
     let mut segments = scan.segments.into_iter();
-    let sealed = segments.by_ref().take(scan.tail).map(|scanned| Sealed {
-        number: scanned.segment.header.number,
-        last: scanned.last,
-        bytes: scanned.segment.header.size,
-    });
-    let sealed = sealed.collect();
+    let mut sealed: Vec<_> = segments.by_ref().take(scan.tail).map(|scanned| seal(&scanned)).collect();
     let tail = segments.next().expect("a scan has at least the segment of its tail");
+    // Empty segments of an older format are not written into, but keep their numbers.
+    let (old, spares): (Vec<_>, Vec<_>) =
+        segments.partition(|scanned| scanned.segment.header.version < LOG_VERSION);
+    sealed.extend(old.iter().map(seal));
     LogStart {
         store: scan.store,
         active: tail.segment,
         offset: tail.end,
-        spares: segments.map(|scanned| scanned.segment).collect(),
+        spares: spares.into_iter().map(|scanned| scanned.segment).collect(),
         sealed,
         sequence: scan.next_sequence,
         revision: scan.revision,
     }
+}
+
+fn seal(scanned: &ScannedSegment) -> Sealed {
+    let header = &scanned.segment.header;
+    Sealed { number: header.number, last: scanned.last, bytes: header.size }
+}
+
+/// Records the end of a log that has no record of it: one of an older format, or one whose
+/// making was cut short. Before anything is written in today's format, which needs the record.
+fn record_end(files: &dyn Files, scan: &Scan) -> Result<()> {
+    if scan.recorded_end.known().is_some() {
+        return Ok(());
+    }
+    let segment = scan.segments[scan.tail].segment.header.number;
+    let (store, sequence, revision) = (scan.store, scan.next_sequence, scan.revision);
+    end::write(files, &LogEnd { store, segment, sequence, revision })
 }
 
 /// Blanks out what a write that was cut short has left, so that the space can be used.

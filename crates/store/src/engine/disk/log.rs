@@ -6,16 +6,18 @@ use std::thread::JoinHandle;
 
 use coracle_base::{Rng, Timestamp};
 
+use super::end;
 use super::files::{Files, io_error};
-use super::format::{HEADER_BYTES, StoreId, segment_name};
-use super::frame::FrameBuilder;
+use super::format::{FIRST_SEGMENT, HEADER_BYTES, LOG_VERSION, LogEnd, StoreId, segment_name};
+use super::frame::{CONTINUES_BYTES, FrameBuilder};
+use super::record::Record;
 use super::segment::{Segment, SegmentPlan};
 use crate::error::{Error, Result};
 use crate::revision::Revision;
 
 /// The first segment of a new store. Small, so that a short-lived cluster starts at once and
 /// costs little; each following one is larger, up to [`super::Options::segment_bytes`].
-const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
+pub(super) const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
 const SEGMENT_GROWTH: u64 = 4;
 
 /// A segment that no longer changes.
@@ -71,11 +73,20 @@ impl Log {
     /// Makes the first segment of a new store.
     pub(super) fn create(files: &dyn Files, rng: &mut Rng, segment_bytes: u64) -> Result<LogStart> {
         let store = StoreId::random(rng);
-        let plan =
-            SegmentPlan { store, number: 1, salt: rng.u64(), size: FIRST_SEGMENT_BYTES.min(segment_bytes) };
+        let plan = SegmentPlan {
+            store,
+            number: FIRST_SEGMENT,
+            salt: rng.u64(),
+            size: FIRST_SEGMENT_BYTES.min(segment_bytes),
+        };
+        let active = Segment::create(files, plan)?;
+        end::write(
+            files,
+            &LogEnd { store, segment: FIRST_SEGMENT, sequence: 0, revision: Revision::INITIAL },
+        )?;
         Ok(LogStart {
             store,
-            active: Segment::create(files, plan)?,
+            active,
             offset: HEADER_BYTES,
             spares: Vec::new(),
             sealed: Vec::new(),
@@ -112,10 +123,20 @@ impl Log {
     /// be tried again; after any other error what is on the disk is unknown.
     pub(super) fn append(&mut self, frame: &mut FrameBuilder, last: Revision, at: Timestamp) -> Result<()> {
         let len = frame.total_len();
-        if self.offset + len > self.active.header.size {
-            self.roll(len)?;
+        let full = self.offset + len + CONTINUES_BYTES > self.active.header.size;
+        // Older programs would not understand what is written today.
+        if full || self.active.header.version < LOG_VERSION {
+            self.roll(len, at)?;
         }
         // Not before: the checksum depends on the segment it goes to.
+        self.write(frame, at)?;
+        self.revision = last;
+        self.prepare_ahead();
+        Ok(())
+    }
+
+    /// Writes a frame that fits into the active segment, and syncs it.
+    fn write(&mut self, frame: &mut FrameBuilder, at: Timestamp) -> Result<()> {
         let bytes = frame.finish(self.active.header.salt, self.sequence, self.revision, at);
         let name = segment_name(self.active.header.number);
         self.active
@@ -123,10 +144,8 @@ impl Log {
             .write_all_at(bytes, self.offset)
             .map_err(|source| io_error("write", &self.files.path(&name), source))?;
         self.active.file.sync().map_err(|source| self.sync_error(&name, source))?;
-        self.offset += len;
+        self.offset += bytes.len() as u64;
         self.sequence += 1;
-        self.revision = last;
-        self.prepare_ahead();
         Ok(())
     }
 
@@ -135,19 +154,50 @@ impl Log {
         Error::Io { operation: "sync", path: self.files.path(name), source: Arc::new(source) }
     }
 
+    /// Makes the next segment unless it is there already: fails while the disk is full.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        if self.spares.is_empty() {
+            let next = self.next_segment(0)?;
+            self.spares.push(next);
+        }
+        Ok(())
+    }
+
     /// Goes on in the next segment, which has room for `len` bytes.
-    fn roll(&mut self, len: u64) -> Result<()> {
+    fn roll(&mut self, len: u64, at: Timestamp) -> Result<()> {
         let next = loop {
             match self.next_segment(len)? {
-                next if next.header.size >= HEADER_BYTES + len => break next,
+                next if next.header.size >= HEADER_BYTES + len + CONTINUES_BYTES => break next,
                 // Too small for this frame: stays in the log as an empty segment.
                 small => self.seal(&small),
             }
         };
+        if let Err(error) = self.name_next(next.header.number, at) {
+            self.spares.insert(0, next);
+            return Err(error);
+        }
         let full = std::mem::replace(&mut self.active, next);
         self.seal(&full);
         self.offset = HEADER_BYTES;
         Ok(())
+    }
+
+    /// Writes into the full segment where the log goes on. The next one is durable already, so
+    /// from here on its loss is noticed, even if nothing has been written into it.
+    fn name_next(&mut self, segment: u64, at: Timestamp) -> Result<()> {
+        if self.active.header.version < LOG_VERSION {
+            return Ok(());
+        }
+        let mut frame = FrameBuilder::default();
+        frame.clear();
+        frame.push(&Record::Continues { segment });
+        self.write(&mut frame, at)
+    }
+
+    /// Records how far the log reaches now, after the last write.
+    pub(super) fn record_end(&self) -> Result<()> {
+        let (segment, sequence) = (self.active.header.number, self.sequence);
+        end::write(&*self.files, &LogEnd { store: self.store, segment, sequence, revision: self.revision })
     }
 
     fn seal(&self, segment: &Segment) {
@@ -167,7 +217,7 @@ impl Log {
             return Ok(segment);
         }
         let mut plan = self.plan_next();
-        plan.size = plan.size.max((HEADER_BYTES + len).next_multiple_of(HEADER_BYTES));
+        plan.size = plan.size.max((HEADER_BYTES + len + CONTINUES_BYTES).next_multiple_of(HEADER_BYTES));
         Segment::create(&*self.files, plan)
     }
 
@@ -192,7 +242,7 @@ impl Log {
     }
 
     /// Waits for the thread that makes the next segment, if there is one.
-    pub(super) fn finish(mut self) {
+    pub(super) fn finish(&mut self) {
         self.making.take().map(join);
     }
 }

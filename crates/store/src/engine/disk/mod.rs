@@ -6,12 +6,15 @@
 //! has its whole history again. See `docs/format.md` for the bytes.
 
 mod check;
+mod damage;
+mod end;
 mod files;
 mod format;
 mod frame;
 mod load;
 mod log;
 mod record;
+mod repair;
 mod scan;
 mod segment;
 mod snapshot;
@@ -26,12 +29,18 @@ use std::sync::Arc;
 
 use coracle_base::{Clock, Rng, Task};
 
-pub use self::check::{FileReport, Repaired, Report, Torn, TruncateAt, check, repair};
+#[cfg(any(test, feature = "testing"))]
+pub use self::check::check_files;
+pub use self::check::{FileReport, Report, Torn, check};
+pub use self::damage::WayOut;
 use self::files::RealFiles;
 pub(crate) use self::files::io_error;
 pub use self::files::{File, Files};
 use self::format::StoreId;
 use self::log::{Log, SealedList};
+#[cfg(any(test, feature = "testing"))]
+pub use self::repair::repair_files;
+pub use self::repair::{Repaired, TruncateAt, repair};
 use self::snapshot_file::SnapshotJob;
 use self::writer::{QUEUE_JOBS, WriterHandle};
 use crate::compact::CompactionPolicy;
@@ -55,6 +64,12 @@ pub struct Options {
     pub segment_bytes: u64,
     /// A snapshot is made when it frees at least this much of the log, and at least as much
     /// as it takes up itself, so that no more than half of all writing is snapshots.
+    ///
+    /// This bounds the log. It holds what the history holds, what is current and was written
+    /// within the history (`bytes` of [`crate::Stats`] at most), what a snapshot would free (less
+    /// than the larger of `bytes` and this), and parts of segments: the one that history begins
+    /// in, the active one and the one made ahead. With the defaults, that is no more than twice
+    /// (`bytes` + `history_bytes`) and 128 MiB.
     pub snapshot_min_bytes: u64,
     /// Where store identities and salts come from.
     pub rng: Rng,
@@ -125,7 +140,6 @@ struct Disk {
 
 impl Disk {
     async fn compact_history(&self, oldest: Revision) -> Result<()> {
-        self.local.check_compactable(oldest)?;
         if oldest <= self.local.history.oldest() {
             return Ok(());
         }
@@ -134,10 +148,9 @@ impl Disk {
         self.writer.compacted(oldest).await
     }
 
-    /// Makes a snapshot if enough of the log has become superfluous. Never beside a
-    /// compaction, which would cut off versions that the snapshot still reads.
-    async fn snapshot_if_due(&self) -> Result<()> {
-        let oldest = self.local.history.oldest();
+    /// Makes a snapshot if enough of the log is superfluous once history begins with `oldest`.
+    /// Never beside a compaction, which would cut off versions that the snapshot still reads.
+    async fn snapshot_if_due(&self, oldest: Revision) -> Result<()> {
         let base = Revision::new(oldest.get() - 1);
         let index = self.local.snapshot();
         let freed: u64 =
@@ -177,8 +190,13 @@ impl Writer for Disk {
 
     fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
+            self.local.check_compactable(oldest)?;
+            let oldest = oldest.max(self.local.history.oldest());
+            // The snapshot first: the log shrinks before the history that it is measured by does.
+            let snapshot = self.snapshot_if_due(oldest).await;
+            // Whatever became of it, on a full disk say: memory must not grow.
             self.compact_history(oldest).await?;
-            self.snapshot_if_due().await
+            snapshot
         })
     }
 
@@ -191,14 +209,22 @@ impl Writer for Disk {
         })
     }
 
-    fn finish(&self) -> BoxFuture<'_, ()> {
+    fn retest_space(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.writer.retest_space())
+    }
+
+    fn finish(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
+            let mut outcome = Ok(());
             if let Some(thread) = self.writer.shut() {
-                // A panic there has been printed; the files are closed with the thread.
-                let _ = Task::spawn_blocking("store-close", move || thread.join()).await;
+                let joined = Task::spawn_blocking("store-close", move || thread.join()).await;
+                if !matches!(joined, Ok(Ok(()))) {
+                    outcome = Err(Error::Internal("the writer's thread panicked".to_owned()));
+                }
             }
             // Handles to the closed store may live on; the directory is free all the same.
             self.files.unlock();
+            outcome
         })
     }
 }

@@ -5,7 +5,9 @@ use coracle_base::Timestamp;
 
 use crate::codec::{Decoder, Malformed, put_bytes, put_varint};
 use crate::index::Change;
+use crate::packed;
 use crate::revision::Revision;
+use crate::txn::MAX_VALUE_BYTES;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +18,15 @@ pub(super) enum Record {
     Compacted { oldest: Revision },
     /// The store was closed in good order.
     Closed,
+    /// The log goes on in this segment, which was durable before this was written. The last
+    /// record of a segment that is full, so that the loss of the next one is noticed.
+    Continues { segment: u64 },
 }
 
 const COMMIT: u8 = 1;
 const COMPACTED: u8 = 2;
 const CLOSED: u8 = 3;
+const CONTINUES: u8 = 4;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -29,6 +35,10 @@ const DELETE_PREFIX: u8 = 3;
 /// Set on a put whose value is stamped, or whose key expires.
 const HAS_STAMP: u8 = 0x40;
 const EXPIRES: u8 = 0x80;
+
+/// Set on a put whose value is packed, as long values are in memory: what the log takes up on
+/// the disk then follows what the history takes up in memory.
+const PACKED: u8 = 0x20;
 
 pub(super) fn encode(record: &Record, out: &mut Vec<u8>) {
     match record {
@@ -42,6 +52,10 @@ pub(super) fn encode(record: &Record, out: &mut Vec<u8>) {
             put_varint(out, oldest.get());
         }
         Record::Closed => out.push(CLOSED),
+        Record::Continues { segment } => {
+            out.push(CONTINUES);
+            put_varint(out, *segment);
+        }
     }
 }
 
@@ -50,7 +64,9 @@ fn encode_change(change: &Change, out: &mut Vec<u8>) {
         Change::Put { key, value, stamp, expires_at } => {
             let stamped = if stamp.is_some() { HAS_STAMP } else { 0 };
             let expires = if expires_at.is_some() { EXPIRES } else { 0 };
-            out.push(PUT | stamped | expires);
+            let packed = packed::pack_value(value);
+            let flag = if packed.is_some() { PACKED } else { 0 };
+            out.push(PUT | stamped | expires | flag);
             put_bytes(out, key);
             if let Some(stamp) = stamp {
                 put_varint(out, u64::from(*stamp));
@@ -58,7 +74,13 @@ fn encode_change(change: &Change, out: &mut Vec<u8>) {
             if let Some(expires_at) = expires_at {
                 put_varint(out, expires_at.as_millis());
             }
-            put_bytes(out, value);
+            match packed {
+                Some(packed) => {
+                    put_varint(out, value.len() as u64);
+                    put_bytes(out, &packed);
+                }
+                None => put_bytes(out, value),
+            }
         }
         Change::Delete { key } => {
             out.push(DELETE);
@@ -90,13 +112,14 @@ fn decode(decoder: &mut Decoder<'_>) -> Result<Record, Malformed> {
         }
         COMPACTED => Ok(Record::Compacted { oldest: Revision::new(decoder.varint()?) }),
         CLOSED => Ok(Record::Closed),
+        CONTINUES => Ok(Record::Continues { segment: decoder.varint()? }),
         _ => Err(Malformed),
     }
 }
 
 fn decode_change(decoder: &mut Decoder<'_>) -> Result<Change, Malformed> {
     let tag = decoder.byte()?;
-    match tag & !(HAS_STAMP | EXPIRES) {
+    match tag & !(HAS_STAMP | EXPIRES | PACKED) {
         PUT => decode_put(tag, decoder),
         DELETE if tag == DELETE => Ok(Change::Delete { key: copy(decoder.bytes()?) }),
         DELETE_PREFIX if tag == DELETE_PREFIX => Ok(Change::DeletePrefix { prefix: copy(decoder.bytes()?) }),
@@ -114,11 +137,23 @@ fn decode_put(tag: u8, decoder: &mut Decoder<'_>) -> Result<Change, Malformed> {
         0 => None,
         _ => Some(Timestamp::from_millis(decoder.varint()?)),
     };
-    let value = copy(decoder.bytes()?);
+    let value = match tag & PACKED {
+        0 => copy(decoder.bytes()?),
+        _ => decode_packed(decoder)?,
+    };
     if stamp.is_some_and(|at| at as usize > value.len()) {
         return Err(Malformed);
     }
     Ok(Change::Put { key, value, stamp, expires_at })
+}
+
+fn decode_packed(decoder: &mut Decoder<'_>) -> Result<Bytes, Malformed> {
+    let length = usize::try_from(decoder.varint()?).map_err(|_| Malformed)?;
+    // Before the length is trusted with an allocation.
+    if length > MAX_VALUE_BYTES {
+        return Err(Malformed);
+    }
+    packed::try_unpack(decoder.bytes()?, length).map(Bytes::from).ok_or(Malformed)
 }
 
 fn copy(bytes: &[u8]) -> Bytes {
@@ -145,8 +180,25 @@ mod tests {
                 Change::DeletePrefix { prefix: Bytes::new() },
             ]),
             Record::Compacted { oldest: Revision::new(300) },
+            Record::Continues { segment: 3 },
             Record::Closed,
         ]
+    }
+
+    #[test]
+    fn record_with_a_long_repetitive_value_is_written_packed_and_read_whole() {
+        let value = Bytes::from(b"as schemas have it ".repeat(4_000));
+        let put = |value: &Bytes| {
+            let (key, value) = (Bytes::from_static(b"k"), value.clone());
+            Record::Commit(vec![Change::Put { key, value, stamp: Some(3), expires_at: None }])
+        };
+        let mut bytes = Vec::new();
+        encode(&put(&value), &mut bytes);
+        assert!(bytes.len() < value.len() / 10, "{} bytes", bytes.len());
+        assert_eq!(decode_all(&bytes), Ok(vec![put(&value)]));
+        for end in 0..bytes.len() {
+            assert_ne!(decode_all(&bytes[..end]), Ok(vec![put(&value)]));
+        }
     }
 
     #[test]

@@ -7,8 +7,11 @@
 
 use std::sync::Arc;
 
+use super::damage::{Damage, Fault};
 use super::files::{File, Files, io_error, read_full};
-use super::format::{BadHeader, HEADER_BYTES, SegmentHeader, StoreId, VERSION, segment_name, temporary_name};
+use super::format::{
+    BadHeader, HEADER_BYTES, LOG_VERSION, SegmentHeader, StoreId, VERSION, segment_name, temporary_name,
+};
 use super::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, NotAFrame};
 use crate::error::{Error, Result};
 
@@ -20,6 +23,8 @@ const FILL_CHUNK: usize = 256 << 10;
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn File>,
+    /// How long the file was found to be. Shorter than the header says: its end is gone.
+    pub(super) len: u64,
 }
 
 /// What to make a segment with.
@@ -38,14 +43,14 @@ impl Segment {
         let name = segment_name(plan.number);
         let temporary = temporary_name(&name);
         let SegmentPlan { store, number, salt, size } = plan;
-        let header = SegmentHeader { store, number, salt, size };
+        let header = SegmentHeader { version: LOG_VERSION, store, number, salt, size };
         let made = fill(files, &temporary, &header).and_then(|file| {
             files.rename(&temporary, &name)?;
             files.sync_dir()?;
             Ok(file)
         });
         match made {
-            Ok(file) => Ok(Self { header, file }),
+            Ok(file) => Ok(Self { header, file, len: size }),
             Err(source) => {
                 // Gives back the space; if even that fails, opening the store will do it.
                 let _ = files.remove(&temporary);
@@ -55,28 +60,30 @@ impl Segment {
     }
 
     /// Opens a segment and checks what it says of itself.
-    pub(super) fn open(files: &dyn Files, number: u64) -> Result<Self> {
+    pub(super) fn open(files: &dyn Files, number: u64) -> Result<Self, Fault> {
         let name = segment_name(number);
         let path = files.path(&name);
         let file = files.open(&name).map_err(|source| io_error("open", &path, source))?;
         let mut block = vec![0; HEADER_BYTES as usize];
         let read = read_full(&*file, &mut block, 0).map_err(|source| io_error("read", &path, source))?;
-        let damaged =
-            |offset, detail: &str| Error::Damaged { path: path.clone(), offset, detail: detail.into() };
-        let header = SegmentHeader::decode(&block[..read]).map_err(|bad| match bad {
-            BadHeader::UnknownVersion(found) => {
-                Error::UnknownFormat { path: path.clone(), found, supported: VERSION }
+        let unusable = |detail: &str| Damage::unusable_segment(number, detail);
+        let header = match SegmentHeader::decode(&block[..read]) {
+            Ok(header) => header,
+            Err(BadHeader::UnknownVersion(found)) => {
+                return Err(Error::UnknownFormat { path, found, supported: VERSION }.into());
             }
-            BadHeader::Damaged(detail) => damaged(0, detail),
-        })?;
+            Err(BadHeader::Damaged(detail)) => return Err(unusable(detail).into()),
+        };
         if header.number != number {
-            return Err(damaged(0, "it was another file of the log and has been renamed"));
+            return Err(unusable("the file is another segment of the log under this name").into());
         }
-        let size = file.size().map_err(|source| io_error("read", &path, source))?;
-        if size < header.size {
-            return Err(damaged(size, "the file has been cut off"));
-        }
-        Ok(Self { header, file })
+        let len = file.size().map_err(|source| io_error("read", &path, source))?;
+        Ok(Self { header, file, len })
+    }
+
+    /// Whether the file is shorter than it was made.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.len < self.header.size
     }
 }
 

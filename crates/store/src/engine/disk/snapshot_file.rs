@@ -115,7 +115,7 @@ impl PacedFile<'_> {
     fn rest(&mut self) {
         // History cannot be given up while the snapshot is made: when it grows too large,
         // memory matters more than the latency of writes.
-        let pressed = self.local.history.summary().bytes > 2 * self.local.policy.max_bytes;
+        let pressed = self.local.history.summary().bytes > self.local.policy.burst_bytes;
         if pressed {
             return;
         }

@@ -13,7 +13,7 @@ use super::frame::FrameBuilder;
 use super::log::Log;
 use super::record::Record;
 use crate::entry::Version;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain};
 use crate::index::{Commit, Index};
 use crate::local::Local;
 use crate::revision::Revision;
@@ -47,6 +47,10 @@ pub(super) enum Job {
         dead: Vec<Arc<Version>>,
         reply: oneshot::Sender<Result<()>>,
     },
+    /// Writes were refused for lack of space: test whether there is some again.
+    RetestSpace {
+        reply: oneshot::Sender<Result<()>>,
+    },
 }
 
 /// The way to the writer's thread.
@@ -59,7 +63,7 @@ impl WriterHandle {
     pub(super) fn spawn(local: Arc<Local>, log: Log) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(QUEUE_JOBS);
         let working = (*local.snapshot()).clone();
-        let writer = Writer { local, log, working, frame: FrameBuilder::default(), poisoned: None };
+        let writer = Writer { local, log, working, frame: FrameBuilder::default() };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || writer.run(queue))
@@ -99,6 +103,12 @@ impl WriterHandle {
         Ok(())
     }
 
+    pub(super) async fn retest_space(&self) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.sender()?.send(Job::RetestSpace { reply }).await.map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+
     /// Lets no more jobs in. The thread ends when it has done those that are.
     pub(super) fn shut(&self) -> Option<JoinHandle<()>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -112,7 +122,6 @@ struct Writer {
     /// Ahead of what is published while a batch is being made durable.
     working: Index,
     frame: FrameBuilder,
-    poisoned: Option<Arc<str>>,
 }
 
 /// Transactions that share a sync, with what each is to be told if it succeeds.
@@ -170,13 +179,31 @@ impl Writer {
                 batch.dead.extend(dead);
                 batch.notices.push(reply);
             }
+            Job::RetestSpace { reply } => {
+                // A dropped receiver has stopped waiting.
+                let _ = reply.send(self.retest_space());
+            }
+        }
+    }
+
+    fn retest_space(&mut self) -> Result<()> {
+        if self.local.health.is_disk_full() {
+            self.log.make_room()?;
+            self.local.health.clear();
+        }
+        self.local.health.check()
+    }
+
+    /// After a failed sync nothing may be written until the store is opened again.
+    fn check_poison(&self) -> Result<()> {
+        match self.local.health.check() {
+            Err(poisoned @ Error::Poisoned { .. }) => Err(poisoned),
+            _ => Ok(()),
         }
     }
 
     fn stage(&mut self, txn: Txn, batch: &mut Batch) -> Result<Committed> {
-        if let Some(reason) = &self.poisoned {
-            return Err(Error::Poisoned { reason: reason.clone() });
-        }
+        self.check_poison()?;
         let staged = self.working.stage(txn, self.local.clock.now())?;
         if let Some((commit, changes)) = staged.effect {
             self.frame.push(&Record::Commit(changes));
@@ -189,19 +216,27 @@ impl Writer {
         if self.frame.is_empty() {
             return Ok(());
         }
-        if let Some(reason) = &self.poisoned {
-            return Err(Error::Poisoned { reason: reason.clone() });
-        }
+        self.check_poison()?;
         let outcome = self.log.append(&mut self.frame, self.working.revision(), self.local.clock.now());
-        outcome.map_err(|error| match error {
-            full @ Error::DiskFull { .. } => full,
-            other => {
-                let reason: Arc<str> = other.to_string().into();
-                tracing::error!(error = %other, "the store refuses writes from now on");
-                self.poisoned = Some(reason.clone());
-                Error::Poisoned { reason }
+        match outcome {
+            Ok(()) => {
+                self.local.health.clear();
+                Ok(())
             }
-        })
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Records why writes are refused from now on.
+    fn refused(&self, error: Error) -> Error {
+        let failure = match error {
+            full @ Error::DiskFull { .. } => full,
+            other => Error::Poisoned { reason: chain(&other).into() },
+        };
+        self.local.health.fail(&failure);
+        // The keeper tests for space again.
+        self.local.upkeep.notify_one();
+        failure
     }
 
     fn publish(&mut self, batch: Batch) {
@@ -224,26 +259,24 @@ impl Writer {
         // History is given up in memory whatever the disk says.
         batch.dead.iter().for_each(|tombstone| self.working.purge(tombstone));
         for (reply, _) in batch.answers {
-            let _ = reply.send(Err(repeated(failure)));
+            let _ = reply.send(Err(failure.clone()));
         }
         for notice in batch.notices {
-            let _ = notice.send(Err(repeated(failure)));
+            let _ = notice.send(Err(failure.clone()));
         }
     }
 
     fn close(mut self) {
         self.frame.clear();
         self.frame.push(&Record::Closed);
-        if let Err(error) = self.make_durable() {
-            tracing::warn!(%error, "the store could not be marked as closed; it is whole all the same");
-        }
+        let marked = self.make_durable();
         self.log.finish();
-    }
-}
-
-fn repeated(failure: &Error) -> Error {
-    match failure {
-        Error::DiskFull { source } => Error::DiskFull { source: source.clone() },
-        other => Error::Poisoned { reason: other.to_string().into() },
+        if let Err(error) = marked.and_then(|()| self.log.record_end()) {
+            tracing::warn!(
+                error = chain(&error),
+                "the store could not be marked as closed; every acknowledged write is durable all the same"
+            );
+            self.local.health.fail(&error);
+        }
     }
 }

@@ -16,6 +16,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Streaming};
 
 use super::failure::Failure;
+use super::health::Health;
 use super::options::Options;
 use super::proto::{RangeRequest, StatusRequest, StatusResponse, WatchRequest, WatchResponse};
 use super::rpc::{self, Method};
@@ -46,6 +47,7 @@ pub(super) struct Client {
     connect_timeout: Duration,
     request_timeout: Duration,
     closed: CancellationToken,
+    pub(super) health: Health,
 }
 
 struct Member {
@@ -78,6 +80,7 @@ impl Client {
             connect_timeout: options.connect_timeout,
             request_timeout: options.request_timeout,
             closed,
+            health: Health::default(),
         })
     }
 
@@ -170,12 +173,21 @@ impl Client {
     }
 
     /// Tries `attempt` with one member after the other until one succeeds, the failure is
-    /// final, or there is no time left.
+    /// final, or there is no time left; records what that says about the cluster.
     pub(super) async fn retried<T, F>(
         &self,
         repeat: Repeat,
         attempt: impl Fn(usize) -> F,
     ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let outcome = self.attempts(repeat, attempt).await;
+        self.health.note(&outcome);
+        outcome
+    }
+
+    async fn attempts<T, F>(&self, repeat: Repeat, attempt: impl Fn(usize) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {

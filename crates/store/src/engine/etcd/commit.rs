@@ -42,6 +42,9 @@ impl Cluster {
         let request = self.txn_request(txn).await?;
         let bytes = request.encoded_len();
         let answer = self.client.call(&rpc::TXN, Repeat::IfUnsent, request).await;
+        if bytes <= ETCD_REQUEST_BYTES {
+            self.client.health.note_write(&answer);
+        }
         Ok(answer.map_err(|failure| NotCommitted { failure, bytes }))
     }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use tonic::{Code, ConnectError, Status};
 
-use crate::error::Error;
+use crate::error::{Error, chain};
 
 /// A request without a result.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Failure {
         };
         match status.code() {
             code if is_refusal(code) => Failure::Rejected { code, message },
-            _ => Failure::Unanswered(format!("{url}: {message}")),
+            code => Failure::Unanswered(format!("{url}: {code:?}: {message}")),
         }
     }
 
@@ -100,20 +100,6 @@ fn connect_error(status: &Status) -> Option<&ConnectError> {
         source = error.source();
     }
     None
-}
-
-/// An error with its sources on one line, each said once: some repeat what they stand for.
-pub(super) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        source = error.source();
-    }
-    text.replace('\n', " ")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use self::cluster::Cluster;
 pub use self::options::{ClientIdentity, Options, Password, Tls};
 use crate::engine::{BoxFuture, Engine, Stats};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 use crate::store::Store;
@@ -26,6 +26,7 @@ mod cluster;
 mod commit;
 mod compact;
 mod failure;
+mod health;
 mod keyspace;
 mod lease;
 mod options;
@@ -53,24 +54,25 @@ pub async fn connect(options: Options) -> Result<Store> {
 /// A connected cluster with what runs for it.
 struct EtcdEngine {
     cluster: Arc<Cluster>,
-    /// Compaction by age, until the engine is closed.
-    compactor: Mutex<Option<Task<()>>>,
+    /// Compaction by age and the test of an unreachable cluster, until the engine is closed.
+    tasks: Mutex<Vec<Task<()>>>,
     /// Every running watch. Each task belongs to its [`Watch`]; this awaits them.
     watches: TaskTracker,
 }
 
 impl EtcdEngine {
     fn start(cluster: Arc<Cluster>, options: &Options) -> Self {
-        let compactor = compact::start(cluster.clone(), options);
-        Self { cluster, compactor: Mutex::new(compactor), watches: TaskTracker::new() }
+        let mut tasks = vec![health::start(cluster.clone())];
+        tasks.extend(compact::start(cluster.clone(), options));
+        Self { cluster, tasks: Mutex::new(tasks), watches: TaskTracker::new() }
     }
 
     async fn stop(&self) {
         self.cluster.client.closed().cancel();
-        let compactor = self.compactor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(compactor) = compactor {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
             // It sees the cancellation; that it was cancelled is no news.
-            let _ = compactor.await;
+            let _ = task.await;
         }
         self.watches.close();
         self.watches.wait().await;
@@ -106,7 +108,17 @@ impl Engine for EtcdEngine {
         Box::pin(self.cluster.stats())
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop())
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.stop().await;
+            self.cluster.client.health.check()
+        })
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.cluster.client.closed().is_cancelled() {
+            return Err(Error::Closed);
+        }
+        self.cluster.client.health.check()
     }
 }

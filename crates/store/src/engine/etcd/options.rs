@@ -172,7 +172,7 @@ impl Options {
             return Err(Error::Config(format!("etcd endpoint {shown} cannot be trusted: {expected}")));
         };
         endpoint.tls_config(tls.config()?).map_err(|error| {
-            let reason = super::failure::chain(&error);
+            let reason = crate::error::chain(&error);
             Error::Config(format!("the TLS settings for etcd do not work: {reason}"))
         })
     }

@@ -137,7 +137,11 @@ impl Engine for Layered {
         Box::pin(self.own.stats())
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.own.close())
+    }
+
+    fn writable(&self) -> Result<()> {
+        self.own.writable()
     }
 }

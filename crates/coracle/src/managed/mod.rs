@@ -2,18 +2,20 @@
 //!
 //! Where several processes share a store, only the one that holds a lease runs a manager. One that loses it
 //! is cut off at once, for another may begin; what it has begun another finds and ends. A new one is made
-//! whenever the lease is ours again.
+//! whenever the lease is ours again. All that a manager writes is fenced by the term of the lease in which it was
+//! made: requests that a stopped process finishes after it woke up change nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
 
+use coracle_apiserver::{ApiServer, Fence, HeldLease};
 use coracle_base::metrics::Gauge;
 use coracle_base::{Clock, Metrics, Task};
-use coracle_runtime::{ClusterId, Idle, IdleReport, LeaderLease, Manager, ObjectKey};
-use kube::Client;
+use coracle_runtime::{ClusterId, Idle, IdleReport, LeaderLease, LeaseTerm, Manager, ObjectKey};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::in_process::{self, Caller};
 use crate::pki;
 use crate::supervise::{Components, Failure};
 
@@ -114,26 +116,31 @@ enum Ended {
 
 impl Managed {
     /// Runs what `register` adds to a manager for all clusters: what upstream's `component` does. Of several
-    /// processes on one store, one does.
+    /// processes on one store, one does; all that it writes is to be bound to the fence that `register` is given.
     pub(crate) fn start(
         component: &'static str,
-        client: &Client,
+        (server, caller): (&ApiServer, Caller),
         clock: &Clock,
         replica: Option<&Replica>,
-        register: impl Fn(&mut Manager) + Send + 'static,
+        register: impl Fn(&mut Manager, Option<&Fence>) + Send + 'static,
     ) -> Self {
-        let (its_client, its_clock) = (client.clone(), clock.clone());
-        let make = move || {
-            let mut manager = Manager::everywhere(its_client.clone())
-                .with_clock(its_clock.clone())
-                .with_host_name(host_name());
-            register(&mut manager);
+        let (its_server, its_clock) = (server.clone(), clock.clone());
+        let make = move |fence: Option<Fence>| {
+            let client = in_process::fenced_client(its_server.clone(), caller, fence.clone());
+            let mut manager =
+                Manager::everywhere(client).with_clock(its_clock.clone()).with_host_name(host_name());
+            register(&mut manager, fence.as_ref());
             manager
         };
-        let Some(replica) = replica else { return Self::always(component, make()) };
+        let Some(replica) = replica else { return Self::always(component, make(None)) };
         let key = ObjectKey::namespaced(ClusterId::default(), NAMESPACE, component);
-        let lease = LeaderLease::new(client, key, &*replica.identity, clock.clone());
-        Self::while_leading(component, lease, make)
+        // The lease itself is written without a fence: each write of it names the version that it replaces.
+        let client = in_process::client(server.clone(), caller);
+        let lease = LeaderLease::new(&client, key, &*replica.identity, clock.clone());
+        let server = server.clone();
+        Self::while_leading(component, lease, move |lease, term| {
+            Some(make(Some(fence(&server, lease, term)?)))
+        })
     }
 
     /// Runs a manager until it is stopped.
@@ -150,7 +157,7 @@ impl Managed {
     fn while_leading(
         name: &'static str,
         lease: LeaderLease,
-        make: impl Fn() -> Manager + Send + 'static,
+        make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager> + Send + 'static,
     ) -> Self {
         let (board, stop) = (Board::with_lease(name), CancellationToken::new());
         Self::run(name, board, stop, move |board, stop| lead(name, lease, make, board, stop))
@@ -200,17 +207,34 @@ impl Managed {
     }
 }
 
+/// What binds writes to a term of the lease.
+fn fence(server: &ApiServer, lease: &LeaderLease, term: &LeaseTerm) -> Option<Fence> {
+    let key = lease.key();
+    let held = HeldLease {
+        cluster: key.cluster().as_str(),
+        namespace: key.namespace(),
+        name: key.name(),
+        uid: &term.uid,
+        holder: lease.identity(),
+        transitions: term.transitions,
+    };
+    server
+        .fence(&held)
+        .inspect_err(|error| tracing::error!(lease = %key, %error, "cannot fence writes by the lease"))
+        .ok()
+}
+
 /// Runs a manager whenever the lease is ours.
 async fn lead(
     name: &'static str,
     mut lease: LeaderLease,
-    make: impl Fn() -> Manager,
+    make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager>,
     board: Board,
     stop: CancellationToken,
 ) {
-    while stop.run_until_cancelled(lease.acquire()).await.is_some() {
+    while let Some(term) = stop.run_until_cancelled(lease.acquire()).await {
         tracing::info!(name, "leading");
-        let manager = make();
+        let Some(manager) = make(&lease, &term) else { return };
         board.show(&manager);
         let ended = serve(name, manager, &mut lease, &stop).await;
         board.clear();
@@ -246,106 +270,4 @@ async fn serve(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
-
-    use coracle_apiserver::{ApiServer, HealthChecks, Registry, Site};
-    use coracle_base::Rng;
-    use coracle_runtime::{Objects, Written};
-    use coracle_store::memory;
-    use k8s_openapi::api::coordination::v1::Lease;
-    use kube::api::{DeleteParams, Patch, PatchParams};
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::in_process;
-
-    const COMPONENT: &str = "kube-controller-manager";
-
-    /// Longer than it takes until a lease that is free is taken. Time stands still meanwhile.
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    async fn server() -> Client {
-        let clock = Clock::system();
-        let store = memory::open(memory::Options::default());
-        let registry = Registry::new(store, clock.clone(), Rng::seeded(1));
-        let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock);
-        server.bootstrap(&Site::default()).await.unwrap();
-        in_process::client(server, in_process::CONTROLLERS)
-    }
-
-    /// A process that counts how often it began to lead.
-    struct Process {
-        managed: Managed,
-        begun: Arc<AtomicUsize>,
-    }
-
-    impl Process {
-        fn start(client: &Client, name: &str) -> Self {
-            let begun = Arc::<AtomicUsize>::default();
-            let (count, replica) = (Arc::clone(&begun), Replica { identity: name.to_owned() });
-            let register = move |_: &mut Manager| {
-                count.fetch_add(1, Ordering::Relaxed);
-            };
-            let managed = Managed::start(COMPONENT, client, &Clock::system(), Some(&replica), register);
-            Self { managed, begun }
-        }
-
-        async fn leads(&self, is_leading: bool) {
-            let mut idle = self.managed.idle.clone();
-            let changed = idle.wait_for(|idle| idle.is_some() == is_leading);
-            drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
-        }
-
-        fn begun(&self) -> usize {
-            self.begun.load(Ordering::Relaxed)
-        }
-    }
-
-    fn key() -> ObjectKey {
-        ObjectKey::namespaced(ClusterId::default(), NAMESPACE, COMPONENT)
-    }
-
-    async fn holder(leases: &Objects) -> Value {
-        let lease: Value = leases.get(&key()).await.unwrap().unwrap();
-        lease["spec"]["holderIdentity"].clone()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_of_several_leads_and_the_next_when_it_stops() {
-        let client = server().await;
-        let leases = Objects::of::<Lease>(&client);
-        let first = Process::start(&client, "first");
-        first.leads(true).await;
-        assert_eq!(holder(&leases).await, "first");
-        let second = Process::start(&client, "second");
-        // It asks some times in vain.
-        tokio::time::sleep(LIMIT / 10).await;
-        assert_eq!((first.begun(), second.begun()), (1, 0));
-        first.managed.stop().await;
-        assert_eq!(holder(&leases).await, "", "given back");
-        second.leads(true).await;
-        assert_eq!(holder(&leases).await, "second");
-        assert!(second.managed.run_until_idle().await.is_ok());
-        second.managed.stop().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_loses_the_lease_stops_and_begins_anew_when_it_is_back() {
-        let client = server().await;
-        let leases = Objects::of::<Lease>(&client);
-        let process = Process::start(&client, "first");
-        process.leads(true).await;
-        let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "another"}}));
-        leases.patch::<Written>(&key(), &PatchParams::default(), &stolen).await.unwrap();
-        process.leads(false).await;
-        let told = metrics(&[process.managed.figures()]);
-        let samples: Vec<_> = told.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(samples, [r#"leader_election_master_status{name="kube-controller-manager"} 0"#]);
-        leases.delete(&key(), &DeleteParams::default()).await.unwrap();
-        process.leads(true).await;
-        assert_eq!(process.begun(), 2, "a new manager");
-        process.managed.stop().await;
-    }
-}
+mod tests;

@@ -1,0 +1,108 @@
+//! Warns of objects that are stored although this server does not do what they ask for.
+//!
+//! Admission webhooks, conversion webhooks and aggregated API servers are not implemented yet. A webhook with
+//! `failurePolicy: Fail` promises that nothing passes without it, so whoever writes one is told that it is ignored:
+//! in a `Warning` header, and the operator in the log.
+
+use coracle_registry::admission::{Attributes, BoxFuture, Operation};
+use coracle_registry::{Result, view};
+use serde_json::Value;
+
+use super::plugin::{Plugin, Rule, nothing_to_say};
+
+/// The plugin.
+pub(super) struct UnimplementedExtensions;
+
+const WRITES: [Operation; 2] = [Operation::Create, Operation::Update];
+
+impl Plugin for UnimplementedExtensions {
+    fn name(&self) -> &str {
+        "UnimplementedExtensions"
+    }
+
+    fn validates(&self) -> Vec<Rule> {
+        vec![
+            Rule::new("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &WRITES),
+            Rule::new("admissionregistration.k8s.io", "validatingwebhookconfigurations", &WRITES),
+            Rule::new("apiextensions.k8s.io", "customresourcedefinitions", &WRITES),
+            Rule::new("apiregistration.k8s.io", "apiservices", &WRITES),
+        ]
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a Value,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let declaration = attributes.write.kind.declaration();
+        if let Some(warning) = warning(&declaration.plural, object) {
+            if !attributes.write.dry_run {
+                tracing::warn!(kind = %declaration.kind, name = view::name(object), "{warning}");
+            }
+            warnings.push(warning);
+        }
+        nothing_to_say()
+    }
+}
+
+/// What of an object has no effect, if anything has none.
+fn warning(plural: &str, object: &Value) -> Option<String> {
+    match plural {
+        "customresourcedefinitions" => {
+            let strategy = view::text(object, &["spec", "conversion", "strategy"]);
+            (strategy == "Webhook").then(|| {
+                "conversion webhooks are not implemented: spec.conversion.webhook is never called, and objects are served in all versions without conversion".to_owned()
+            })
+        }
+        "apiservices" => view::at(object, &["spec", "service"]).map(|_| {
+            "aggregated API servers are not implemented: requests for this group version are answered with 503".to_owned()
+        }),
+        _ => ignored_webhooks(object),
+    }
+}
+
+fn ignored_webhooks(object: &Value) -> Option<String> {
+    let webhooks = view::items(object, &["webhooks"]).iter();
+    let required = webhooks.filter(|webhook| view::text(webhook, &["failurePolicy"]) == "Fail");
+    let names: Vec<&str> = required.map(|webhook| view::text(webhook, &["name"])).collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!(
+            "admission webhooks are not implemented: these are never called in spite of failurePolicy Fail: {names}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn webhook_with_failure_policy_fail_is_warned_of() {
+        let configuration = |policies: &[&str]| {
+            let webhook =
+                |policy: &&str| json!({"name": format!("{policy}.example.com"), "failurePolicy": policy});
+            json!({"webhooks": policies.iter().map(webhook).collect::<Vec<_>>()})
+        };
+        let warned = warning("validatingwebhookconfigurations", &configuration(&["Fail", "Ignore"])).unwrap();
+        assert!(warned.ends_with("failurePolicy Fail: Fail.example.com"), "{warned}");
+        assert_eq!(warning("mutatingwebhookconfigurations", &configuration(&["Ignore"])), None);
+    }
+
+    #[test]
+    fn definition_with_a_conversion_webhook_is_warned_of() {
+        let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
+        assert!(warning("customresourcedefinitions", &definition("Webhook")).is_some());
+        assert_eq!(warning("customresourcedefinitions", &definition("None")), None);
+    }
+
+    #[test]
+    fn api_service_with_a_service_is_warned_of() {
+        let remote = json!({"spec": {"service": {"name": "a", "namespace": "b"}}});
+        assert!(warning("apiservices", &remote).is_some());
+        assert_eq!(warning("apiservices", &json!({"spec": {"version": "v1"}})), None);
+    }
+}

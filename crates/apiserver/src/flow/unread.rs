@@ -1,0 +1,253 @@
+//! Response bytes that clients have not read, and how long they may stay unread.
+//!
+//! Every response over a connection has one [`Unread`]. It counts the bytes that the response keeps in memory:
+//! frames of a watch that are ready, the frame that goes out now, and what HTTP/2 has queued because the
+//! client's window is closed. A client that takes no byte for [`STALL_LIMIT`] loses the response; a seat that is
+//! still held is free after [`SEAT_STALL`], so that clients that do not read keep nobody waiting.
+//!
+//! Users have a limit on the sum of theirs. Beyond it watches make no further events until there is room, and those
+//! that lag most are ended; their clients list again. Memory is counted for each response even if several share a
+//! frame.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
+
+use super::Seat;
+use super::users::User;
+
+/// How long a client may take none of the bytes that are ready for it. kubectl and client-go read all the time; a
+/// network that loses every packet for so long makes them give up, too. Then the response is ended: over
+/// HTTP/2 its stream is reset, over HTTP/1.1 its connection is closed.
+pub(crate) const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a response keeps its seat while its client takes nothing. A response that is written to a socket with
+/// room never waits so long; one that waits uses no processor.
+const SEAT_STALL: Duration = Duration::from_millis(50);
+
+/// Bytes that one watch may keep unread: the largest object in its largest form, with room for the events gathered
+/// behind it. A watch beyond it is ended.
+const WATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// The unread bytes of one response.
+pub(crate) struct Unread {
+    began: Instant,
+    bytes: AtomicUsize,
+    /// Milliseconds after `began` at which the client took a byte last, or the first became ready.
+    progress_ms: AtomicU64,
+    is_watch: AtomicBool,
+    is_ended: AtomicBool,
+    /// The task that writes the response, once it waits.
+    writer: AtomicWaker,
+    /// Whose response it is; nobody's if the request was not authenticated.
+    user: OnceLock<Arc<User>>,
+    seat: Mutex<Option<Seat>>,
+}
+
+/// What is to be done about a response.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing waits for the client.
+    Idle,
+    /// To be looked at again then.
+    Until(Instant),
+    /// The response is to be ended.
+    End,
+}
+
+impl Unread {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            bytes: AtomicUsize::new(0),
+            progress_ms: AtomicU64::new(0),
+            is_watch: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            writer: AtomicWaker::new(),
+            user: OnceLock::new(),
+            seat: Mutex::new(None),
+        })
+    }
+
+    /// Counts the bytes for a user from now on.
+    pub(super) fn belongs_to(self: &Arc<Self>, user: Arc<User>, is_watch: bool) {
+        self.is_watch.store(is_watch, Ordering::Relaxed);
+        if is_watch {
+            user.add_watch(self);
+        }
+        // There is one user for each request, so this is not set before.
+        let _ = self.user.set(user);
+    }
+
+    /// Keeps the seat until the response has gone, or its client stalls.
+    pub(super) fn hold_seat(&self, seat: Seat) {
+        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = Some(seat);
+    }
+
+    /// Frees the seat, if there is one.
+    pub(crate) fn release_seat(&self) {
+        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(seat);
+    }
+
+    /// Counts bytes until what is returned is dropped.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.add(bytes);
+        Charge { unread: self.clone(), bytes }
+    }
+
+    /// Notes that the client took a byte.
+    pub(crate) fn note_progress(&self) {
+        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.progress_ms.store(elapsed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// When the client took a byte last.
+    pub(super) fn last_progress(&self) -> Instant {
+        self.began + Duration::from_millis(self.progress_ms.load(Ordering::Relaxed))
+    }
+
+    /// Ends the response.
+    pub(super) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        self.writer.wake();
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// Wakes this when the response is ended.
+    pub(crate) fn register(&self, writer: &Waker) {
+        self.writer.register(writer);
+    }
+
+    /// What is to be done about the response now.
+    pub(crate) fn judge(&self) -> Verdict {
+        if self.is_ended() {
+            return Verdict::End;
+        }
+        if self.bytes() == 0 {
+            return Verdict::Idle;
+        }
+        let (now, progress) = (Instant::now(), self.last_progress());
+        if now >= progress + STALL_LIMIT {
+            return Verdict::End;
+        }
+        let mut seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        if seat.is_some() && now < progress + SEAT_STALL {
+            return Verdict::Until(progress + SEAT_STALL);
+        }
+        let freed = seat.take();
+        drop(seat);
+        drop(freed);
+        Verdict::Until(progress + STALL_LIMIT)
+    }
+
+    fn add(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 {
+            self.note_progress();
+        }
+        if before + bytes > WATCH_BYTES && self.is_watch.load(Ordering::Relaxed) {
+            self.end();
+        }
+        if let Some(user) = self.user.get() {
+            user.add_unread(bytes);
+        }
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(user) = self.user.get() {
+            user.remove_unread(bytes);
+        }
+    }
+}
+
+/// Bytes that count as unread.
+pub(crate) struct Charge {
+    unread: Arc<Unread>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Whether so many more bytes fit the limit of the user.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.unread.user.get().is_none_or(|user| user.has_room(bytes))
+    }
+
+    /// Waits until so many more bytes fit. False if they did not for too long. Safe to drop: only waits.
+    pub(crate) async fn room(&self, bytes: usize) -> bool {
+        match self.unread.user.get() {
+            Some(user) => user.room(bytes).await,
+            None => true,
+        }
+    }
+
+    /// Notes that the client took some of them. They stay in memory until the last of them is taken.
+    pub(crate) fn note_progress(&self) {
+        self.unread.note_progress();
+    }
+
+    /// Counts so many instead.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.unread.add(bytes - self.bytes);
+        } else {
+            self.unread.remove(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.unread.remove(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn response_is_ended_when_its_client_takes_nothing() {
+        let unread = Unread::new();
+        assert_eq!(unread.judge(), Verdict::Idle);
+        tokio::time::sleep(STALL_LIMIT).await;
+        let charge = unread.charge(10);
+        let began = Instant::now();
+        assert_eq!(unread.judge(), Verdict::Until(began + STALL_LIMIT));
+        tokio::time::sleep(STALL_LIMIT / 2).await;
+        charge.note_progress();
+        tokio::time::sleep(STALL_LIMIT / 2).await;
+        assert_eq!(unread.judge(), Verdict::Until(began + STALL_LIMIT / 2 + STALL_LIMIT));
+        tokio::time::sleep(STALL_LIMIT / 2).await;
+        assert_eq!(unread.judge(), Verdict::End);
+        drop(charge);
+        assert_eq!(unread.judge(), Verdict::Idle);
+    }
+
+    #[tokio::test]
+    async fn watch_over_its_limit_is_ended() {
+        let (watch, other) = (Unread::new(), Unread::new());
+        watch.belongs_to(Arc::default(), true);
+        other.belongs_to(Arc::default(), false);
+        let mut charges = [watch.charge(WATCH_BYTES), other.charge(WATCH_BYTES)];
+        assert_eq!((watch.is_ended(), other.is_ended()), (false, false));
+        charges.iter_mut().for_each(|charge| charge.set(WATCH_BYTES + 1));
+        assert_eq!((watch.is_ended(), other.is_ended()), (true, false));
+    }
+}

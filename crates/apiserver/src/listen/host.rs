@@ -1,0 +1,69 @@
+//! The `Host` header, which every HTTP/1.1 request has exactly once.
+//!
+//! Proxies in front of the server choose a route by it; a request that has none or two may be one request to them and
+//! another one here. Go's `net/http` rejects the same requests (`conn.readRequest` and `readRequest`), and accepts
+//! HTTP/1.0 without. In HTTP/2 `:authority` is what counts, and `Host` stands in where there is none, so that nothing
+//! is rejected there.
+
+use http::{HeaderMap, Method, Request, Version, header};
+
+/// Why the `Host` header of a request is not accepted, in the words of Go, if it is not.
+pub(super) fn fault<B>(request: &Request<B>) -> Option<&'static str> {
+    // Hyper accepts HTTP/1.0, 1.1 and 2.
+    if request.version() >= Version::HTTP_2 {
+        return None;
+    }
+    let mut hosts = hosts(request.headers());
+    match (hosts.next(), hosts.next()) {
+        (Some(_), Some(_)) => Some("400 Bad Request"),
+        (Some(host), None) if !host.iter().all(|byte| is_allowed(*byte)) => {
+            Some("400 Bad Request: malformed Host header")
+        }
+        (None, _) if request.version() == Version::HTTP_11 && request.method() != Method::CONNECT => {
+            Some("400 Bad Request: missing required Host header")
+        }
+        _ => None,
+    }
+}
+
+fn hosts(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes)
+}
+
+/// The characters of a host and a port (`validHostByte` of golang.org/x/net/http/httpguts).
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&()*+,-.:;='[]_~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(version: Version, hosts: &[&str], expected: Option<&str>) {
+        let mut request = Request::builder().version(version);
+        for host in hosts {
+            request = request.header(header::HOST, *host);
+        }
+        assert_eq!(fault(&request.body(()).unwrap()), expected, "{version:?} {hosts:?}");
+    }
+
+    #[test]
+    fn http_1_1_request_without_one_host_header_is_rejected() {
+        check(Version::HTTP_11, &[], Some("400 Bad Request: missing required Host header"));
+        check(Version::HTTP_11, &["a", "a"], Some("400 Bad Request"));
+        check(Version::HTTP_11, &["a", "b"], Some("400 Bad Request"));
+        check(Version::HTTP_10, &["a", "b"], Some("400 Bad Request"));
+        check(Version::HTTP_11, &["a/b"], Some("400 Bad Request: malformed Host header"));
+        check(Version::HTTP_11, &["a@b"], Some("400 Bad Request: malformed Host header"));
+    }
+
+    #[test]
+    fn request_with_one_host_header_or_none_needed_is_accepted() {
+        for host in ["a", "a.b:6443", "[::1]:6443", ""] {
+            check(Version::HTTP_11, &[host], None);
+        }
+        check(Version::HTTP_10, &[], None);
+        check(Version::HTTP_2, &[], None);
+        check(Version::HTTP_2, &["a", "b"], None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Ends responses and connections whose client does not read.
+//!
+//! A response over HTTP/2 is written by a task of its own: dropping that task resets the stream. Over HTTP/1.1 the
+//! connection writes it, and ends with it. What HTTP/2 still has queued when the task of a response is over can be
+//! dropped with the connection only.
+
+use std::cell::OnceCell;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::task::AtomicWaker;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::flow::{Unread, Verdict};
+
+tokio::task_local! {
+    /// The response that a task of an HTTP/2 connection writes, once its request is served.
+    static WRITTEN: OnceCell<Arc<Unread>>;
+}
+
+/// Names the response that this task writes, if it is the task of one response.
+pub(super) fn writes(unread: &Arc<Unread>) {
+    // Without the task of a stream there is nothing to end.
+    let _ = WRITTEN.try_with(|written| written.set(unread.clone()));
+}
+
+/// Runs the task of an HTTP/2 stream until its end, or until its client has not read for too long.
+pub(super) async fn run_stream(stream: impl Future<Output = ()>) {
+    let stream = pin!(stream);
+    WRITTEN.scope(OnceCell::new(), UntilStalled::new(stream, StreamResponse::default())).await;
+}
+
+/// The responses that a connection itself has to watch: those of HTTP/1.1, and queued ends of those of HTTP/2.
+#[derive(Default)]
+pub(super) struct Stalls {
+    responses: Mutex<Vec<Arc<Unread>>>,
+    connection: AtomicWaker,
+}
+
+impl Stalls {
+    pub(super) fn watch(&self, unread: Arc<Unread>) {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
+        self.connection.wake();
+    }
+}
+
+/// Runs a connection until its end; none if it was cut off because its client does not read.
+pub(super) fn run_connection<F: Future>(
+    connection: Pin<&mut F>,
+    stalls: Arc<Stalls>,
+) -> impl Future<Output = Option<F::Output>> {
+    UntilStalled::new(connection, stalls)
+}
+
+/// What a task writes.
+trait Written {
+    /// The verdict over all of it. Wakes the task when something is ended.
+    fn judge(&mut self, writer: &Waker) -> Verdict;
+}
+
+#[derive(Default)]
+struct StreamResponse(Option<Arc<Unread>>);
+
+impl Written for StreamResponse {
+    fn judge(&mut self, writer: &Waker) -> Verdict {
+        if self.0.is_none() {
+            self.0 = WRITTEN.try_with(|written| written.get().cloned()).ok().flatten();
+        }
+        let Some(unread) = &self.0 else { return Verdict::Idle };
+        unread.register(writer);
+        unread.judge()
+    }
+}
+
+impl Written for Arc<Stalls> {
+    fn judge(&mut self, writer: &Waker) -> Verdict {
+        self.connection.register(writer);
+        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
+        // A response of which nobody else has anything has been written.
+        responses.retain(|unread| Arc::strong_count(unread) > 1);
+        let mut first = Verdict::Idle;
+        for unread in responses.iter() {
+            unread.register(writer);
+            first = match (first, unread.judge()) {
+                (Verdict::End, _) | (_, Verdict::End) => Verdict::End,
+                (Verdict::Until(a), Verdict::Until(b)) => Verdict::Until(a.min(b)),
+                (Verdict::Idle, other) | (other, Verdict::Idle) => other,
+            };
+        }
+        first
+    }
+}
+
+/// A future that is given up when what it writes stalls.
+struct UntilStalled<'a, F, W> {
+    inner: Pin<&'a mut F>,
+    written: W,
+    /// Made when something waits for its client, and kept until it fires.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<'a, F, W> UntilStalled<'a, F, W> {
+    fn new(inner: Pin<&'a mut F>, written: W) -> Self {
+        Self { inner, written, timer: None }
+    }
+
+    /// Wakes the task then, or earlier.
+    fn wake_at(&mut self, at: Instant, cx: &mut Context<'_>) {
+        match &mut self.timer {
+            // Fires early and is set anew then, which costs less than to set it for every event.
+            Some(timer) if !timer.is_elapsed() && timer.deadline() <= at => return,
+            Some(timer) => timer.as_mut().reset(at),
+            None => self.timer = Some(Box::pin(sleep_until(at))),
+        }
+        if let Some(timer) = &mut self.timer
+            && timer.as_mut().poll(cx).is_ready()
+        {
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+impl<F: Future, W: Written + Unpin> Future for UntilStalled<'_, F, W> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Poll::Ready(output) = this.inner.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        match this.written.judge(cx.waker()) {
+            Verdict::Idle => {
+                this.timer.take_if(|timer| timer.is_elapsed());
+            }
+            Verdict::Until(at) => this.wake_at(at, cx),
+            Verdict::End => {
+                tracing::debug!("ending a response that its client does not read");
+                return Poll::Ready(None);
+            }
+        }
+        Poll::Pending
+    }
+}

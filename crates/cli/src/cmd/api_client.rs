@@ -1,0 +1,56 @@
+//! Clients of a running server, for commands that act through its API.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::failure::Advice;
+
+/// The cluster of commands that name none.
+pub(super) const DEFAULT_CLUSTER: &str = "default";
+
+/// The longest id of a cluster, as that of a DNS label.
+const MAX_ID_BYTES: usize = 63;
+
+/// A client of one cluster of the server that a kubeconfig leads to.
+pub(super) async fn connect(kubeconfig: &Path, cluster: &str) -> Result<Client> {
+    let unusable = || format!("cannot use {}", kubeconfig.display());
+    let read = Kubeconfig::read_from(kubeconfig)
+        .with_context(unusable)
+        .context(Advice("start the cluster once, or name a kubeconfig by --kubeconfig".to_owned()))?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(read, &options).await.with_context(unusable)?;
+    if cluster != DEFAULT_CLUSTER {
+        let server = config.cluster_url.to_string();
+        let url = format!("{}/clusters/{cluster}", server.trim_end_matches('/'));
+        config.cluster_url = url.parse().with_context(unusable)?;
+    }
+    Client::try_from(config).with_context(unusable)
+}
+
+/// Reads the id of a cluster: a DNS label.
+pub(super) fn cluster_id(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = !text.is_empty() && text.len() <= MAX_ID_BYTES && text.bytes().all(fits);
+    if is_label && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("expected the id of a cluster: at most 63 of a-z, 0-9 and -".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_id_is_a_dns_label() {
+        for id in ["default", "t1", "a-b", &"x".repeat(MAX_ID_BYTES)] {
+            assert_eq!(cluster_id(id).as_deref(), Ok(id));
+        }
+        for id in ["", "*", "-a", "a-", "A", "a/b", "%2A", "..", &"x".repeat(MAX_ID_BYTES + 1)] {
+            assert!(cluster_id(id).is_err(), "{id}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! How `coracle up` stops: watches end cleanly and at once, requests in flight are answered, nothing that was
+//! acknowledged is lost.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::connection::{Connection, Protocol};
+use crate::dir::TestDir;
+use crate::server::Server;
+use coracle_base::{Clock, Task};
+use http::Method;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// As many watches as issue 16 names, half of them over each version of HTTP.
+const WATCHES: usize = 50;
+
+const WRITERS: usize = 4;
+
+/// Writes that are acknowledged before the server is stopped, so that it is stopped amid writes.
+const WRITES_BEFORE: usize = 20;
+
+/// How long a stop may take. Without an orderly end of the watches it takes the drain's whole grace of 20 s.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A watch that has begun.
+struct Watch {
+    body: Incoming,
+    _connection: Connection,
+}
+
+impl Watch {
+    async fn begin(server: &Server, data_dir: &Path, protocol: Protocol) -> Self {
+        let mut connection = Connection::open(server, data_dir, protocol).await;
+        let path = format!("{CONFIG_MAPS}?watch=true");
+        let response = connection.send(Method::GET, &path, &Value::Null).await.expect("an answer");
+        assert_eq!(response.status(), 200);
+        Self { body: response.into_body(), _connection: connection }
+    }
+
+    /// Everything to the end of the stream, which must be a clean one: an error is a stream that was cut.
+    async fn rest(self) -> hyper::Result<String> {
+        let bytes = self.body.collect().await?.to_bytes();
+        Ok(String::from_utf8(bytes.to_vec()).expect("JSON"))
+    }
+}
+
+/// Creates objects until the server is gone; returns the names and revisions that were acknowledged.
+async fn write(
+    mut connection: Connection,
+    writer: usize,
+    acknowledging: mpsc::Sender<()>,
+) -> BTreeMap<String, String> {
+    let mut acknowledged = BTreeMap::new();
+    for number in 0.. {
+        let name = format!("w{writer}-{number}");
+        let object = json!({"metadata": {"name": name}, "data": {"number": number.to_string()}});
+        let Ok((code, created)) = connection.json(Method::POST, CONFIG_MAPS, &object).await else { break };
+        assert_eq!(code, 201, "a request that is answered is answered in full: {created}");
+        let revision = created["metadata"]["resourceVersion"].as_str().expect("a revision");
+        acknowledged.insert(name, revision.to_owned());
+        // The test stops to count once it has seen enough.
+        let _ = acknowledging.try_send(());
+    }
+    acknowledged
+}
+
+fn protocol(number: usize) -> Protocol {
+    if number.is_multiple_of(2) { Protocol::Http1 } else { Protocol::Http2 }
+}
+
+async fn stored(dir: &TestDir, data_dir: &Path) -> BTreeMap<String, String> {
+    let server = Server::start(dir, &[]).await;
+    let mut connection = Connection::open(&server, data_dir, Protocol::Http1).await;
+    let (code, list) = connection.json(Method::GET, CONFIG_MAPS, &Value::Null).await.expect("a list");
+    assert_eq!(code, 200);
+    drop(connection);
+    assert!(server.stop().await.success());
+    let metadata =
+        |object: &Value, field: &str| object["metadata"][field].as_str().expect("metadata").to_owned();
+    let objects = list["items"].as_array().expect("a list");
+    objects.iter().map(|object| (metadata(object, "name"), metadata(object, "resourceVersion"))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_with_watches_and_writers_ends_streams_cleanly_and_loses_no_write() {
+    let dir = TestDir::new();
+    let data_dir: PathBuf = dir.data();
+    let server = Server::start(&dir, &[]).await;
+    let mut watches = Vec::new();
+    for number in 0..WATCHES {
+        watches.push(Watch::begin(&server, &data_dir, protocol(number)).await);
+    }
+    let (acknowledging, mut acknowledgements) = mpsc::channel(WRITES_BEFORE);
+    let mut writers = Vec::new();
+    for number in 0..WRITERS {
+        let connection = Connection::open(&server, &data_dir, protocol(number)).await;
+        writers.push(Task::spawn("writer", write(connection, number, acknowledging.clone())));
+    }
+    for _ in 0..WRITES_BEFORE {
+        acknowledgements.recv().await.expect("a write");
+    }
+    let reading: Vec<_> = watches.into_iter().map(|watch| Task::spawn("watch", watch.rest())).collect();
+
+    let clock = Clock::system();
+    let began = clock.uptime();
+    assert!(server.stop().await.success());
+    let took = clock.uptime() - began;
+    for (number, watch) in reading.into_iter().enumerate() {
+        let told = watch.await.expect("no panic");
+        let told = told.unwrap_or_else(|error| panic!("{:?} watch was cut: {error:?}", protocol(number)));
+        for line in told.lines() {
+            serde_json::from_str::<Value>(line).expect("a whole event");
+        }
+    }
+    let log = fs::read_to_string(dir.path().join("server.log")).unwrap();
+    assert!(log.contains("shut down in order") && !log.contains("cutting off connections"), "see server.log");
+    println!("the stop took {took:?}");
+    assert!(took < STOP_LIMIT, "the stop took {took:?}");
+
+    let mut acknowledged = BTreeMap::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.expect("no panic"));
+    }
+    assert!(acknowledged.len() >= WRITES_BEFORE);
+    let stored = stored(&dir, &data_dir).await;
+    for (name, revision) in acknowledged {
+        assert_eq!(stored.get(&name), Some(&revision), "{name} was acknowledged");
+    }
+}

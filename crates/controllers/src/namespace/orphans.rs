@@ -1,0 +1,70 @@
+//! Deleting what outlived its namespace.
+//!
+//! The API server creates nothing in a namespace that is being deleted, so nothing outlives one. Earlier versions
+//! let creates slip through that were committed after the namespace had been emptied; what they left is deleted here.
+
+use std::sync::Arc;
+
+use coracle_runtime::{ObjectKey, Objects, Written};
+use futures_util::stream::{self, StreamExt};
+use kube::Client;
+use kube::api::{DeleteParams, ListParams, Preconditions};
+
+use super::content::is_deletable;
+use crate::inventory::{Kinds, Object, ServedKind};
+
+/// How many requests are under way at a time for one namespace.
+const REQUESTS: usize = 16;
+
+/// Deletes everything in the namespace at `key`, unless the namespace exists.
+///
+/// The objects are listed before the namespace is looked up. Whatever was listed then has lost its namespace: if one
+/// of that name is created later, its objects are not in the lists, and have other uids.
+pub(super) async fn delete(
+    client: &Client,
+    namespaces: &Objects,
+    kinds: &Kinds,
+    key: &ObjectKey,
+) -> kube::Result<()> {
+    let inside = ObjectKey::namespaced(key.cluster().clone(), key.name(), "");
+    let orphans = list(client, kinds, &inside).await?;
+    if orphans.is_empty() || namespaces.get::<Written>(key).await?.is_some() {
+        return Ok(());
+    }
+    tracing::info!(namespace = %key, objects = orphans.len(), "deleting objects whose namespace does not exist");
+    let mut deletions = stream::iter(orphans)
+        .map(|(kind, object)| delete_one(Objects::at(client, kind.path()), &inside, object))
+        .buffer_unordered(REQUESTS);
+    while let Some(deleted) = deletions.next().await {
+        deleted?;
+    }
+    Ok(())
+}
+
+/// The objects of all kinds whose deletion has not begun.
+async fn list(
+    client: &Client,
+    kinds: &Kinds,
+    inside: &ObjectKey,
+) -> kube::Result<Vec<(Arc<ServedKind>, Object)>> {
+    let kinds: Vec<_> = kinds.preferred().filter(|kind| is_deletable(kind)).cloned().collect();
+    let mut lists = stream::iter(kinds)
+        .map(|kind| async move {
+            let objects = Objects::at(client, kind.path());
+            (objects.list::<Object>(inside, &ListParams::default()).await, kind)
+        })
+        .buffered(REQUESTS);
+    let mut found = Vec::new();
+    while let Some((objects, kind)) = lists.next().await {
+        let left = objects?.into_iter().filter(|object| !object.is_going());
+        found.extend(left.map(|object| (Arc::clone(&kind), object)));
+    }
+    Ok(found)
+}
+
+async fn delete_one(objects: Objects, inside: &ObjectKey, object: Object) -> kube::Result<()> {
+    let key = ObjectKey::namespaced(inside.cluster().clone(), inside.namespace(), &*object.metadata.name);
+    let this_one = Preconditions { uid: Some(object.metadata.uid.to_string()), resource_version: None };
+    let params = DeleteParams::background().preconditions(this_one);
+    objects.delete(&key, &params).await
+}

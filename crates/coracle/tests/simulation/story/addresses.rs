@@ -1,0 +1,94 @@
+//! Services with addresses that people choose. They are deleted, and created again with the same address.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{NAMESPACE_PREFIX, Plot, Stage};
+use crate::state::{IP_ADDRESSES, SERVICES, State, name, text};
+
+/// How many services a story has.
+const COUNT: usize = 2;
+
+/// How often one of them changes in one change of mind.
+const ROUNDS: u64 = 8;
+
+/// The longest time between the deletion of a service and its return: longer than a watch that lags.
+const MAX_GONE_MS: u64 = 3_000;
+
+#[derive(Default)]
+pub(super) struct Addresses {
+    /// Which of the services people want.
+    wanted: [bool; COUNT],
+}
+
+fn service_name(index: usize) -> String {
+    format!("fixed-{index}")
+}
+
+/// The address of a service. No two stories have the same.
+fn address(namespace: &str, index: usize) -> String {
+    let number = namespace.trim_start_matches(NAMESPACE_PREFIX);
+    format!("10.96.{number}.{}", 100 + index)
+}
+
+impl Addresses {
+    async fn create(&mut self, stage: &Stage, index: usize) {
+        let spec = json!({"clusterIP": address(&stage.namespace, index), "ports": [{"port": 80}]});
+        let service = json!({"metadata": {"name": service_name(index)}, "spec": spec});
+        // An address that is still taken is refused with a code that no story expects.
+        let created = stage.people.create(&stage.path("v1", SERVICES), &service).await;
+        assert!(!created.is_null(), "the server refuses {service}");
+        self.wanted[index] = true;
+    }
+
+    async fn delete(&mut self, stage: &Stage, index: usize) {
+        let path = format!("{}/{}", stage.path("v1", SERVICES), service_name(index));
+        stage.people.delete(&path, &Value::Null).await;
+        self.wanted[index] = false;
+    }
+}
+
+impl Plot for Addresses {
+    async fn change(&mut self, stage: &mut Stage) {
+        for _ in 0..ROUNDS {
+            let index = usize::try_from(stage.rng.below(COUNT as u64)).unwrap();
+            if self.wanted[index] {
+                self.delete(stage, index).await;
+                let pause = if stage.rng.one_in(2) { 0 } else { stage.rng.below(MAX_GONE_MS) };
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            if !stage.rng.one_in(4) {
+                self.create(stage, index).await;
+            }
+        }
+    }
+
+    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+        let wrong = |index: usize| {
+            let (service, ip) = (service_name(index), address(namespace, index));
+            let found = state.get(SERVICES, namespace, &service);
+            let is_right = found.is_some_and(|found| text(found, "/spec/clusterIP") == ip);
+            (found.is_some() != self.wanted[index] || self.wanted[index] != is_right)
+                .then(|| format!("{service} should be there with {ip}: {}", self.wanted[index]))
+        };
+        (0..COUNT).filter_map(wrong).collect()
+    }
+}
+
+/// How the addresses that are noted as given out differ from those that the services of a namespace have.
+pub(super) fn wrong_addresses(namespace: &str, state: &State) -> Vec<String> {
+    let held = |service: &Value| match text(service, "/spec/clusterIP") {
+        "" | "None" => None,
+        ip => Some((ip.to_owned(), name(service).to_owned())),
+    };
+    let mut held: Vec<_> = state.list(SERVICES, namespace).filter_map(held).collect();
+    let is_here = |address: &&Value| text(address, "/spec/parentRef/namespace") == namespace;
+    let noted =
+        |address: &Value| (name(address).to_owned(), text(address, "/spec/parentRef/name").to_owned());
+    let mut noted: Vec<_> = state.list(IP_ADDRESSES, "").filter(is_here).map(noted).collect();
+    held.sort();
+    noted.sort();
+    let differs = held != noted;
+    differs.then(|| format!("services have {held:?}, and given out are {noted:?}")).into_iter().collect()
+}

@@ -1,0 +1,48 @@
+//! Versions of API groups that an APIService sends to another server.
+//!
+//! This server does not proxy to other servers yet. It still knows which versions are theirs, so that requests for
+//! them are answered as kube-aggregator answers while such a server is not available.
+
+use serde_json::Value;
+
+use crate::kinds::apiregistration::api_service::ApiService;
+use crate::lifecycle::{ListOptions, tree};
+use crate::{Cluster, Result, view};
+
+/// A version of a group that another server serves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemoteVersion {
+    /// The group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+}
+
+impl RemoteVersion {
+    /// What an APIService says, if it names a service.
+    fn of(api_service: &Value) -> Option<Self> {
+        view::at(api_service, &["spec", "service"])?;
+        let text = |field| view::text(api_service, &["spec", field]).to_owned();
+        Some(Self { group: text("group"), version: text("version") })
+    }
+}
+
+impl Cluster {
+    /// The versions of groups whose APIService names a service, in order.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn remote_versions(&self) -> Result<Vec<RemoteVersion>> {
+        /// Every built-in version has an APIService; those are not parsed.
+        const SERVICE: &[u8] = b"\"service\":";
+        let page = self.list(&ApiService, "", &ListOptions::default()).await?;
+        let mut found = Vec::new();
+        for entry in &page.entries {
+            if entry.value_bytes().windows(SERVICE.len()).any(|window| window == SERVICE) {
+                found.extend(RemoteVersion::of(&tree(entry)?));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}

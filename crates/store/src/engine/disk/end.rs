@@ -1,0 +1,59 @@
+//! The file that says how far the log reaches at least.
+//!
+//! Written when the store is made, closed and repaired, and when a store of an older format is
+//! first opened. Without it, files missing from the end of the log would look like files that
+//! were never made.
+
+use super::damage::Fault;
+use super::files::{Files, io_error, read_full};
+use super::format::{BadHeader, END_NAME, HEADER_BYTES, LogEnd, VERSION, temporary_name};
+use crate::error::{Error, Result};
+
+/// What is known of the recorded end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RecordedEnd {
+    /// There is no such file.
+    Absent,
+    /// The file cannot be read, for this reason.
+    Damaged(&'static str),
+    Known(LogEnd),
+}
+
+impl RecordedEnd {
+    pub(super) fn known(&self) -> Option<LogEnd> {
+        match self {
+            Self::Known(end) => Some(*end),
+            Self::Absent | Self::Damaged(_) => None,
+        }
+    }
+}
+
+/// Replaces the record. Durable when this returns; the old one stays if it fails.
+pub(super) fn write(files: &dyn Files, end: &LogEnd) -> Result<()> {
+    let temporary = temporary_name(END_NAME);
+    let written = || {
+        let file = files.create(&temporary)?;
+        file.write_all_at(&end.encode(), 0)?;
+        file.sync()?;
+        files.rename(&temporary, END_NAME)?;
+        files.sync_dir()
+    };
+    written().map_err(|source| io_error("write", &files.path(END_NAME), source))
+}
+
+pub(super) fn read(files: &dyn Files, exists: bool) -> Result<RecordedEnd, Fault> {
+    if !exists {
+        return Ok(RecordedEnd::Absent);
+    }
+    let path = files.path(END_NAME);
+    let mut block = vec![0; HEADER_BYTES as usize];
+    let read = files.open(END_NAME).and_then(|file| read_full(&*file, &mut block, 0));
+    let read = read.map_err(|source| io_error("read", &path, source))?;
+    match LogEnd::decode(&block[..read]) {
+        Ok(end) => Ok(RecordedEnd::Known(end)),
+        Err(BadHeader::Damaged(detail)) => Ok(RecordedEnd::Damaged(detail)),
+        Err(BadHeader::UnknownVersion(found)) => {
+            Err(Error::UnknownFormat { path, found, supported: VERSION }.into())
+        }
+    }
+}

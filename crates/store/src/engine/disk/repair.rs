@@ -1,0 +1,152 @@
+//! Giving up what damage has made useless.
+//!
+//! A repair first reads the files as they would be afterwards and refuses if that would be no
+//! store. Nothing is deleted: files that are given up get another name.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use coracle_base::Rng;
+
+use super::check::check_on;
+use super::damage::{Cut, Fault, read_as_cut};
+use super::end;
+use super::files::{Files, RealFiles, io_error, read_full};
+use super::format::{HEADER_BYTES, Inventory, LogEnd, segment_name, snapshot_name};
+use super::log::FIRST_SEGMENT_BYTES;
+use super::scan::Scan;
+use super::segment::{Segment, SegmentPlan, blank};
+use crate::error::{Error, Result};
+use crate::revision::Revision;
+
+/// Where to cut off the log, or the snapshot to give up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TruncateAt {
+    /// The file's name.
+    pub file: String,
+    /// The first byte to give up. 0 gives up the whole file.
+    pub offset: u64,
+}
+
+/// What a repair did.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// The latest revision that is left.
+    pub revision: Revision,
+    /// Copies of what was given up.
+    pub set_aside: Vec<PathBuf>,
+}
+
+/// Gives up everything in the log from a place on, or a snapshot. Whatever is given up is kept
+/// beside it, in files ending in `.discarded`.
+///
+/// # Errors
+/// [`Error::Config`] for a place that leaves no store behind; then nothing has changed.
+pub fn repair(dir: &Path, at: &TruncateAt) -> Result<Repaired> {
+    repair_on(&RealFiles::open_existing(dir)?, at)
+}
+
+/// A repair on a file layer of the caller's.
+#[cfg(any(test, feature = "testing"))]
+pub fn repair_files(files: &dyn Files, at: &TruncateAt) -> Result<Repaired> {
+    repair_on(files, at)
+}
+
+fn repair_on(files: &dyn Files, at: &TruncateAt) -> Result<Repaired> {
+    let cut = Cut::parse(at).ok_or_else(|| refused(at, "it is not a file of the log"))?;
+    let scan = read_as_cut(files, &cut).map_err(|fault| match fault {
+        Fault::Damage(damage) => {
+            refused(at, &format!("{} at {}:{}", damage.detail, damage.file, damage.offset))
+        }
+        Fault::Other(Error::Config(reason)) => refused(at, &reason),
+        Fault::Other(other) => other,
+    })?;
+    let set_aside = match cut {
+        Cut::Snapshots { from } => discard_snapshots(files, from)?,
+        Cut::Log { segment, offset } => cut_log(files, &scan, segment, offset)?,
+    };
+    files.sync_dir().map_err(|source| io_error("sync", &files.path(""), source))?;
+    let revision = check_on(files, &mut |_| {})?.revision;
+    Ok(Repaired { revision, set_aside })
+}
+
+fn refused(at: &TruncateAt, reason: &str) -> Error {
+    let TruncateAt { file, offset } = at;
+    Error::Config(format!(
+        "cannot cut at {file}:{offset}: {reason}; `coracle store check` names the place to cut at"
+    ))
+}
+
+fn inventory(files: &dyn Files) -> Result<Inventory> {
+    let names = files.list().map_err(|source| io_error("list", &files.path(""), source))?;
+    Ok(Inventory::of(names))
+}
+
+fn discard_snapshots(files: &dyn Files, from: Revision) -> Result<Vec<PathBuf>> {
+    let doomed = inventory(files)?.snapshots.into_iter().filter(|revision| *revision >= from);
+    doomed.map(|revision| discard(files, &snapshot_name(revision))).collect()
+}
+
+fn cut_log(files: &dyn Files, scan: &Scan, segment: u64, offset: u64) -> Result<Vec<PathBuf>> {
+    let next = scan.continues.unwrap_or(segment).max(segment);
+    let (store, sequence, revision) = (scan.store, scan.next_sequence, scan.revision);
+    // First of all: the files below may go only once nothing says that they must be there.
+    end::write(files, &LogEnd { store, segment: next, sequence, revision })?;
+    let kept = |number: u64| Cut::Log { segment, offset }.keeps_segment(number);
+    let mut set_aside = Vec::new();
+    for number in inventory(files)?.segments.into_iter().filter(|number| !kept(*number)).rev() {
+        set_aside.push(discard(files, &segment_name(number))?);
+    }
+    if kept(segment) {
+        set_aside.push(copy_aside(files, &segment_name(segment))?);
+        blank_from(files, segment, offset)?;
+    }
+    let mut rng = Rng::from_entropy();
+    for number in (segment..=next).filter(|number| !kept(*number)) {
+        let plan = SegmentPlan { store, number, salt: rng.u64(), size: FIRST_SEGMENT_BYTES };
+        Segment::create(files, plan)?;
+    }
+    Ok(set_aside)
+}
+
+/// Blanks a segment from the offset to where it was made to end, even if it has lost its end.
+fn blank_from(files: &dyn Files, number: u64, offset: u64) -> Result<()> {
+    let segment = Segment::open(files, number).map_err(|fault| fault.into_error(files))?;
+    blank(&segment, offset.max(HEADER_BYTES), segment.header.size)
+        .map_err(|source| io_error("write", &files.path(&segment_name(number)), source))
+}
+
+/// A name for what is given up that no earlier repair has used.
+fn discarded_name(files: &dyn Files, name: &str) -> Result<String> {
+    let names = files.list().map_err(|source| io_error("list", &files.path(""), source))?;
+    let numbered = (2_u32..).map(|n| format!("{name}.{n}.discarded"));
+    let mut candidates = std::iter::once(format!("{name}.discarded")).chain(numbered);
+    let free = candidates.find(|candidate| !names.contains(candidate));
+    Ok(free.expect("there are more numbers than files"))
+}
+
+fn discard(files: &dyn Files, name: &str) -> Result<PathBuf> {
+    let discarded = discarded_name(files, name)?;
+    files.rename(name, &discarded).map_err(|source| io_error("rename", &files.path(name), source))?;
+    Ok(files.path(&discarded))
+}
+
+fn copy_aside(files: &dyn Files, name: &str) -> Result<PathBuf> {
+    let discarded = discarded_name(files, name)?;
+    let copy = || {
+        let from = files.open(name)?;
+        let to: Arc<_> = files.create(&discarded)?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut offset = 0;
+        loop {
+            let read = read_full(&*from, &mut buffer, offset)?;
+            if read == 0 {
+                return to.sync();
+            }
+            to.write_all_at(&buffer[..read], offset)?;
+            offset += read as u64;
+        }
+    };
+    copy().map_err(|source| io_error("copy", &files.path(name), source))?;
+    Ok(files.path(&discarded))
+}

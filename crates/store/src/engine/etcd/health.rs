@@ -1,0 +1,105 @@
+//! What the outcomes of requests say about the cluster, and the task that tests it again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_base::Task;
+use tokio::sync::Notify;
+use tonic::Code;
+
+use super::cluster::Cluster;
+use super::failure::Failure;
+use crate::error::{Error, Result};
+use crate::health::WriteHealth;
+
+/// An unreachable cluster is asked again this often, so that readiness returns without a
+/// client's request. Short against a load balancer's interval, long against an election.
+const RETEST_EVERY: Duration = Duration::from_secs(2);
+
+/// Whether the cluster answers, and whether it accepts writes.
+#[derive(Default)]
+pub(super) struct Health {
+    /// Set by a request without an answer, cleared by any answer.
+    reach: WriteHealth,
+    /// Set when etcd refuses a write for want of a resource (its space quota, above all),
+    /// cleared by a write that succeeds.
+    writes: WriteHealth,
+    unreachable: Notify,
+}
+
+impl Health {
+    pub(super) fn check(&self) -> Result<()> {
+        self.reach.check()?;
+        self.writes.check()
+    }
+
+    /// Records the outcome of any request.
+    pub(super) fn note<T>(&self, outcome: &Result<T, Failure>) {
+        match outcome {
+            Ok(_) | Err(Failure::Rejected { .. }) => self.reach.clear(),
+            Err(Failure::Unsent(reason) | Failure::Unanswered(reason)) => {
+                self.reach.fail(&Error::Unavailable(reason.clone()));
+                self.unreachable.notify_one();
+            }
+            Err(Failure::Closed) => {}
+        }
+    }
+
+    /// Records the outcome of a write.
+    pub(super) fn note_write<T>(&self, outcome: &Result<T, Failure>) {
+        match outcome {
+            Ok(_) => self.writes.clear(),
+            Err(failure) if failure.is_rejected_with(Code::ResourceExhausted) => {
+                self.writes.fail(&failure.clone().into_write_error());
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Starts the task that asks an unreachable cluster again until it answers or the engine is
+/// closed.
+pub(super) fn start(cluster: Arc<Cluster>) -> Task<()> {
+    Task::spawn("etcd-health", async move {
+        let closed = cluster.client.closed().clone();
+        // Safe to drop at any point: a test is one read.
+        closed.run_until_cancelled(retest(&cluster)).await;
+    })
+}
+
+async fn retest(cluster: &Cluster) {
+    let health = &cluster.client.health;
+    loop {
+        health.unreachable.notified().await;
+        while health.reach.check().is_err() {
+            tokio::time::sleep(RETEST_EVERY).await;
+            // The request itself records its outcome.
+            let _ = cluster.revision().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_follows_the_outcome_of_requests() {
+        let health = Health::default();
+        let lost: Result<(), Failure> = Err(Failure::Unanswered("http://a:1: no answer in time".to_owned()));
+        health.note(&lost);
+        let reason = health.check().unwrap_err();
+        assert!(matches!(&reason, Error::Unavailable(text) if text.contains("no answer")), "{reason}");
+        health.note(&Ok(()));
+        assert!(health.check().is_ok());
+        let message = "etcdserver: mvcc: database space exceeded".to_owned();
+        let full: Result<(), Failure> = Err(Failure::Rejected { code: Code::ResourceExhausted, message });
+        health.note(&full);
+        health.note_write(&full);
+        assert!(matches!(health.check(), Err(Error::Refused(_))));
+        health.note(&Ok(()));
+        assert!(health.check().is_err(), "a read proves nothing about writes");
+        health.note_write(&Ok(()));
+        assert!(health.check().is_ok());
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether a store accepts writes at the moment, and if not, why.
+//!
+//! The engine records the failure when it refuses a write and clears it when writes work again.
+//! Each change is logged once, with its cause: the log of a server that refuses every write for
+//! an hour has one line about it, not one per request.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use crate::error::{Error, Result, chain};
+
+/// The reason why writes are refused, if they are. Reading it costs one atomic load.
+#[derive(Default)]
+pub(crate) struct WriteHealth {
+    failure: ArcSwapOption<Error>,
+}
+
+impl WriteHealth {
+    /// The recorded failure as an error.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &*self.failure.load() {
+            Some(failure) => Err(Error::clone(failure)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether writes are refused for lack of space, which ends without a restart.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self.failure.load().as_deref(), Some(Error::DiskFull { .. }))
+    }
+
+    /// Records a failure. A poisoned store stays poisoned, whatever fails afterwards.
+    pub(crate) fn fail(&self, error: &Error) {
+        let before = self.failure.load();
+        let same_kind = before
+            .as_deref()
+            .is_some_and(|before| std::mem::discriminant(before) == std::mem::discriminant(error));
+        if same_kind || matches!(before.as_deref(), Some(Error::Poisoned { .. })) {
+            return;
+        }
+        self.failure.store(Some(Arc::new(error.clone())));
+        tracing::error!(error = chain(error), "the store refuses writes");
+    }
+
+    /// Records that writes work again. A poisoned store stays poisoned.
+    pub(crate) fn clear(&self) {
+        if self.failure.load().as_deref().is_none_or(|failure| matches!(failure, Error::Poisoned { .. })) {
+            return;
+        }
+        self.failure.store(None);
+        tracing::info!("the store accepts writes again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Error {
+        Error::DiskFull { source: Arc::new(std::io::ErrorKind::StorageFull.into()) }
+    }
+
+    #[test]
+    fn write_health_keeps_the_poison_and_clears_the_rest() {
+        let health = WriteHealth::default();
+        assert!(health.check().is_ok() && !health.is_disk_full());
+        health.fail(&full());
+        assert!(matches!(health.check(), Err(Error::DiskFull { .. })) && health.is_disk_full());
+        health.clear();
+        assert!(health.check().is_ok());
+        health.fail(&full());
+        health.fail(&Error::Poisoned { reason: "cannot sync the log: I/O error".into() });
+        health.fail(&full());
+        health.clear();
+        assert!(matches!(health.check(), Err(Error::Poisoned { .. })));
+    }
+}
