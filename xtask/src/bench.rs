@@ -26,6 +26,12 @@ pub(crate) enum Benchmark {
     },
     /// How long a cluster takes to make desired state true.
     Controllers,
+    /// Attacks on the API by ordinary users, and what others notice of them.
+    Attack {
+        /// Arguments of the benchmark.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        extra: Vec<String>,
+    },
     /// The API, against kube-apiserver and etcd where both are installed.
     Api {
         /// Arguments of the benchmark.
@@ -45,12 +51,20 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         Benchmark::Authorization => run_command(&mut benchmark_command("authorization")),
         Benchmark::Scheduler { extra } => run_command(benchmark_command("scheduler").args(extra)),
         Benchmark::Controllers => run_command(&mut benchmark_command("controllers")),
+        Benchmark::Attack { extra } => {
+            build_coracle()?;
+            run_command(benchmark_command("coracle-bench").arg("attack").args(extra))
+        }
         Benchmark::Api { extra } => {
-            // Alone, for built together with the benchmarks it would get the features those need.
-            run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))?;
+            build_coracle()?;
             run_command(benchmark_command("coracle-bench").arg("compare").args(upstream(extra)).args(extra))
         }
     }
+}
+
+/// Builds the program alone: built together with the benchmarks it would get the features those need.
+fn build_coracle() -> Result<()> {
+    run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))
 }
 
 fn benchmark_command(program: &str) -> std::process::Command {

@@ -44,7 +44,7 @@ impl Compare {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("coracle"),
         };
-        let mut systems: Vec<Box<dyn System>> = vec![Box::new(Coracle { program })];
+        let mut systems: Vec<Box<dyn System>> = vec![Box::new(Coracle { program, arguments: Vec::new() })];
         if let (Some(kube_apiserver), Some(etcd)) = (&self.kube_apiserver, &self.etcd) {
             systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd: etcd.clone() }));
         }

@@ -9,6 +9,7 @@
     reason = "figures go to stdout and progress to stderr; that is what this program is for"
 )]
 
+mod attack;
 mod client;
 mod compare;
 mod custom;
@@ -51,6 +52,8 @@ struct Arguments {
 enum Command {
     /// Start servers and measure them one after the other.
     Compare(compare::Compare),
+    /// Start Coracle, attack it, and measure what others notice.
+    Attack(attack::Options),
 }
 
 /// Measure a server that runs.
@@ -89,6 +92,7 @@ impl Drive {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let reports = match &arguments.command {
+        Some(Command::Attack(attack)) => return attacked(attack),
         Some(Command::Compare(compare)) => compare.run(),
         None => arguments.drive.run().map(|report| vec![report]),
     };
@@ -97,6 +101,17 @@ fn main() -> ExitCode {
             print!("{}", tables(&reports));
             ExitCode::SUCCESS
         }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn attacked(attack: &attack::Options) -> ExitCode {
+    match attack.run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -18,6 +18,18 @@ impl Processes {
     pub(crate) fn resident_bytes(&self) -> Result<Vec<u64>> {
         self.0.iter().map(|pid| resident_bytes(*pid)).collect()
     }
+
+    /// Forgets the peak of resident memory so far, for [`Processes::peak_bytes`].
+    pub(crate) fn reset_peak(&self) -> Result<()> {
+        // The value 5 resets the high-water mark, see proc(5).
+        let reset = |pid: &u32| std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        Ok(self.0.iter().try_for_each(reset)?)
+    }
+
+    /// The most resident memory that they had, added up.
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
+        self.0.iter().map(|pid| status_bytes(*pid, "VmHWM:")).sum()
+    }
 }
 
 /// Processor time this process has used so far.
@@ -71,8 +83,12 @@ fn ticks(stat: &str) -> Option<u64> {
 }
 
 fn resident_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no resident size")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).context("no resident size")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib << 10)
 }

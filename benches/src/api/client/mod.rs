@@ -175,7 +175,13 @@ impl Connection {
         Ok(all)
     }
 
-    async fn send(&mut self, request: &Outgoing) -> Result<()> {
+    /// Sends a request without reading the answer.
+    pub(crate) async fn send(&mut self, request: &Outgoing) -> Result<()> {
+        self.send_announcing(request, request.body().len()).await
+    }
+
+    /// Sends a request that announces a body of some length, which may be longer than the one that is sent.
+    pub(crate) async fn send_announcing(&mut self, request: &Outgoing, length: usize) -> Result<()> {
         let Self { output, headers, .. } = self;
         output.clear();
         write!(output, "{} {} HTTP/1.1\r\n", request.method(), request.uri())?;
@@ -186,8 +192,8 @@ impl Connection {
             output.extend_from_slice(value.as_bytes());
             output.extend_from_slice(b"\r\n");
         }
-        if !request.body().is_empty() {
-            write!(output, "content-length: {}\r\n", request.body().len())?;
+        if length > 0 {
+            write!(output, "content-length: {length}\r\n")?;
         }
         output.extend_from_slice(b"\r\n");
         output.extend_from_slice(request.body());

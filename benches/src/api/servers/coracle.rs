@@ -1,5 +1,6 @@
 //! `coracle server`, with files as its store.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,15 @@ use super::{Running, Server, System};
 /// The program of this workspace.
 pub(crate) struct Coracle {
     pub(crate) program: PathBuf,
+    /// Further arguments of `coracle server`.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+impl Coracle {
+    /// The kubeconfig of the administrator of a server whose files are in `dir`.
+    pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
+        dir.join("data").join("admin.kubeconfig")
+    }
 }
 
 impl System for Coracle {
@@ -25,9 +35,9 @@ impl System for Coracle {
         let mut command = Command::new(&self.program);
         command.args(["server", "--listen", &address, "--data-dir"]).arg(&data);
         // As kube-apiserver, beside which it is measured.
-        command.args(["--disable-controller-manager", "--disable-scheduler"]);
+        command.args(["--disable-controller-manager", "--disable-scheduler"]).args(&self.arguments);
         let begin = start();
         let server = Server::spawn(&mut command, dir.join("coracle.log"))?;
-        Running::wait(self.name(), server, &data.join("admin.kubeconfig"), None, begin)
+        Running::wait(self.name(), server, &Self::kubeconfig(dir), None, begin)
     }
 }
