@@ -11,6 +11,7 @@ mod authentication;
 pub mod authorization;
 mod body;
 mod catalogue;
+mod cluster_cache;
 mod credential_scope;
 mod decode_memory;
 mod discovery;

@@ -6,9 +6,7 @@
 
 mod attributes;
 mod decision;
-mod followed;
 mod forbidden;
-mod kept;
 mod masters;
 mod node;
 pub(crate) mod rbac;

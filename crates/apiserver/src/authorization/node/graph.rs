@@ -17,7 +17,7 @@ use coracle_registry::lifecycle::Place;
 use coracle_registry::view;
 use serde_json::Value;
 
-use crate::authorization::followed::{Arranged, Source};
+use crate::cluster_cache::{ObjectIndex, Source};
 
 /// What is needed, by what it is called in paths.
 pub(super) const SECRETS: &str = "secrets";
@@ -62,7 +62,7 @@ struct Volume {
     secrets: Vec<Box<str>>,
 }
 
-impl Arranged for Graph {
+impl ObjectIndex for Graph {
     const SOURCES: &'static [Source] = &[
         Source::Kind(&Pod),
         Source::Kind(&PersistentVolume),

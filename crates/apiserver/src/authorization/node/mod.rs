@@ -13,9 +13,8 @@ use coracle_meta::field::quoted;
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Cluster, Identity};
 
-use super::followed::Followed;
-use super::kept::Kept;
 use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
+use crate::cluster_cache::{ClusterLru, ObjectCache};
 use crate::identity::node_name;
 use decide::{decide, is_about_needs};
 use graph::Graph;
@@ -23,18 +22,18 @@ use graph::Graph;
 /// Asks what the node needs.
 #[derive(Default)]
 pub struct NodeAuthorizer {
-    kept: Kept<Graph>,
+    clusters: ClusterLru<ObjectCache<Graph>>,
 }
 
 impl Authorizer for NodeAuthorizer {
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
             if cluster.count(&Node).await? == 0 {
-                return known(Arc::new(Followed::<Graph>::default())).await;
+                return known(Arc::new(ObjectCache::<Graph>::default())).await;
             }
-            let followed = self.kept.get(cluster.id());
-            followed.refresh(cluster).await?;
-            Ok(followed as Arc<dyn Permissions>)
+            let cache = self.clusters.get(cluster.id(), ObjectCache::default);
+            cache.refresh(cluster).await?;
+            Ok(cache as Arc<dyn Permissions>)
         })
     }
 
@@ -52,9 +51,9 @@ impl Authorizer for NodeAuthorizer {
             }
             Some(node) => {
                 return Box::pin(async move {
-                    let followed = self.kept.get(cluster.id());
-                    followed.refresh(cluster).await?;
-                    Ok(followed.read(|graph| answer(graph, node, identity, attributes)))
+                    let cache = self.clusters.get(cluster.id(), ObjectCache::default);
+                    cache.refresh(cluster).await?;
+                    Ok(cache.read(|graph| answer(graph, node, identity, attributes)))
                 });
             }
         };
@@ -62,7 +61,7 @@ impl Authorizer for NodeAuthorizer {
     }
 }
 
-impl Permissions for Followed<Graph> {
+impl Permissions for ObjectCache<Graph> {
     fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         match node_name(identity) {
             None => Decision::default(),
@@ -99,16 +98,16 @@ mod tests {
     #[test]
     fn a_node_that_does_not_say_which_it_is_may_nothing() {
         let attributes = Attributes { verb: "get", target: Target::Path("/") };
-        let decision = Followed::<Graph>::default().authorize(&user("system:node:"), &attributes);
+        let decision = ObjectCache::<Graph>::default().authorize(&user("system:node:"), &attributes);
         assert!(!decision.allowed);
         assert_eq!(decision.reason, "unknown node for user \"system:node:\"");
     }
 
     #[test]
     fn what_a_node_may_do_cannot_be_listed() {
-        let rules = Followed::<Graph>::default().rules(&user("system:node:a"), "default");
+        let rules = ObjectCache::<Graph>::default().rules(&user("system:node:a"), "default");
         assert!(rules.incomplete);
         assert_eq!(rules.evaluation_error, "node authorizer does not support user rule resolution");
-        assert_eq!(Followed::<Graph>::default().rules(&user("a"), "default"), Rules::default());
+        assert_eq!(ObjectCache::<Graph>::default().rules(&user("a"), "default"), Rules::default());
     }
 }

@@ -9,7 +9,6 @@ use coracle_registry::lifecycle::Place;
 use coracle_registry::{Cluster, Identity, Result};
 use serde_json::Value;
 
-use super::super::followed::{Arranged, Source};
 use super::super::union::aggregate;
 use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, Target};
 use super::GROUP;
@@ -17,6 +16,7 @@ use super::binding::{Binding, RoleRef};
 use super::bindings::Bindings;
 use super::relevance::{Relevance, Relevant};
 use super::rule::{PolicyRule, Question};
+use crate::cluster_cache::{ObjectIndex, Source};
 
 /// What roles say, by their names.
 type Roles = HashMap<Box<str>, Arc<[PolicyRule]>>;
@@ -36,7 +36,7 @@ pub(crate) struct Index {
 /// Whoever has no more bindings is not worth remembering anything of.
 const FEW_BINDINGS: usize = 16;
 
-impl Arranged for Index {
+impl ObjectIndex for Index {
     const SOURCES: &'static [Source] = &[Source::Group(GROUP)];
 
     fn note(&mut self, place: Place<'_>, object: Option<&Value>) {

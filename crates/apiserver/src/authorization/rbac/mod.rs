@@ -2,7 +2,7 @@
 //! give them.
 //!
 //! What is asked often is arranged for it and kept in memory, for as many clusters as are in use; see
-//! [`Followed`] for how it is kept current.
+//! [`ObjectCache`] for how it is kept current.
 
 mod binding;
 mod bindings;
@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::followed::Followed;
-use super::kept::Kept;
 use super::{Attributes, Authorizer, Decision, Known, Permissions, Rules};
+use crate::cluster_cache::{ClusterLru, ObjectCache};
 pub(crate) use binding::RoleRef;
 pub(crate) use index::Index;
 pub(crate) use shown::{list, shown};
@@ -28,20 +27,20 @@ pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 /// Asks the roles and bindings of the cluster.
 #[derive(Default)]
 pub struct Rbac {
-    kept: Kept<Index>,
+    clusters: ClusterLru<ObjectCache<Index>>,
 }
 
 impl Authorizer for Rbac {
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
-            let followed = self.kept.get(cluster.id());
-            followed.refresh(cluster).await?;
-            Ok(followed as Arc<dyn Permissions>)
+            let cache = self.clusters.get(cluster.id(), ObjectCache::default);
+            cache.refresh(cluster).await?;
+            Ok(cache as Arc<dyn Permissions>)
         })
     }
 }
 
-impl Permissions for Followed<Index> {
+impl Permissions for ObjectCache<Index> {
     fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         self.read(|index| index.authorize(identity, attributes))
     }

@@ -1,7 +1,8 @@
-//! What is made of objects of one cluster for questions, kept current by whoever asks.
+//! An index of some objects of one cluster, kept current by the requests that use it.
 //!
-//! No task is needed: every change is in a queue of the store, and whoever asks takes first what has
-//! arrived. A queue that nobody has looked into for long is given up by the store, and all is read anew.
+//! No task runs for it: the store puts every change into the queue of a watch, and a request first applies the
+//! changes that have arrived. The store ends a watch whose queue no request has read for long; the next
+//! request then lists all objects again.
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -10,20 +11,22 @@ use coracle_registry::{Cluster, Entry, Kind, Result};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// What is made of objects for questions.
-pub(super) trait Arranged: Default + Send + Sync + 'static {
-    /// Of which objects.
+/// An index of objects.
+pub(crate) trait ObjectIndex: Default + Send + Sync + 'static {
+    /// The objects it is made of.
     const SOURCES: &'static [Source];
 
-    /// Takes note of an object, or of none where it is gone.
+    /// Applies a change: the object as it is now, or none if it was deleted.
     fn note(&mut self, place: Place<'_>, object: Option<&Value>);
 
-    /// Takes note of what is stored, or of nothing where it is gone. What cannot be read allows nothing.
+    /// As [`ObjectIndex::note`], for a stored object. One that cannot be decoded counts as deleted: a role that
+    /// cannot be read allows nothing.
     fn note_entry(&mut self, place: Place<'_>, entry: Option<&Entry>) {
         let object = entry.and_then(|entry| match tree(entry) {
             Ok(object) => Some(object),
             Err(error) => {
-                tracing::error!(%error, "an object that says who may do what cannot be read and allows nothing");
+                let Place { plural, namespace, name } = place;
+                tracing::error!(%error, plural, namespace, name, "ignoring a stored object that cannot be decoded");
                 None
             }
         });
@@ -31,41 +34,41 @@ pub(super) trait Arranged: Default + Send + Sync + 'static {
     }
 }
 
-/// Where objects are from.
-pub(super) enum Source {
+/// Objects that an index is made of.
+pub(crate) enum Source {
     /// All of an API group.
     Group(&'static str),
     /// All of a kind.
     Kind(&'static dyn Kind),
 }
 
-/// What is known of a cluster.
-pub(super) struct Followed<T> {
-    index: RwLock<T>,
-    /// What tells of changes of each source, once everything has been read.
+/// The index of one cluster.
+pub(crate) struct ObjectCache<I> {
+    index: RwLock<I>,
+    /// One watch for each source, once the index is complete.
     changes: Mutex<Option<Vec<GroupWatch>>>,
-    /// One reads everything, others wait for it.
-    reading: Semaphore,
+    /// Held by the request that lists; other ones wait for it.
+    listing: Semaphore,
 }
 
-impl<T: Arranged> Default for Followed<T> {
+impl<I: ObjectIndex> Default for ObjectCache<I> {
     fn default() -> Self {
-        Self { index: RwLock::default(), changes: Mutex::default(), reading: Semaphore::new(1) }
+        Self { index: RwLock::default(), changes: Mutex::default(), listing: Semaphore::new(1) }
     }
 }
 
-impl<I: Arranged> Followed<I> {
-    /// Looks into what is known.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&I) -> T) -> T {
+impl<I: ObjectIndex> ObjectCache<I> {
+    /// Calls `look` with the index as it is.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&I) -> T) -> T {
         look(&self.index.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes note of what has changed; reads everything if nothing is known yet, or no longer.
-    pub(super) async fn refresh(&self, cluster: &Cluster) -> Result<()> {
+    /// Applies all changes that have arrived. Lists the objects if there is no watch, or no longer.
+    pub(crate) async fn refresh(&self, cluster: &Cluster) -> Result<()> {
         if self.catch_up() {
             return Ok(());
         }
-        let _only_reader = self.reading.acquire().await.expect("nobody closes it");
+        let _only_lister = self.listing.acquire().await.expect("the semaphore is never closed");
         if self.catch_up() {
             return Ok(());
         }
@@ -83,8 +86,9 @@ impl<I: Arranged> Followed<I> {
         Ok(())
     }
 
-    /// Takes note of what has arrived. False if that is not all there is to know.
-    fn catch_up(&self) -> bool {
+    /// Applies all changes that have arrived, without waiting. False if the index may lack some: then the objects are
+    /// to be listed.
+    pub(crate) fn catch_up(&self) -> bool {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(watches) = changes.as_mut() else { return false };
         let mut index = None;
