@@ -27,7 +27,7 @@ use crate::catalogue::Catalogue;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
-use crate::flow::{FlowClient, FlowControl, FlowLimits, Unread};
+use crate::flow::{Admission, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::{Caller, Remote};
 use crate::impersonation::{self, impersonated};
@@ -167,6 +167,11 @@ impl ApiServer {
         self
     }
 
+    /// Drops what is cached of a cluster that was deleted.
+    pub fn forget_cluster(&self, id: &str) {
+        self.components.flow.forget(id);
+    }
+
     /// Binds the requests that carry it among their extensions to a term of a lease: they write nothing once the lease
     /// is somebody else's.
     ///
@@ -206,7 +211,13 @@ impl ApiServer {
         cluster.mend().await.map_err(BootstrapError)
     }
 
-    async fn answer<B>(&self, request: Request<B>) -> Result<Response<ResponseBody>, Refusal>
+    /// Answers a request. `flow` receives the headers of flow control once the request is classified; the response
+    /// has them also if the request is rejected afterwards.
+    async fn answer<B>(
+        &self,
+        request: Request<B>,
+        flow: &mut Option<PfHeaders>,
+    ) -> Result<Response<ResponseBody>, Refusal>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -252,9 +263,26 @@ impl ApiServer {
             Some(Route::Resource(path)) if info.agrees_with(path) => self.read_body(&client, body).await?,
             _ => RequestBody::default(),
         };
-        let (body, seat) = body.admitted(self.components.flow.enter(&caller.identity)).await?;
+        let (body, admission) = body.admitted(self.admit(&cluster, &caller, &info, flow)).await?;
         let response = self.serve(route, info, cluster, parts, identity, body).await?;
-        self.components.flow.leave(seat, client, lasts, response)
+        self.components.flow.leave(admission, client, lasts, response)
+    }
+
+    /// Gives a request its seat, maybe after it has waited.
+    async fn admit(
+        &self,
+        cluster: &Cluster,
+        caller: &Caller,
+        info: &RequestInfo,
+        headers: &mut Option<PfHeaders>,
+    ) -> Result<Admission, Refusal> {
+        match self.components.flow.classify(cluster, caller, info).await? {
+            None => Ok(Admission::LongRunning { is_operator: caller.all_clusters }),
+            Some(candidate) => {
+                *headers = Some(candidate.headers());
+                self.components.flow.enter(candidate).await.map(Admission::Seat)
+            }
+        }
     }
 
     /// What counts for the user that sends a request, whomever it impersonates.
@@ -291,7 +319,7 @@ impl ApiServer {
     ) -> Result<Response<ResponseBody>, Refusal> {
         if parts.uri.path() == METRICS {
             check_reads(&parts)?;
-            return self.shared.metrics.answer(&cluster, VERSION).await;
+            return self.shared.metrics.answer(&cluster, &self.components.flow, VERSION).await;
         }
         let route = route.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
@@ -539,9 +567,13 @@ where
         );
         // Boxed before anything else, for it is large and would be moved once more.
         let answered: Self::Future = Box::pin(async move {
-            let answer = server.answer(request).await;
+            let mut flow = None;
+            let answer = server.answer(request, &mut flow).await;
             let mut response =
                 running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form())));
+            if let Some(flow) = flow {
+                flow.add_to(response.headers_mut());
+            }
             response.headers_mut().insert(AUDIT_ID, audit_id);
             Ok(response)
         });

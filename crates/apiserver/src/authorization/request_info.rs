@@ -89,6 +89,10 @@ impl RequestInfo {
         matches!(&*self.verb, "watch" | "proxy") || LASTING_PARTS.contains(&part)
     }
 
+    pub(crate) fn is_watch(&self) -> bool {
+        self.verb == "watch"
+    }
+
     /// Whether what is served is what was asked for: else somebody with a trick in a path could be
     /// allowed one thing and get another.
     pub(crate) fn agrees_with(&self, path: &ResourcePath) -> bool {

@@ -104,3 +104,10 @@ impl<I: ObjectIndex> ObjectCache<I> {
         outcome.is_ok()
     }
 }
+
+#[cfg(test)]
+impl<I> ObjectCache<I> {
+    pub(crate) fn replace(&self, index: I) {
+        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+    }
+}

@@ -1,82 +1,105 @@
-//! Fairness: how many requests are carried out at once, and whose turn is next.
+//! API Priority and Fairness: how many requests are executed at once, and which of the waiting ones is next.
 //!
-//! Requests have seats. Everybody gets one as long as some are free and not too many are their own; then
-//! their requests wait behind each other, in a queue of their own, and users take turns. So whoever asks
-//! for too much waits for themselves and not others for them. This is the heart of upstream's priority
-//! and fairness with one level and one queue for each user; its levels and schemas are not looked at.
+//! Every request is classified by the FlowSchemas of its cluster and executed at the priority level of the schema that
+//! matches, as in kube-apiserver. A request takes one seat until its response has been sent; a watch until it begins.
+//! Other long-running requests take none. Work is not estimated: a large list takes one seat, too.
 //!
-//! Watches have a seat until they begin, and are then counted apart, as are other requests that last.
+//! Seats are divided twice. Clusters with requests get equal parts of [`FlowLimits::requests`]
+//! (`seat_limits`), so that a flood in one cluster leaves the seats of others alone. The levels of a cluster divide its
+//! part by their shares, and lend each other the seats they do not use. Within a level, shuffle sharding
+//! gives each flow some queues (`shuffle_sharding`), and fair queuing serves them (`queue_set`).
+//!
+//! The user of a request is the authenticated one, also if it impersonates another: a user cannot
+//! choose the flow that its requests belong to. Only the operator of the server is exempt. The FlowSchemas of a
+//! cluster belong to its administrators, and those of one cluster must not be able to exceed its part.
+//!
+//! Request bodies (`bodies`) and unread responses (`unread`) have limits in memory of their own, per user.
 
 mod bodies;
+mod cluster_seats;
+mod configuration;
+mod flow_schema;
+mod metrics;
+mod priority_level;
+mod queue_set;
+mod seat_limits;
 mod seats;
+mod series;
+mod shuffle_sharding;
 mod unread;
 mod users;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_base::metrics::Text;
 use coracle_registry::{Cluster, Identity};
 use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::Instant;
 
-use crate::authorization::is_master;
+use crate::authorization::RequestInfo;
 use crate::body::{Held, ResponseBody};
+use crate::cluster_cache::ClusterLru;
+use crate::identity::Caller;
 use crate::status::Refusal;
 pub(crate) use bodies::{Bodies, BodiesFull, Reservation};
+use configuration::ClusterFlow;
+pub(crate) use configuration::PfHeaders;
 pub(crate) use seats::Seat;
-use seats::{Full, Place, Seats};
+use seats::{Classified, Place, Seats};
+use series::Rejection;
+use shuffle_sharding::flow_hash;
 pub(crate) use unread::{Charge, Unread, Verdict};
 use users::{User, Users};
 
-/// How many requests are carried out at once, and how many wait.
+/// How many requests are executed at once, and how many wait.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
-    /// Requests that are carried out at once, of all users that are not exempt. Further ones wait.
+    /// Seats: requests of all clusters that are executed at once, those of the operator not counted. FlowSchemas and
+    /// PriorityLevelConfigurations of each cluster divide its part of them.
     pub requests: usize,
-    /// Of these, those of one user. Further ones wait.
-    pub requests_per_user: usize,
-    /// Requests of one user that wait. Further ones are refused with 429.
-    pub waiting_per_user: usize,
-    /// Requests of all users that wait. Further ones are refused with 429.
+    /// Requests of all clusters that wait. Each cluster with requests gets an equal part; further requests are rejected
+    /// with 429 even if their queue has room.
     pub waiting: usize,
-    /// How long a request waits. Then it is refused with 429.
+    /// How long a request waits. Then it is rejected with 429.
     pub wait: Duration,
-    /// Watches and other requests of one user that last. Further ones are refused with 429.
+    /// Watches and other long-running requests of one user. Further ones are rejected with 429.
     pub long_running_per_user: usize,
 }
 
 impl Default for FlowLimits {
     fn default() -> Self {
         Self {
-            // Upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight` together.
+            // `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver together.
             requests: 600,
-            // A third, so that two who ask for too much leave something to others; and enough that writes
-            // of one user share their syncs.
-            requests_per_user: 200,
-            // Clients with more than a thousand requests under way should be told to slow down.
-            waiting_per_user: 1000,
-            // A few KiB each while they wait: their bodies have not been read.
+            // A few KiB each, beside their bodies, which are counted apart.
             waiting: 16_384,
-            // A quarter of the time a request may take, as in upstream.
+            // A quarter of the time a request may take, as in kube-apiserver.
             wait: Duration::from_secs(15),
-            // A controller watches some hundred things at most. A watch costs some KiB.
+            // A controller watches some hundred resources at most. A watch costs some KiB.
             long_running_per_user: 10_000,
         }
     }
 }
 
+/// How often a waiting request applies changes of the configuration. Each new request of the cluster does so, too; this is
+/// for clusters whose requests all wait.
+const CONFIGURATION_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Gives requests their seats. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FlowControl {
     seats: Arc<Seats>,
+    clusters: Arc<ClusterLru<ClusterFlow>>,
     bodies: Arc<Bodies>,
     users: Arc<Users>,
     wait: Duration,
     long_running_per_user: usize,
 }
 
-/// Whom a request counts for: the authenticated user, whomever it impersonates.
+/// The user that a request counts for: the authenticated one, also if it impersonates another.
 pub(crate) struct FlowClient {
     /// Cluster and name: users of two clusters may have the same name.
     key: Arc<str>,
@@ -96,6 +119,26 @@ impl FlowClient {
     }
 }
 
+/// A classified request on its way to a seat.
+pub(crate) struct Candidate(Classified);
+
+impl Candidate {
+    /// The headers of its response.
+    pub(crate) fn headers(&self) -> PfHeaders {
+        self.0.flow.headers()
+    }
+}
+
+/// What a request holds while it is executed.
+pub(crate) enum Admission {
+    Seat(Seat),
+    /// Long-running requests other than watches take no seat, as in kube-apiserver.
+    LongRunning {
+        /// Requests of the operator are not counted.
+        is_operator: bool,
+    },
+}
+
 impl Default for FlowControl {
     fn default() -> Self {
         Self::new(&FlowLimits::default())
@@ -105,7 +148,8 @@ impl Default for FlowControl {
 impl FlowControl {
     pub(crate) fn new(limits: &FlowLimits) -> Self {
         Self {
-            seats: Arc::new(Seats::new(limits)),
+            seats: Arc::new(Seats::new(limits.requests, limits.waiting)),
+            clusters: Arc::default(),
             bodies: Arc::default(),
             users: Arc::default(),
             wait: limits.wait,
@@ -113,27 +157,51 @@ impl FlowControl {
         }
     }
 
-    /// What counts the bytes of request bodies.
+    /// Counts the bytes of request bodies.
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
     }
 
-    /// A seat for a request of somebody, maybe after a while; none for those who need none.
-    pub(crate) async fn enter(&self, identity: &Identity) -> Result<Option<Seat>, Refusal> {
-        // Administrators wait for nobody: upstream's flow schema `exempt`.
-        if is_master(identity) {
+    /// Finds the FlowSchema of a request. None for long-running requests that take no seat.
+    pub(crate) async fn classify(
+        &self,
+        cluster: &Cluster,
+        caller: &Caller,
+        info: &RequestInfo,
+    ) -> Result<Option<Candidate>, Refusal> {
+        if info.lasts() && !info.is_watch() {
             return Ok(None);
         }
-        match self.seats.take(&identity.name)? {
-            Place::Seat(seat) => Ok(Some(seat)),
-            Place::Queue(waiting) => {
-                let seat = tokio::time::timeout(self.wait, waiting).await.map_err(|_late| Full)?;
-                Ok(Some(seat))
+        let cluster_flow = self.cluster(cluster);
+        let config = cluster_flow.refresh(cluster).await?;
+        let attributes = info.attributes();
+        let Some(flow) = config.classify(caller, &attributes).cloned() else { return Ok(None) };
+        let hash = flow_hash(&flow.schema.name, flow.schema.distinguish(&caller.identity, &attributes));
+        let is_watch = info.is_watch();
+        Ok(Some(Candidate(Classified { cluster: cluster_flow, config, flow, hash, is_watch })))
+    }
+
+    /// Gives a request its seat, maybe after it has waited. Safe to drop: a dropped request leaves its queue.
+    pub(crate) async fn enter(&self, candidate: Candidate) -> Result<Seat, Refusal> {
+        let mut waiting = match self.seats.take(candidate.0)? {
+            Place::Seat(seat) => return Ok(seat),
+            Place::Queue(waiting) => waiting,
+        };
+        let deadline = Instant::now() + self.wait;
+        loop {
+            let until = deadline.min(Instant::now() + CONFIGURATION_INTERVAL);
+            match tokio::time::timeout_at(until, &mut waiting).await {
+                Ok(seat) => return Ok(seat),
+                Err(_) if until < deadline => waiting.reconfigure(),
+                Err(_) => {
+                    waiting.time_out();
+                    return Err(Rejection::TimeOut.into());
+                }
             }
         }
     }
 
-    /// Whom a request counts for. A user that has left too much of its responses unread is rejected.
+    /// The user that a request counts for. A user that has left too much of its responses unread is rejected.
     pub(crate) fn client(
         &self,
         cluster: &Cluster,
@@ -152,11 +220,11 @@ impl FlowControl {
         Ok(FlowClient { key, user, unread })
     }
 
-    /// The response. Its seat is free now, or when the last of the response has gone if that is still being made.
-    /// A response that lasts as long as its client likes is counted apart, without a seat.
+    /// The response. Its seat is free now, or when the last of the response has been sent if it is still being made.
+    /// A long-running response has no seat and is counted apart.
     pub(crate) fn leave(
         &self,
-        seat: Option<Seat>,
+        admission: Admission,
         client: FlowClient,
         lasts: bool,
         response: Response<ResponseBody>,
@@ -164,98 +232,54 @@ impl FlowControl {
         if response.body().size_hint().exact().is_some() {
             return Ok(response);
         }
-        match seat {
-            None => Ok(response),
-            Some(_) if lasts => {
-                let running = client.user.begin_long_running(self.long_running_per_user).ok_or(Full)?;
+        match admission {
+            Admission::LongRunning { is_operator: true } => Ok(response),
+            Admission::Seat(seat) if lasts && seat.is_exempt() => Ok(response),
+            Admission::Seat(seat) if !lasts => Ok(hold(seat, client, response)),
+            Admission::Seat(_) | Admission::LongRunning { .. } => {
+                let running = client.user.begin_long_running(self.long_running_per_user);
+                let running = running.ok_or_else(Refusal::too_many_requests)?;
                 Ok(response.map(|body| Held::new(body, running).boxed_unsync()))
             }
-            Some(seat) => match client.unread {
-                Some(unread) => {
-                    unread.hold_seat(seat);
-                    Ok(response)
-                }
-                None => Ok(response.map(|body| Held::new(body, seat).boxed_unsync())),
-            },
         }
+    }
+
+    /// Appends the metrics of a cluster.
+    pub(crate) async fn write_metrics(&self, cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+        let cluster_flow = self.cluster(cluster);
+        let config = cluster_flow.refresh(cluster).await?;
+        metrics::write(&config, &self.seats.report(&cluster_flow, &config), text);
+        Ok(())
+    }
+
+    /// Drops the configuration and the metrics of a cluster that was deleted. Its requests end as usual.
+    pub(crate) fn forget(&self, cluster_id: &str) {
+        self.clusters.forget(cluster_id);
+    }
+
+    fn cluster(&self, cluster: &Cluster) -> Arc<ClusterFlow> {
+        self.clusters.get(cluster.id(), || ClusterFlow::new(cluster.id()))
     }
 }
 
-impl From<Full> for Refusal {
-    fn from(_: Full) -> Self {
+/// Keeps a seat until a response has been sent.
+fn hold(seat: Seat, client: FlowClient, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    match client.unread {
+        Some(unread) => {
+            unread.hold_seat(seat);
+            response
+        }
+        None => response.map(|body| Held::new(body, seat).boxed_unsync()),
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(_: Rejection) -> Self {
         Self::too_many_requests()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use bytes::Bytes;
-    use http_body::Frame;
-    use http_body_util::StreamBody;
-
-    use super::*;
-
-    fn control() -> FlowControl {
-        FlowControl::new(&FlowLimits {
-            requests: 2,
-            requests_per_user: 1,
-            waiting_per_user: 1,
-            long_running_per_user: 1,
-            ..FlowLimits::default()
-        })
-    }
-
-    fn user(name: &str) -> Identity {
-        Identity { name: name.to_owned(), ..Identity::default() }
-    }
-
-    /// An answer whose end is not known beforehand.
-    fn endless() -> Response<ResponseBody> {
-        let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
-        Response::new(StreamBody::new(never).boxed_unsync())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_is_refused() {
-        let (control, somebody) = (control(), user("a"));
-        let _seat = control.enter(&somebody).await.ok().flatten().expect("a seat");
-        let began = tokio::time::Instant::now();
-        let refusal = control.enter(&somebody).await.err().expect("a refusal");
-        assert_eq!(began.elapsed(), FlowLimits::default().wait);
-        let response = refusal.into_response(None);
-        assert_eq!(response.status(), 429);
-        assert_eq!(response.headers()["retry-after"], "1");
-    }
-
-    #[tokio::test]
-    async fn administrators_wait_for_nobody() {
-        let control = control();
-        let masters = Identity { groups: vec!["system:masters".to_owned()], ..user("a") };
-        for _ in 0..10 {
-            assert!(control.enter(&masters).await.is_ok_and(|seat| seat.is_none()));
-        }
-    }
-
-    fn client(control: &FlowControl, name: &str, lasts: bool) -> FlowClient {
-        let registry = coracle_registry::Registry::in_memory();
-        control.client(&registry.cluster("test").unwrap(), &user(name), None, lasts).ok().unwrap()
-    }
-
-    #[tokio::test]
-    async fn response_keeps_its_seat_until_it_has_gone_but_a_watch_does_not() {
-        let (control, somebody) = (control(), user("a"));
-        let seat = control.enter(&somebody).await.expect("no refusal");
-        let list = control.leave(seat, client(&control, "a", false), false, endless()).expect("no refusal");
-        assert!(matches!(control.seats.take("a"), Ok(Place::Queue(_))));
-        drop(list);
-        let seat = control.enter(&somebody).await.expect("no refusal");
-        let watch = control.leave(seat, client(&control, "a", true), true, endless()).expect("no refusal");
-        let seat = control.enter(&somebody).await.expect("no refusal");
-        assert!(control.leave(seat, client(&control, "a", true), true, endless()).is_err(), "one watch");
-        drop(watch);
-        let seat = control.enter(&somebody).await.expect("no refusal");
-        assert!(control.leave(seat, client(&control, "a", true), true, endless()).is_ok());
-    }
-}
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,364 +1,285 @@
-//! Who has a seat, who waits for one, and whose turn is next.
+//! The seats of the server, and the requests that have one or wait for one.
 //!
-//! All of it is under one lock that is held for a few instructions, and for no longer than it takes to
-//! seat those for whom there is room.
+//! All clusters share one lock. It is held for a few instructions, and for no longer than it takes to start
+//! the requests for which a seat became free. A cluster has an entry while it has requests, so the number of entries is
+//! the number of active clusters.
 
-use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::FlowLimits;
+use super::cluster_seats::{Assigned, ClusterSeats, LevelReport, SeatRequest};
+use super::configuration::{ClusterFlow, Flow, FlowConfig};
+use super::seat_limits::cluster_limit;
+use super::series::Rejection;
 
-/// Users of whom nothing is under way are remembered as long as there are no more than these, or than
-/// there are others: who asks once asks again.
-const IDLE_USERS: usize = 1024;
+pub(super) struct Seats {
+    /// Seats of all clusters.
+    total: usize,
+    /// Requests of all clusters that may wait.
+    waiting_limit: usize,
+    state: Mutex<State>,
+}
 
-/// There is no room, not even to wait.
-#[derive(Debug)]
-pub(super) struct Full;
+#[derive(Default)]
+struct State {
+    /// The active clusters.
+    clusters: HashMap<Arc<str>, ClusterSeats>,
+    /// Waiting requests of all clusters.
+    waiting: usize,
+    next_ticket: u64,
+}
 
-/// Where a request may go.
+/// A request that was classified.
+pub(super) struct Classified {
+    pub(super) cluster: Arc<ClusterFlow>,
+    pub(super) config: Arc<FlowConfig>,
+    pub(super) flow: Arc<Flow>,
+    /// The hash of its flow.
+    pub(super) hash: u64,
+    pub(super) is_watch: bool,
+}
+
+/// Where a request goes.
 pub(super) enum Place {
     Seat(Seat),
     Queue(Waiting),
 }
 
-/// All seats.
-pub(super) struct Seats {
-    per_user: usize,
-    waiting_per_user: usize,
-    waiting: usize,
-    state: Mutex<State>,
-}
-
-struct State {
-    free: usize,
-    waiting: usize,
-    /// Those who have anything, or had: a seat, somebody waiting, something that lasts, or a turn.
-    users: HashMap<Arc<str>, User>,
-    /// When there are so many, those who have nothing are forgotten.
-    forget_at: usize,
-    /// Users with requests that only wait for a free seat, in the order of their turns.
-    turns: VecDeque<Arc<str>>,
-    /// Tells apart those who wait.
-    next_ticket: u64,
-}
-
-struct User {
-    /// The same words as the key.
-    name: Arc<str>,
-    seated: usize,
-    queue: VecDeque<(u64, oneshot::Sender<()>)>,
-    has_turn: bool,
-}
-
-impl User {
-    fn new(name: Arc<str>) -> Self {
-        Self { name, seated: 0, queue: VecDeque::new(), has_turn: false }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.seated == 0 && self.queue.is_empty() && !self.has_turn
-    }
-}
-
 impl Seats {
-    pub(super) fn new(limits: &FlowLimits) -> Self {
-        let state = State {
-            free: limits.requests,
-            waiting: 0,
-            users: HashMap::new(),
-            forget_at: IDLE_USERS,
-            turns: VecDeque::new(),
-            next_ticket: 0,
-        };
-        Self {
-            per_user: limits.requests_per_user,
-            waiting_per_user: limits.waiting_per_user,
-            waiting: limits.waiting,
-            state: Mutex::new(state),
-        }
+    pub(super) fn new(total: usize, waiting_limit: usize) -> Self {
+        Self { total, waiting_limit, state: Mutex::default() }
     }
 
-    /// A seat, or a place in the queue.
-    pub(super) fn take(self: &Arc<Self>, name: &str) -> Result<Place, Full> {
+    /// Gives a request a seat or a place in a queue.
+    pub(super) fn take(self: &Arc<Self>, request: Classified) -> Result<Place, Rejection> {
+        let Classified { cluster, config, flow, hash, is_watch } = request;
+        let series = flow.series.clone();
+        series.estimated_seats.observe(1.0);
+        if flow.level.is_exempt() {
+            series.start();
+            return Ok(Place::Seat(Seat::new(flow, None, is_watch)));
+        }
+        let assigned = self.assign(&cluster, &config, &flow, hash);
+        let (assigned, ticket) = assigned.inspect_err(|reason| series.reject(*reason, Duration::ZERO))?;
+        let occupied = |queue| Some(Occupied { seats: self.clone(), cluster, queue });
+        Ok(match assigned {
+            Assigned::Seat { queue } => {
+                series.waited.executed.observe_duration(Duration::ZERO);
+                Place::Seat(Seat::new(flow, occupied(queue), is_watch))
+            }
+            Assigned::Queue { queue, called } => Place::Queue(Waiting {
+                occupied: occupied(queue),
+                flow,
+                is_watch,
+                ticket,
+                called,
+                began: Instant::now(),
+                is_late: false,
+            }),
+        })
+    }
+
+    fn assign(
+        &self,
+        cluster: &ClusterFlow,
+        config: &FlowConfig,
+        flow: &Flow,
+        hash: u64,
+    ) -> Result<(Assigned, u64), Rejection> {
         let mut state = self.lock();
-        state.meet(name);
-        let State { free, waiting, users, turns, next_ticket, .. } = &mut *state;
-        let Some(user) = users.get_mut(name) else { return Err(Full) };
-        let may_sit = user.queue.is_empty() && user.seated < self.per_user;
-        if may_sit && *free > 0 {
-            *free -= 1;
-            user.seated += 1;
-            return Ok(Place::Seat(Seat { seats: self.clone(), user: user.name.clone() }));
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        if !state.clusters.contains_key(&cluster.id) {
+            state.clusters.insert(cluster.id.clone(), ClusterSeats::default());
         }
-        if user.queue.len() >= self.waiting_per_user || *waiting >= self.waiting {
-            return Err(Full);
-        }
-        let (sender, called) = oneshot::channel();
-        let ticket = *next_ticket;
-        *next_ticket += 1;
-        *waiting += 1;
-        user.queue.push_back((ticket, sender));
-        if user.seated < self.per_user && !user.has_turn {
-            user.has_turn = true;
-            turns.push_back(user.name.clone());
-        }
-        let user = user.name.clone();
-        Ok(Place::Queue(Waiting { seats: self.clone(), user, ticket, called, is_over: false }))
+        let waiting_limit = cluster_limit(self.waiting_limit, state.clusters.len());
+        let assigned = self.change(&mut state, &cluster.id, Some(config), |seats| {
+            // Requests that wait come first if the configuration has more seats than before.
+            seats.dispatch();
+            seats.assign(&SeatRequest { flow, hash, waiting_limit, ticket })
+        });
+        Ok((assigned.ok_or(Rejection::ConcurrencyLimit)??, ticket))
     }
 
-    /// A seat is free again.
-    fn stand_up(&self, name: &Arc<str>) {
+    /// Changes an active cluster, starts the waiting requests that can start then, and removes the cluster if it has no
+    /// requests left. Other clusters get its seats then.
+    fn change<T>(
+        &self,
+        state: &mut State,
+        id: &str,
+        config: Option<&FlowConfig>,
+        change: impl FnOnce(&mut ClusterSeats) -> T,
+    ) -> Option<T> {
+        let limit = cluster_limit(self.total, state.clusters.len());
+        let cluster = state.clusters.get_mut(id)?;
+        let waited = cluster.waiting();
+        if let Some(config) = config {
+            cluster.configure(config);
+        }
+        cluster.set_limit(limit);
+        let changed = change(cluster);
+        cluster.dispatch();
+        state.waiting = state.waiting + cluster.waiting() - waited;
+        if cluster.is_idle() {
+            state.clusters.remove(id);
+            self.dispatch_all(state);
+        }
+        Some(changed)
+    }
+
+    fn dispatch_all(&self, state: &mut State) {
+        if state.waiting == 0 {
+            return;
+        }
+        let limit = cluster_limit(self.total, state.clusters.len());
+        for cluster in state.clusters.values_mut().filter(|cluster| cluster.waiting() > 0) {
+            let waited = cluster.waiting();
+            cluster.set_limit(limit);
+            cluster.dispatch();
+            state.waiting -= waited - cluster.waiting();
+        }
+    }
+
+    /// Takes back a seat.
+    fn release(&self, occupied: &Occupied, level: &str, took: Duration) {
+        let finish = |seats: &mut ClusterSeats| seats.finish(level, occupied.queue, took);
+        self.change(&mut self.lock(), &occupied.cluster.id, None, finish);
+    }
+
+    /// Removes a request from its queue. False if it waits no longer: then it has a seat.
+    fn cancel(&self, occupied: &Occupied, level: &str, ticket: u64) -> bool {
+        let cancel = |seats: &mut ClusterSeats| seats.cancel(level, occupied.queue, ticket);
+        self.change(&mut self.lock(), &occupied.cluster.id, None, cancel).unwrap_or(false)
+    }
+
+    /// The levels of a cluster. One without requests is reported as if it had some.
+    pub(super) fn report(&self, cluster: &ClusterFlow, config: &FlowConfig) -> Vec<LevelReport> {
         let mut state = self.lock();
-        state.free += 1;
-        self.after(&mut state, name, |user| user.seated -= 1);
-        self.seat_next(&mut state);
-    }
-
-    /// Changes what is known of a user, who may have a turn then.
-    fn after(&self, state: &mut State, name: &Arc<str>, change: impl FnOnce(&mut User)) {
-        let Some(user) = state.users.get_mut(name) else { return };
-        change(user);
-        if !user.queue.is_empty() && user.seated < self.per_user && !user.has_turn {
-            user.has_turn = true;
-            state.turns.push_back(name.clone());
-        }
-    }
-
-    /// Gives free seats to those whose turn it is, one each.
-    fn seat_next(&self, state: &mut State) {
-        while state.free > 0
-            && let Some(name) = state.turns.pop_front()
-        {
-            let Some(user) = state.users.get_mut(&name) else { continue };
-            user.has_turn = false;
-            // Whoever waited may have gone.
-            let Some((_, sender)) = user.queue.pop_front() else { continue };
-            user.seated += 1;
-            state.free -= 1;
-            state.waiting -= 1;
-            // Whoever has gone away meanwhile gives the seat back when it sees that it is no longer in the queue.
-            let _ = sender.send(());
-            self.after(state, &name, |_| {});
-        }
+        let active = state.clusters.len() + usize::from(!state.clusters.contains_key(&cluster.id));
+        let limit = cluster_limit(self.total, active);
+        let mut idle = ClusterSeats::default();
+        let seats = state.clusters.get_mut(&cluster.id).unwrap_or(&mut idle);
+        seats.configure(config);
+        seats.set_limit(limit);
+        seats.report()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl State {
-    /// Makes sure that a user is known.
-    fn meet(&mut self, name: &str) {
-        if self.users.contains_key(name) {
-            return;
-        }
-        if self.users.len() >= self.forget_at {
-            self.users.retain(|_, user| !user.is_idle());
-            self.forget_at = IDLE_USERS.max(2 * self.users.len());
-        }
-        let name: Arc<str> = name.into();
-        self.users.insert(name.clone(), User::new(name));
+    /// Checks the counts against the requests that there are, and that no request waits while its level has a seat.
+    #[cfg(test)]
+    pub(super) fn check(&self, executing: usize, waiting: usize) {
+        let state = self.lock();
+        let sum = |count: fn(&ClusterSeats) -> usize| state.clusters.values().map(count).sum::<usize>();
+        assert_eq!((sum(ClusterSeats::executing), sum(ClusterSeats::waiting)), (executing, waiting));
+        assert_eq!(state.waiting, waiting);
+        assert!(state.clusters.values().all(|cluster| !cluster.is_idle() && !cluster.is_starved()));
+    }
+
+    /// Active clusters and waiting requests.
+    #[cfg(test)]
+    pub(super) fn load(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.clusters.len(), state.waiting)
     }
 }
 
-/// The seat of a request. Free again when it is dropped.
-pub(crate) struct Seat {
+/// The place of a request of a limited level.
+struct Occupied {
     seats: Arc<Seats>,
-    user: Arc<str>,
+    cluster: Arc<ClusterFlow>,
+    queue: u64,
+}
+
+/// The seat of a request. Dropping it gives it back.
+pub(crate) struct Seat {
+    flow: Arc<Flow>,
+    /// None at the level that has no limit.
+    occupied: Option<Occupied>,
+    is_watch: bool,
+    began: Instant,
+}
+
+impl Seat {
+    fn new(flow: Arc<Flow>, occupied: Option<Occupied>, is_watch: bool) -> Self {
+        flow.series.dispatched.inc();
+        Self { flow, occupied, is_watch, began: Instant::now() }
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.occupied.is_none()
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.seats.stand_up(&self.user);
+        let series = &self.flow.series;
+        let took = self.began.elapsed();
+        let durations = if self.is_watch { &series.executed.watch } else { &series.executed.regular };
+        durations.observe_duration(took);
+        series.stop();
+        if let Some(occupied) = &self.occupied {
+            occupied.seats.release(occupied, &self.flow.level.name, took);
+        }
     }
 }
 
-/// A place in a queue. Gives it up when it is dropped.
+/// A request in a queue, which becomes its seat. Dropping it removes the request.
 pub(super) struct Waiting {
-    seats: Arc<Seats>,
-    user: Arc<str>,
+    /// None once it has become a seat.
+    occupied: Option<Occupied>,
+    flow: Arc<Flow>,
+    is_watch: bool,
     ticket: u64,
     called: oneshot::Receiver<()>,
-    is_over: bool,
+    began: Instant,
+    is_late: bool,
+}
+
+impl Waiting {
+    /// Applies changes of the configuration, which may give the request a seat.
+    pub(super) fn reconfigure(&self) {
+        let Some(Occupied { seats, cluster, .. }) = &self.occupied else { return };
+        let config = cluster.catch_up();
+        seats.change(&mut seats.lock(), &cluster.id, Some(&config), |_| ());
+    }
+
+    /// Notes that the request has waited too long.
+    pub(super) fn time_out(mut self) {
+        self.is_late = true;
+    }
 }
 
 impl Future for Waiting {
     type Output = Seat;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Seat> {
-        // The other end is dropped only after it was used, or by ourselves.
+        // The sender is dropped only after it was used, or when the request is removed, which ends this future.
         Pin::new(&mut self.called).poll(cx).map(|_called| {
-            self.is_over = true;
-            Seat { seats: self.seats.clone(), user: self.user.clone() }
+            self.flow.series.waited.executed.observe_duration(self.began.elapsed());
+            Seat::new(self.flow.clone(), self.occupied.take(), self.is_watch)
         })
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut state = self.seats.lock();
-        let Some(user) = state.users.get_mut(&self.user) else { return };
-        let place = user.queue.iter().position(|(ticket, _)| *ticket == self.ticket);
-        match place.and_then(|place| user.queue.remove(place)) {
-            Some(_) => {
-                state.waiting -= 1;
-                self.seats.after(&mut state, &self.user, |_| {});
-            }
-            // The seat came just now.
-            None => {
-                drop(state);
-                self.seats.stand_up(&self.user);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::Waker;
-
-    use super::*;
-
-    fn seats(requests: usize, per_user: usize, waiting_per_user: usize) -> Arc<Seats> {
-        let limits = FlowLimits {
-            requests,
-            requests_per_user: per_user,
-            waiting_per_user,
-            waiting: 8,
-            long_running_per_user: 2,
-            ..FlowLimits::default()
-        };
-        Arc::new(Seats::new(&limits))
-    }
-
-    fn seated(seats: &Arc<Seats>, name: &str) -> Seat {
-        match seats.take(name).unwrap() {
-            Place::Seat(seat) => seat,
-            Place::Queue(_) => panic!("{name} has to wait"),
-        }
-    }
-
-    fn waiting(seats: &Arc<Seats>, name: &str) -> Waiting {
-        match seats.take(name).unwrap() {
-            Place::Queue(waiting) => waiting,
-            Place::Seat(_) => panic!("{name} need not wait"),
-        }
-    }
-
-    fn polled(waiting: &mut Waiting) -> Option<Seat> {
-        match pin!(waiting).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(seat) => Some(seat),
-            Poll::Pending => None,
-        }
-    }
-
-    #[test]
-    fn who_has_too_many_waits_and_others_do_not() {
-        let seats = seats(3, 2, 2);
-        let first = seated(&seats, "flood");
-        let _second = seated(&seats, "flood");
-        let mut third = waiting(&seats, "flood");
-        let _fourth = waiting(&seats, "flood");
-        assert!(seats.take("flood").is_err(), "the queue is full");
-        let _other = seated(&seats, "other");
-        assert!(polled(&mut third).is_none());
-        drop(first);
-        assert!(polled(&mut third).is_some());
-    }
-
-    #[test]
-    fn users_take_turns() {
-        let seats = seats(1, 1, 4);
-        let mut seat = seated(&seats, "x");
-        let mut queue: Vec<(&str, Waiting)> = Vec::new();
-        for name in ["a", "a", "a", "b", "c", "b"] {
-            queue.push((name, waiting(&seats, name)));
-        }
-        let mut order = Vec::new();
-        while !queue.is_empty() {
-            drop(seat);
-            let called = queue
-                .iter_mut()
-                .enumerate()
-                .find_map(|(place, (_, waiting))| polled(waiting).map(|seat| (place, seat)));
-            let (place, next) = called.expect("somebody is called");
-            seat = next;
-            order.push(queue.remove(place).0);
-        }
-        assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
-    }
-
-    #[test]
-    fn who_goes_away_holds_nothing() {
-        let seats = seats(1, 1, 4);
-        let seat = seated(&seats, "a");
-        let (leaves, called, mut stays) = (waiting(&seats, "a"), waiting(&seats, "b"), waiting(&seats, "c"));
-        drop(leaves);
-        drop(seat);
-        // It was called, and goes before it notices.
-        drop(called);
-        drop(polled(&mut stays).expect("the seat is passed on"));
-        drop(stays);
-        let state = seats.lock();
-        assert_eq!((state.free, state.waiting, state.turns.len()), (1, 0, 0));
-        assert!(state.users.values().all(User::is_idle));
-    }
-
-    #[test]
-    fn all_queues_together_are_bounded() {
-        let seats = seats(1, 1, 8);
-        let _seat = seated(&seats, "a");
-        let names: Vec<String> = (0..8).map(|number| number.to_string()).collect();
-        let _waiting: Vec<Waiting> = names.iter().map(|name| waiting(&seats, name)).collect();
-        assert!(seats.take("one more").is_err());
-    }
-
-    /// Whatever happens in whatever order, nothing is lost and nobody waits while there is room for them.
-    #[test]
-    fn seats_are_neither_lost_nor_made() {
-        let mut rng = coracle_base::Rng::seeded(7);
-        let limits = (3, 2);
-        let seats = seats(limits.0, limits.1, 3);
-        let mut taken: Vec<Seat> = Vec::new();
-        let mut queued: Vec<Waiting> = Vec::new();
-        for _ in 0..20_000 {
-            match rng.below(4) {
-                0 | 1 => match seats.take(["a", "b", "c", "d"][rng.below(4) as usize]) {
-                    Ok(Place::Seat(seat)) => taken.push(seat),
-                    Ok(Place::Queue(waiting)) => queued.push(waiting),
-                    Err(Full) => {}
-                },
-                2 if !taken.is_empty() => drop(taken.swap_remove(rng.below(taken.len() as u64) as usize)),
-                3 if !queued.is_empty() => drop(queued.swap_remove(rng.below(queued.len() as u64) as usize)),
-                _ => {}
-            }
-            let mut index = 0;
-            while index < queued.len() {
-                match polled(&mut queued[index]) {
-                    Some(seat) => {
-                        drop(queued.swap_remove(index));
-                        taken.push(seat);
-                    }
-                    None => index += 1,
-                }
-            }
-            let state = seats.lock();
-            assert_eq!(state.free + taken.len(), limits.0);
-            assert_eq!(state.waiting, queued.len());
-            let starved = |user: &User| !user.queue.is_empty() && user.seated < limits.1;
-            assert!(state.free == 0 || !state.users.values().any(starved));
-            assert!(state.users.values().all(|user| user.seated <= limits.1));
+        let Some(occupied) = &self.occupied else { return };
+        let (series, level) = (&self.flow.series, &self.flow.level.name);
+        let reason = if self.is_late { Rejection::TimeOut } else { Rejection::Cancelled };
+        series.reject(reason, self.began.elapsed());
+        if !occupied.seats.cancel(occupied, level, self.ticket) {
+            // It got a seat that it has not seen.
+            series.stop();
+            occupied.seats.release(occupied, level, Duration::ZERO);
         }
     }
 }

@@ -21,6 +21,7 @@ use http::{HeaderValue, Response, header};
 
 use crate::body::{ResponseBody, full};
 use crate::catalogue::Catalogue;
+use crate::flow::FlowControl;
 use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
@@ -60,6 +61,7 @@ impl Metrics {
     pub(crate) async fn answer(
         &self,
         cluster: &Cluster,
+        flow: &FlowControl,
         version: &str,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let mut text = Text::default();
@@ -72,6 +74,7 @@ impl Metrics {
         );
         self.requests.tell(&mut text);
         self.watches.tell(&mut text);
+        flow.write_metrics(cluster, &mut text).await?;
         tell_objects(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
             text.append(&source());

@@ -178,6 +178,31 @@ impl World {
         response(&mut stream).await
     }
 
+    /// The page of metrics.
+    pub(crate) async fn metrics(&self) -> String {
+        let (code, page) = self.admin.send(http::Method::GET, "/metrics", "*/*", Value::Null).await;
+        assert_eq!(code, 200);
+        page.as_str().unwrap().to_owned()
+    }
+
+    /// The sum of the samples of a flow control metric that have all these labels.
+    pub(crate) async fn flow_metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        flow_metric(&self.metrics().await, name, labels)
+    }
+
+    /// Returns when the sum of a flow control metric is this.
+    pub(crate) async fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], expected: f64) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let found = self.flow_metric(name, labels).await;
+            if (found - expected).abs() < 0.1 {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{name} {labels:?} is {found}, not {expected}");
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Lists config maps as a user over HTTP/1.1.
     pub(crate) async fn list(&self, user: &str) -> String {
         self.get(user, MAPS).await
@@ -197,7 +222,11 @@ impl World {
         Http2 { sender, _driver: driver }
     }
 
+    /// Ends the server. No request executes or waits before.
     pub(crate) async fn end(self) {
+        self.wait_for_metric("current_inqueue_requests", &[], 0.0).await;
+        // The request for the metrics itself.
+        self.wait_for_metric("current_executing_requests", &[], 1.0).await;
         self.shutdown.cancel();
         self.server.await.unwrap();
     }
@@ -230,6 +259,22 @@ impl Http2 {
         let request = request.header("x-user", user).header("content-length", "1000");
         self.sender.send_request(request.header("content-type", "application/json").body(body).unwrap())
     }
+}
+
+/// The sum of the samples of a flow control metric that have all these labels.
+pub(crate) fn flow_metric(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let prefix = format!("apiserver_flowcontrol_{name}{{");
+    let has = |line: &str| labels.iter().all(|(label, value)| line.contains(&format!("{label}=\"{value}\"")));
+    let samples = page.lines().filter(|line| line.starts_with(&prefix) && has(line));
+    samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+/// A header of a response over HTTP/1.1.
+pub(crate) fn header<'a>(response: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = response.split("\r\n").take_while(|line| !line.is_empty());
+    lines.find_map(|line| {
+        line.split_once(": ").filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    })
 }
 
 /// All that comes until the server closes the connection.

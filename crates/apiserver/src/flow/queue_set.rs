@@ -1,0 +1,244 @@
+//! The queues of one priority level, and which of them is served next.
+//!
+//! Start-time fair queuing: each queue has a virtual time, the work that its requests have had. The queue with the
+//! least is served next. Work is time on a seat: a request counts [`ESTIMATED_EXECUTION`] when it starts, and as
+//! long as it really took once it has ended. So a flow of slow requests gets fewer starts than one of
+//! fast requests. A queue without requests is removed; one that appears starts at the virtual time of the request
+//! that started last, so that an idle flow saves up nothing.
+//!
+//! kube-apiserver also estimates the work of a request before it starts, by the size of the lists it reads. Here each
+//! request takes one seat.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use super::priority_level::Queuing;
+use super::shuffle_sharding::deal;
+
+/// Work that a request counts for until it ends (`estimatedServiceDuration` of kube-apiserver).
+const ESTIMATED_EXECUTION: Duration = Duration::from_millis(3);
+
+/// Virtual time in nanoseconds.
+type VirtualTime = u64;
+
+/// Requests of one level. `T` is what wakes a waiting request.
+pub(super) struct QueueSet<T> {
+    /// Queues with requests, by number. A level may be configured with millions.
+    queues: HashMap<u64, Queue<T>>,
+    /// Queues with waiting requests, by virtual time and then by the ticket of their first request.
+    order: BTreeSet<(VirtualTime, u64, u64)>,
+    /// The virtual time of the request that started last.
+    now: VirtualTime,
+    waiting: usize,
+    /// Requests that chose a queue. Among equal queues of a hand it moves the choice on.
+    choices: usize,
+}
+
+struct Queue<T> {
+    /// When its next request starts.
+    next_start: VirtualTime,
+    executing: usize,
+    waiting: VecDeque<Waiter<T>>,
+}
+
+/// A waiting request.
+pub(super) struct Waiter<T> {
+    /// Rises with every request.
+    pub(super) ticket: u64,
+    pub(super) value: T,
+}
+
+impl<T> Default for QueueSet<T> {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), order: BTreeSet::new(), now: 0, waiting: 0, choices: 0 }
+    }
+}
+
+impl<T> QueueSet<T> {
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Requests that wait in a queue.
+    pub(super) fn length(&self, queue: u64) -> usize {
+        self.queues.get(&queue).map_or(0, |queue| queue.waiting.len())
+    }
+
+    /// Chooses a queue for a request: the shortest of its flow's hand.
+    pub(super) fn choose(&mut self, hash: u64, queuing: Queuing) -> u64 {
+        let size = queuing.hand_size.max(1);
+        let first = self.choices % size;
+        self.choices = self.choices.wrapping_add(1);
+        let hand = deal(hash, queuing.queues, size).enumerate();
+        let shortest = hand.min_by_key(|(place, queue)| (self.length(*queue), (place + size - first) % size));
+        shortest.map_or(0, |(_, queue)| queue)
+    }
+
+    /// Starts a request that does not wait.
+    pub(super) fn start(&mut self, queue: u64) {
+        self.update(queue, |queue| {
+            queue.executing += 1;
+            let started = queue.next_start;
+            queue.next_start += nanos(ESTIMATED_EXECUTION);
+            started
+        });
+    }
+
+    /// Adds a request that waits, and returns the length of its queue.
+    pub(super) fn enqueue(&mut self, queue: u64, waiter: Waiter<T>) -> usize {
+        self.waiting += 1;
+        let now = self.now;
+        self.update(queue, |queue| {
+            queue.waiting.push_back(waiter);
+            now
+        });
+        self.length(queue)
+    }
+
+    /// Starts the request whose turn it is, and returns it with the number of its queue.
+    pub(super) fn dispatch(&mut self) -> Option<(u64, Waiter<T>)> {
+        let (_, _, number) = *self.order.first()?;
+        let mut next = None;
+        self.update(number, |queue| {
+            next = queue.waiting.pop_front();
+            queue.executing += 1;
+            let started = queue.next_start;
+            queue.next_start += nanos(ESTIMATED_EXECUTION);
+            started
+        });
+        self.waiting -= 1;
+        next.map(|waiter| (number, waiter))
+    }
+
+    /// Removes a request that still waits.
+    pub(super) fn remove(&mut self, queue: u64, ticket: u64) -> Option<Waiter<T>> {
+        let waiting = &self.queues.get(&queue)?.waiting;
+        let place = waiting.iter().position(|waiter| waiter.ticket == ticket)?;
+        let now = self.now;
+        let mut removed = None;
+        self.update(queue, |queue| {
+            removed = queue.waiting.remove(place);
+            now
+        });
+        self.waiting -= usize::from(removed.is_some());
+        removed
+    }
+
+    /// Counts the work of a request that has ended.
+    pub(super) fn finish(&mut self, queue: u64, took: Duration) {
+        let now = self.now;
+        self.update(queue, |queue| {
+            queue.executing = queue.executing.saturating_sub(1);
+            queue.next_start = (queue.next_start + nanos(took)).saturating_sub(nanos(ESTIMATED_EXECUTION));
+            now
+        });
+    }
+
+    /// Changes a queue and puts it where it belongs. `change` returns the virtual time of this moment.
+    fn update(&mut self, number: u64, change: impl FnOnce(&mut Queue<T>) -> VirtualTime) {
+        let now = self.now;
+        let queue = self.queues.entry(number).or_insert_with(|| Queue {
+            next_start: now,
+            executing: 0,
+            waiting: VecDeque::new(),
+        });
+        if let Some(first) = queue.waiting.front() {
+            self.order.remove(&(queue.next_start, first.ticket, number));
+        }
+        self.now = change(queue).max(now);
+        if let Some(first) = queue.waiting.front() {
+            self.order.insert((queue.next_start, first.ticket, number));
+        } else if queue.executing == 0 {
+            self.queues.remove(&number);
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+impl<T> QueueSet<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.order.is_empty() && self.waiting == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enqueue(set: &mut QueueSet<()>, queue: u64, ticket: u64) -> usize {
+        set.enqueue(queue, Waiter { ticket, value: () })
+    }
+
+    /// Starts requests one after the other, each of which takes so long, and returns the queues they came from.
+    fn served(set: &mut QueueSet<()>, count: usize, took: impl Fn(u64) -> Duration) -> Vec<u64> {
+        let mut order = Vec::new();
+        for _ in 0..count {
+            let (queue, _) = set.dispatch().unwrap();
+            set.finish(queue, took(queue));
+            order.push(queue);
+        }
+        order
+    }
+
+    #[test]
+    fn queues_take_turns() {
+        let mut set = QueueSet::default();
+        for (ticket, queue) in [1, 1, 1, 2, 3, 2].into_iter().enumerate() {
+            enqueue(&mut set, queue, ticket as u64);
+        }
+        assert_eq!(served(&mut set, 6, |_| Duration::from_millis(1)), [1, 2, 3, 1, 2, 1]);
+        assert!(set.is_empty() && set.dispatch().is_none());
+    }
+
+    #[test]
+    fn queue_of_slow_requests_is_served_less_often() {
+        let mut set = QueueSet::default();
+        for ticket in 0..20 {
+            enqueue(&mut set, 1, ticket);
+            enqueue(&mut set, 2, 100 + ticket);
+        }
+        let order = served(&mut set, 12, |queue| Duration::from_millis(if queue == 1 { 50 } else { 10 }));
+        assert_eq!(order.iter().filter(|queue| **queue == 1).count(), 2, "{order:?}");
+    }
+
+    #[test]
+    fn queue_that_was_idle_saves_up_nothing() {
+        let mut set = QueueSet::default();
+        for ticket in 0..10 {
+            enqueue(&mut set, 1, ticket);
+        }
+        served(&mut set, 6, |_| Duration::from_millis(10));
+        for ticket in 10..14 {
+            enqueue(&mut set, 2, ticket);
+        }
+        let order = served(&mut set, 4, |_| Duration::from_millis(10));
+        assert_eq!(order.iter().filter(|queue| **queue == 1).count(), 2, "{order:?}");
+    }
+
+    #[test]
+    fn shortest_queue_of_the_hand_is_chosen() {
+        let mut set = QueueSet::default();
+        let queuing = Queuing { queues: 8, hand_size: 3, length_limit: 9 };
+        for ticket in 0..9 {
+            let queue = set.choose(77, queuing);
+            enqueue(&mut set, queue, ticket);
+        }
+        let hand: Vec<u64> = deal(77, 8, 3).collect();
+        assert_eq!(hand.iter().map(|queue| set.length(*queue)).collect::<Vec<_>>(), [3, 3, 3]);
+        assert_eq!(set.waiting(), 9);
+    }
+
+    #[test]
+    fn removed_request_is_not_started() {
+        let mut set = QueueSet::default();
+        assert_eq!([enqueue(&mut set, 1, 0), enqueue(&mut set, 1, 1), enqueue(&mut set, 2, 2)], [1, 2, 1]);
+        assert!(set.remove(1, 0).is_some() && set.remove(1, 0).is_none() && set.remove(2, 2).is_some());
+        assert_eq!(set.dispatch().map(|(queue, waiter)| (queue, waiter.ticket)), Some((1, 1)));
+        set.finish(1, Duration::ZERO);
+        assert!(set.is_empty());
+    }
+}
