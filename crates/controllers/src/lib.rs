@@ -19,6 +19,7 @@ mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
+mod flow_schema_status;
 mod garbage_collector;
 mod history;
 mod horizontal_pod_autoscaler;
@@ -116,6 +117,7 @@ pub const OF_THE_API_SERVER: &[Registration] = &[
     customresourcedefinition::finalizer::REGISTRATION,
     customresourcedefinition::naming::REGISTRATION,
     customresourcedefinition::registration::REGISTRATION,
+    flow_schema_status::REGISTRATION,
     service_cidr::repair::REGISTRATION,
 ];
 

@@ -25,7 +25,7 @@ pub(super) fn deal(hash: u64, queues: u64, hand_size: usize) -> impl Iterator<It
     let mut dealt = [0; MAX_HAND_SIZE];
     let mut rest = hash;
     let mut left = queues;
-    for count in 0..size {
+    for (count, dealt_card) in hand.iter_mut().enumerate().take(size) {
         let mut card = rest % left;
         rest /= left;
         left -= 1;
@@ -36,7 +36,7 @@ pub(super) fn deal(hash: u64, queues: u64, hand_size: usize) -> impl Iterator<It
         }
         dealt.copy_within(place..count, place + 1);
         dealt[place] = card;
-        hand[count] = card;
+        *dealt_card = card;
     }
     hand.into_iter().take(size)
 }
