@@ -5,6 +5,7 @@
 //! encoded and told.
 
 mod activity;
+mod admin;
 pub mod admission;
 mod audit_id;
 mod authentication;
@@ -50,4 +51,7 @@ pub use token::{
 
 /// The objects a server serves, for whoever assembles one.
 pub use coracle_registry::network;
-pub use coracle_registry::{AuditAnnotations, Endpoint, Fence, HeldLease, Registry, Site};
+pub use coracle_registry::{
+    AuditAnnotations, ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, Endpoint,
+    Error as RegistryError, Fence, HeldLease, LimitsChange, Registry, Site,
+};

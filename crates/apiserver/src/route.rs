@@ -1,11 +1,9 @@
 //! What a path means.
 
 use coracle_meta::name::dns1123_label;
+pub(crate) use coracle_registry::DEFAULT_CLUSTER;
 use coracle_registry::lifecycle::EVERYWHERE;
 use percent_encoding::percent_decode_str;
-
-/// The cluster of plain paths.
-pub(crate) const DEFAULT_CLUSTER: &str = "default";
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +30,8 @@ pub(crate) enum Route {
     OpenIdConfiguration,
     /// `/openid/v1/jwks`: the keys of the tokens.
     KeySet,
+    /// `/admin/clusters`, or one cluster below it. See [`crate::admin`].
+    Clusters(Option<String>),
     /// A collection, an object, or a part of one.
     Resource(ResourcePath),
 }
@@ -72,6 +72,8 @@ pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let route = match segments.as_slice() {
         ["version"] => Route::Version,
+        ["admin", "clusters"] => Route::Clusters(None),
+        ["admin", "clusters", id] => Route::Clusters(Some((*id).to_owned())),
         [".well-known", "openid-configuration"] => Route::OpenIdConfiguration,
         ["openid", "v1", "jwks"] => Route::KeySet,
         ["openapi", "v3"] => Route::OpenApiIndex,
@@ -220,6 +222,8 @@ mod tests {
             ("/api/v1/namespaces/proxy/pods/proxy/log", "default||v1|proxy|pods|proxy|log"),
             ("/clusters/t1/api/v1/pods", "t1||v1||pods||"),
             ("/version", "default Version"),
+            ("/admin/clusters", "default Clusters(None)"),
+            ("/admin/clusters/t1", "default Clusters(Some(\"t1\"))"),
             ("/version/", "default Version"),
             ("/api/v1/pods/", "default||v1||pods||"),
             ("/apis", "default Groups"),
@@ -266,6 +270,9 @@ mod tests {
             "/clusters//api/v1/pods",
             "/clusters/t1",
             "/clusters/t1/",
+            "/admin",
+            "/admin/clusters/..",
+            "/admin/clusters/t1/x",
             "/%63lusters/t1/api/v1/pods",
             "/clusters/t1/clusters/t2/api/v1/pods",
             "/api/v1/namespaces/../pods",

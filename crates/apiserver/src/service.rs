@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use coracle_base::Clock;
+use coracle_base::{Backoff, Clock, ErrorChain};
 use coracle_registry::lifecycle::EVERYWHERE;
 use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
 use http::request::Parts;
@@ -18,6 +18,7 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::activity::Activity;
+use crate::admin;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig};
@@ -27,7 +28,7 @@ use crate::catalogue::Catalogue;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
-use crate::flow::{Admission, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
+use crate::flow::{Admission, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::{Caller, Remote};
 use crate::impersonation::{self, impersonated};
@@ -167,11 +168,6 @@ impl ApiServer {
         self
     }
 
-    /// Drops what is cached of a cluster that was deleted.
-    pub fn forget_cluster(&self, id: &str) {
-        self.components.flow.forget(id);
-    }
-
     /// Binds the requests that carry it among their extensions to a term of a lease: they write nothing once the lease
     /// is somebody else's.
     ///
@@ -206,6 +202,7 @@ impl ApiServer {
     /// # Errors
     /// If the store fails.
     pub async fn bootstrap(&self, site: &Site) -> Result<(), BootstrapError> {
+        self.registry.open_clusters().await.map_err(BootstrapError)?;
         self.registry.bootstrap(site).await.map_err(BootstrapError)?;
         let cluster = self.registry.cluster(route::DEFAULT_CLUSTER).map_err(BootstrapError)?;
         cluster.mend().await.map_err(BootstrapError)
@@ -231,11 +228,12 @@ impl ApiServer {
         let found = route::parse(path);
         let everywhere = id == EVERYWHERE;
         let id = if everywhere { route::DEFAULT_CLUSTER } else { id };
-        let cluster = match parts.extensions.get::<Fence>() {
-            Some(fence) => self.registry.fenced(fence).cluster(id),
-            None => self.registry.cluster(id),
-        };
+        let cluster = self.open_cluster(id, parts.extensions.get::<Fence>()).await;
         let caller = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
+        if matches!(cluster, Err(coracle_registry::Error::UnknownCluster { .. })) && !caller.all_clusters {
+            // As for any credential that is not valid in a cluster: only the operator can tell which clusters exist.
+            return Err(Refusal::unauthorized());
+        }
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
             check_reads(&parts)?;
             let reasons = if caller.all_clusters { Reasons::Shown } else { Reasons::Withheld };
@@ -249,23 +247,30 @@ impl ApiServer {
         let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
         // Authorized before anything of the body is read: a client without permission costs nothing more.
         self.authorize(&cluster, &identity, &info).await?;
-        if everywhere && !(caller.all_clusters && caller.acts_as(&identity)) {
-            // Roles permit something in their own cluster only, and an impersonated user is one of a single cluster.
-            let why = "requests to all clusters need the operator's credential, without impersonation";
-            return Err(forbidden(&identity, &info.attributes(), why).into());
+        if everywhere {
+            check_operator(&caller, &identity, &info)?;
         }
         let route = found.map(|(_, route)| route);
         // All clusters at once have objects, and nothing else.
         let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
         let lasts = info.lasts();
         let client = self.client_of(&cluster, &caller, &parts, lasts)?;
+        if let Some(Route::Clusters(_)) = &route {
+            check_operator(&caller, &identity, &info)?;
+        }
         let body = match &route {
             Some(Route::Resource(path)) if info.agrees_with(path) => self.read_body(&client, body).await?,
+            Some(Route::Clusters(_)) => self.read_body(&client, body).await?,
             _ => RequestBody::default(),
         };
         let (body, admission) = body.admitted(self.admit(&cluster, &caller, &info, flow)).await?;
-        let response = self.serve(route, info, cluster, parts, identity, body).await?;
-        self.components.flow.leave(admission, client, lasts, response)
+        let opened = cluster.clone();
+        let response = self.serve(route, info, cluster, parts, identity, body).await;
+        if opened.is_deleted() {
+            // The deletion may have freed its caches before this request filled them again.
+            self.forget_cluster(opened.id());
+        }
+        self.components.flow.leave(admission, client, lasts, response?)
     }
 
     /// Gives a request its seat, maybe after it has waited.
@@ -283,6 +288,65 @@ impl ApiServer {
                 self.components.flow.enter(candidate).await.map(Admission::Seat)
             }
         }
+    }
+
+    /// The cluster of a request. For an unknown id nothing is read from the store and nothing is kept.
+    async fn open_cluster(
+        &self,
+        id: &str,
+        fence: Option<&Fence>,
+    ) -> Result<Cluster, coracle_registry::Error> {
+        let cluster = match fence {
+            Some(fence) => self.registry.fenced(fence).find_cluster(id).await,
+            None => self.registry.find_cluster(id).await,
+        };
+        for deleted in self.registry.take_deleted_clusters() {
+            self.forget_cluster(&deleted);
+        }
+        cluster
+    }
+
+    /// Frees the caches of clusters that other servers over the same store delete, as soon as they do, and ends their
+    /// watches. A server that is alone with its store needs no such task. Runs until it is dropped.
+    pub async fn follow_clusters(&self, mut backoff: Backoff) {
+        loop {
+            let followed = self.registry.follow_clusters(|deleted| self.forget_cluster(deleted)).await;
+            if let Err(error) = followed {
+                tracing::warn!(error = %ErrorChain(&error), "cannot follow the clusters of the store; trying again");
+            }
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// Frees what is cached of a cluster that was deleted. Caches by content, of parsed objects, definitions and
+    /// frames, are shared by all clusters and bounded as a whole; they evict what is not used.
+    fn forget_cluster(&self, id: &str) {
+        self.components.authorizer.forget_cluster(id);
+        self.components.flow.forget_cluster(id);
+        self.registry.forget_usage(id);
+    }
+
+    /// How many cache entries are held for clusters: of authorizers and flow control for all clusters, and of users for
+    /// those other than the default one. For tests.
+    pub fn cached_clusters(&self) -> usize {
+        self.components.authorizer.cached_clusters() + self.components.flow.cached_clusters()
+    }
+
+    /// Deletes a cluster and frees what is cached of it.
+    ///
+    /// # Errors
+    /// If there is no such cluster, it is the default one, or the store fails.
+    pub async fn delete_cluster(&self, id: &str) -> Result<(), coracle_registry::Error> {
+        let deleted = self.registry.delete_cluster(id).await;
+        for id in self.registry.take_deleted_clusters() {
+            self.forget_cluster(&id);
+        }
+        deleted
+    }
+
+    /// The clusters of the server, to create and limit them.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// What counts for the user that sends a request, whomever it impersonates.
@@ -317,9 +381,22 @@ impl ApiServer {
         identity: Arc<Identity>,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        if parts.uri.path() == METRICS {
-            check_reads(&parts)?;
-            return self.shared.metrics.answer(&cluster, &self.components.flow, VERSION).await;
+        let flow = &self.components.flow;
+        match route::split_cluster(parts.uri.path()) {
+            (None, METRICS) => {
+                check_reads(&parts)?;
+                return self.shared.metrics.answer(&cluster, flow, VERSION).await;
+            }
+            (Some(id), METRICS) if id != EVERYWHERE => {
+                check_reads(&parts)?;
+                return metrics::answer_cluster(&cluster, flow).await;
+            }
+            (id, path) => {
+                if let Some(dump) = Dump::of_path(path).filter(|_| id != Some(EVERYWHERE)) {
+                    check_reads(&parts)?;
+                    return Ok(plain_text(true, flow.dump(&cluster, dump).await?));
+                }
+            }
         }
         let route = route.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
         match route {
@@ -330,6 +407,9 @@ impl ApiServer {
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
                 check_reads(&parts)?;
                 openapi::answer(&route, &parts, Catalogue::of(&cluster).await?).await
+            }
+            Route::Clusters(id) if route::split_cluster(parts.uri.path()).0.is_none() => {
+                admin::answer(self, id.as_deref(), &parts.method, &body).await
             }
             Route::OpenIdConfiguration | Route::KeySet => {
                 check_reads(&parts)?;
@@ -468,6 +548,17 @@ fn authorizer() -> Arc<dyn Authorizer> {
     Arc::new(Union::new(in_order))
 }
 
+/// Rejects requests that only the operator may make: to all clusters at once, and to the admin API. Roles permit
+/// something in their own cluster only, and an impersonated user is one of a single cluster.
+fn check_operator(caller: &Caller, identity: &Arc<Identity>, info: &RequestInfo) -> Result<(), Refusal> {
+    if caller.all_clusters && caller.acts_as(identity) {
+        return Ok(());
+    }
+    let why =
+        "requests to all clusters and to the admin API need the operator's credential, without impersonation";
+    Err(forbidden(identity, &info.attributes(), why).into())
+}
+
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {
     if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed()) }
 }
@@ -507,6 +598,7 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
         | Route::OpenApi(_)
         | Route::OpenIdConfiguration
         | Route::KeySet
+        | Route::Clusters(_)
         | Route::Resource(_) => Err(Refusal::not_found()),
     }
 }

@@ -5,13 +5,16 @@ use coracle_base::ErrorChain;
 use coracle_base::tasks::TaskError;
 use coracle_meta::patch::{ErrorClass, PatchError};
 use coracle_meta::status::{Cause, Details, Precondition, Reason, Status};
-use coracle_registry::{Error, StoreFailure};
+use coracle_registry::{DEFAULT_CLUSTER, Error, StoreFailure};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
 use crate::catalogue::has_built_in_group;
 use crate::negotiate::{self, Wanted};
 use crate::verbs::warn;
+
+/// The kind in the details of refusals about a cluster of this server. No resource of Kubernetes is called so.
+const CLUSTER_KIND: &str = "clusters";
 
 /// How long a client should wait before it asks again for a revision that is not there yet.
 const RETRY_AFTER_S: u32 = 1;
@@ -212,6 +215,13 @@ impl From<Error> for Refusal {
             Error::TooLargeRevision { requested, current } => {
                 Status::resource_version_too_large(requested.get(), current.get(), RETRY_AFTER_S)
             }
+            Error::UnknownCluster { id } => cluster_status(Reason::NotFound, id, error.to_string()),
+            Error::ClusterExists { id, .. } => cluster_status(Reason::AlreadyExists, id, error.to_string()),
+            Error::InvalidClusterId { id, .. } => cluster_status(Reason::Invalid, id, error.to_string()),
+            Error::DefaultClusterUndeletable => {
+                cluster_status(Reason::Forbidden, DEFAULT_CLUSTER, error.to_string())
+            }
+            Error::ClusterFull { id, .. } => cluster_status(Reason::Forbidden, id, error.to_string()),
             // Not a conflict, which clients take for a reason to try again.
             Error::Fenced { .. } => Status::failure(Reason::Forbidden, error.to_string()),
             _ => internal_of(&error),
@@ -266,6 +276,12 @@ fn plain(text: &'static str) -> Response<ResponseBody> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// A refusal that is about a cluster. Controllers tell by its details that a cluster is gone.
+fn cluster_status(reason: Reason, id: &str, message: String) -> Status {
+    let details = Details { kind: CLUSTER_KIND.to_owned(), name: id.to_owned(), ..Details::default() };
+    Status { details: Some(details), ..Status::failure(reason, message) }
 }
 
 /// A failure of the store by its cause, anything else as [`internal`]. The log has all of it either way.
@@ -333,6 +349,13 @@ mod tests {
         check(Refusal::too_large(), 413, "RequestEntityTooLarge").await;
         check(Refusal::bad_request("no"), 400, "BadRequest").await;
         check(Refusal::unauthorized(), 401, "Unauthorized").await;
+        let id = || "t1".to_owned();
+        check(Error::UnknownCluster { id: id() }.into(), 404, "NotFound").await;
+        check(Error::ClusterExists { id: id(), deleting: false }.into(), 409, "AlreadyExists").await;
+        check(Error::InvalidClusterId { id: id(), problems: Vec::new() }.into(), 422, "Invalid").await;
+        check(Error::DefaultClusterUndeletable.into(), 403, "Forbidden").await;
+        let full = Error::ClusterFull { id: id(), resource: "bytes", limit: 1, used: 1, growth: 1 };
+        check(full.into(), 403, "Forbidden").await;
         check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
         let chosen = Status::failure(Reason::Other("Tired".into()), "no");
         check(Error::Refused(Box::new(chosen)).into(), 500, "Tired").await;

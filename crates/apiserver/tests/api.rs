@@ -271,6 +271,9 @@ async fn clusters_have_paths_of_their_own() {
     let client = client().await;
     let other = "/clusters/other/api/v1/configmaps";
     client.json(Method::POST, CONFIG_MAPS, config_map("a")).await;
+    assert_eq!(client.get(other).await.0, 404);
+    let (code, created) = client.json(Method::POST, "/admin/clusters", json!({"id": "other"})).await;
+    assert_eq!(code, 201, "{created}");
     let (code, list) = client.get(other).await;
     assert_eq!((code, &list["items"]), (200, &json!([])));
 }

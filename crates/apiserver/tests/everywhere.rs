@@ -21,6 +21,9 @@ const JSON: &str = "application/json";
 async fn server() -> Client {
     let client = Client::new().await;
     client.server.bootstrap(&Site::default()).await.unwrap();
+    for id in ["blue", "green"] {
+        assert_eq!(client.post("/admin/clusters", json!({"id": id})).await.0, 201);
+    }
     client
 }
 

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use coracle::config::{
-    AddressRange, ClientCertificate, EtcdConfig, EtcdTls, EtcdUser, FakeNodes, PortRange, ServiceNetwork,
-    SubjectName,
+    AddressRange, ClientCertificate, ClusterLimits, EtcdConfig, EtcdTls, EtcdUser, FakeNodes, PortRange,
+    ServiceNetwork, SubjectName,
 };
 use coracle::{Config, ConfigError, StoreConfig};
 
 use crate::authentication::AuthenticationArgs;
 use crate::cmd::certs::CertsCommand;
+use crate::cmd::cluster::ClusterCommand;
+use crate::cmd::cluster::limits::{self, Limit};
 use crate::cmd::kubeconfig::KubeconfigCommand;
 use crate::cmd::store::StoreCommand;
 use crate::cmd::token::TokenCommand;
@@ -33,6 +35,7 @@ Examples:
   coracle up --store memory             start one that keeps nothing
   coracle kubeconfig create --user me   let somebody else in
   coracle token create                  let a node join
+  coracle cluster create team-a         create another cluster on the same server
   coracle certs list                    see which certificates there are, and when they end
   coracle store check                   look whether the data is in good order
 
@@ -52,6 +55,9 @@ pub(crate) enum Command {
     /// Look at the certificates of a cluster, or replace them.
     #[command(subcommand)]
     Certs(CertsCommand),
+    /// Create, list, limit or delete clusters of a running server.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Let further users in.
     #[command(subcommand)]
     Kubeconfig(KubeconfigCommand),
@@ -95,6 +101,12 @@ pub(crate) struct ServerArgs {
     /// from this machine are not counted.
     #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
     max_connections_per_address: usize,
+    /// Let a created cluster store this many bytes unless it is created with another limit; or "unlimited".
+    #[arg(long, value_name = "QUANTITY", value_parser = limits::parse, default_value = "1Gi")]
+    cluster_max_bytes: Limit,
+    /// Let a created cluster store this many objects unless it is created with another limit; or "unlimited".
+    #[arg(long, value_name = "NUMBER", value_parser = limits::parse, default_value = "200000")]
+    cluster_max_objects: Limit,
     /// Run no controllers: nothing is made of what is stored, unless by controllers of your own.
     #[arg(long)]
     disable_controller_manager: bool,
@@ -125,6 +137,10 @@ impl ServerArgs {
                 .map_err(ConfigError::from)?,
             authentication: self.authentication.settings()?,
             max_connections_per_address: self.max_connections_per_address,
+            cluster_limits: ClusterLimits {
+                max_bytes: self.cluster_max_bytes.0,
+                max_objects: self.cluster_max_objects.0,
+            },
             controllers: !self.disable_controller_manager,
             scheduler: !self.disable_scheduler,
             fake_nodes: self.fake_nodes.clone(),

@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_apiserver::admission::Plugin;
 use coracle_apiserver::listen::TlsListener;
 use coracle_apiserver::{ApiServer, Endpoint, Fence, Limits, Registry, RotatingSigner, Server, Site};
-use coracle_base::{Clock, ErrorChain, Rng, Task};
+use coracle_base::{Backoff, Clock, ErrorChain, Rng, Task};
 use coracle_controllers::{NodeCidrs, Settings, Trust};
 use coracle_kubelet::fake;
 use coracle_runtime::Manager;
@@ -31,6 +32,10 @@ use crate::rotation::{CurrentSigner, Rotation, Socket};
 use crate::signing;
 use crate::storage;
 use crate::supervise::Components;
+
+/// How long to wait before a store that failed is followed again, at first and at most: as informers do.
+const FIRST_RETRY: Duration = Duration::from_millis(800);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// What a program that embeds a cluster adds to it.
 #[derive(Clone, Default)]
@@ -97,6 +102,7 @@ impl Coracle {
         let network = config.service_network.clone();
         let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
+        let cluster_limits = config.cluster_limits;
         let fake_nodes = config.fake_nodes.clone();
         let (controllers, scheduler) = (config.controllers, config.scheduler);
         // Files and memory are ours alone.
@@ -111,8 +117,9 @@ impl Coracle {
 
         let stopping = CancellationToken::new();
         let closing = CancellationToken::new();
-        let registry =
-            Registry::new(store.clone(), clock.clone(), Rng::from_entropy()).with_service_network(network);
+        let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy())
+            .with_service_network(network)
+            .with_default_limits(cluster_limits);
         let replica = shares_store.then(|| Replica::new(&registry.new_uid()));
         let measurements = Measurements::new(clock.clone());
         let service = ApiServer::new(health::checks(&store, &stopping), registry, clock.clone())
@@ -138,6 +145,7 @@ impl Coracle {
             .extend(rotation.map(|(rotation, socket)| {
                 Task::spawn("certificates", rotation.run(socket, closing.clone()))
             }));
+        running.extend(shares_store.then(|| follow_clusters(&service, &closing)));
         let components = Components::new(running);
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
@@ -326,6 +334,15 @@ impl Secured {
             rotation: None,
         })
     }
+}
+
+/// Frees what this server caches of clusters that other servers over the same store delete.
+fn follow_clusters(service: &ApiServer, closing: &CancellationToken) -> Task<()> {
+    let (service, closing) = (service.clone(), closing.clone());
+    let backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, Rng::from_entropy());
+    Task::spawn("clusters", async move {
+        closing.run_until_cancelled(service.follow_clusters(backoff)).await;
+    })
 }
 
 async fn bind(addresses: &[SocketAddr]) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {

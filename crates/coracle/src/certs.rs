@@ -7,8 +7,8 @@ use std::path::Path;
 
 pub use coracle_apiserver::{ClusterReference, CredentialScope, UnknownCluster};
 use kube::Client;
-use kube::core::{DynamicObject, PartialObjectMeta};
 
+use crate::clusters::{self, ClusterInfo};
 pub use crate::pki::{Item, KubeconfigRequest, Role, Rotation, create_kubeconfig, list};
 use crate::pki::{PkiError, request_rotation};
 use crate::rotation::{ASKED_LIMIT, socket_path};
@@ -51,11 +51,8 @@ pub async fn cluster_reference(client: &Client, id: &str) -> Result<ClusterRefer
     if id == ClusterReference::default_cluster().id {
         return Ok(ClusterReference::default_cluster());
     }
-    let request = http::Request::get(format!("/clusters/{id}")).body(Vec::new());
-    let request = request.map_err(kube::Error::HttpError)?;
-    let found: PartialObjectMeta<DynamicObject> = client.request(request).await?;
-    let uid = found.metadata.uid.unwrap_or_default();
-    Ok(ClusterReference { id: id.to_owned(), uid })
+    let ClusterInfo { id, uid, .. } = clusters::get(client, id).await?;
+    Ok(ClusterReference { id, uid })
 }
 
 fn is_nobody(error: &io::Error) -> bool {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use coracle_apiserver::ClusterLimits;
 use coracle_apiserver::Limits;
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
 pub use coracle_controllers::{Cidr, NodeCidrError, NodeCidrs, NodeMonitor};
@@ -37,6 +38,8 @@ pub struct Config {
     pub authentication: Authentication,
     /// How many connections there may be from one address at the same time; this machine is not counted.
     pub max_connections_per_address: usize,
+    /// How much a created cluster may store for which no limits are requested.
+    pub cluster_limits: ClusterLimits,
     /// Whether the controllers run here. Without them objects are stored and nothing follows from them, unless
     /// somebody else's controllers do it; only what upstream's API server does by itself is done, such as to serve
     /// custom kinds.
@@ -64,6 +67,7 @@ impl Config {
             service_network: ServiceNetwork::default(),
             authentication: Authentication::default(),
             max_connections_per_address: Limits::default().max_connections_per_address,
+            cluster_limits: ClusterLimits::OF_CREATED_CLUSTERS,
             controllers: true,
             scheduler: true,
             fake_nodes: None,

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_apiserver::{Activity, ApiServer, ClusterReference, UnknownCluster};
+use coracle_apiserver::{
+    Activity, ApiServer, ClusterInfo, ClusterReference, LimitsChange, RegistryError, UnknownCluster,
+};
 use coracle_base::ErrorChain;
 use coracle_runtime::IdleReport;
 use coracle_store::{Error as StoreError, Store};
@@ -115,6 +117,63 @@ impl Handle {
     /// If there is no such cluster.
     pub fn cluster_reference(&self, id: &str) -> Result<ClusterReference, UnknownCluster> {
         self.server.cluster_reference(id)
+    }
+
+    /// Creates an empty cluster, which is served at `/clusters/<id>/`. Limits that are left out are those of
+    /// [`Config::cluster_limits`](crate::Config::cluster_limits).
+    ///
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # use coracle::{Config, Coracle, StoreConfig};
+    /// # use coracle::clusters::LimitsChange;
+    /// # let mut config = Config::new("/nothing/is/written/there");
+    /// # config.store = StoreConfig::Memory;
+    /// # config.listen.clear();
+    /// let server = Coracle::start(config).await?;
+    /// server.create_cluster("team-a", LimitsChange::default()).await?;
+    /// let ids: Vec<_> = server.clusters().await?.into_iter().map(|cluster| cluster.id).collect();
+    /// assert_eq!(ids, ["default", "team-a"]);
+    /// server.delete_cluster("team-a").await?;
+    /// server.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the id is invalid or taken, or the store fails.
+    pub async fn create_cluster(&self, id: &str, limits: LimitsChange) -> Result<ClusterInfo, RegistryError> {
+        self.server.registry().create_cluster(id, limits).await
+    }
+
+    /// Deletes a cluster with all of its objects, and frees everything that is cached of it. Credentials of the cluster
+    /// are not valid in one that is created later under the same id.
+    ///
+    /// # Errors
+    /// If there is no such cluster, it is the default one, or the store fails.
+    pub async fn delete_cluster(&self, id: &str) -> Result<(), RegistryError> {
+        self.server.delete_cluster(id).await
+    }
+
+    /// Changes the limits of a cluster, the default one included.
+    ///
+    /// # Errors
+    /// If there is no such cluster, or the store fails.
+    pub async fn set_cluster_limits(
+        &self,
+        id: &str,
+        limits: LimitsChange,
+    ) -> Result<ClusterInfo, RegistryError> {
+        self.server.registry().set_cluster_limits(id, limits).await
+    }
+
+    /// All clusters of the server with their limits and usage, the default one first.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn clusters(&self) -> Result<Vec<ClusterInfo>, RegistryError> {
+        self.server.registry().cluster_infos().await
     }
 
     /// Returns when controllers and scheduler have nothing left to do: they know of everything that was

@@ -29,6 +29,7 @@ mod advertise;
 pub mod authentication;
 mod builder;
 pub mod certs;
+pub mod clusters;
 pub mod config;
 mod data_dir;
 mod error;

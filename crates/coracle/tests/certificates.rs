@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coracle::certs::{self, CredentialScope, KubeconfigRequest, Rotation};
+use coracle::clusters::LimitsChange;
 use coracle::kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use coracle::kube::config::{KubeConfigOptions, Kubeconfig};
 use coracle::kube::{self, Client};
@@ -128,6 +129,9 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
 async fn certificate_signed_in_another_cluster_is_valid_there_only() {
     let (cluster, _dir) = start().await;
     let (request, key) = request("jane", ["dev", "jane"], CLIENT);
+    for id in ["blue", "green"] {
+        cluster.create_cluster(id, LimitsChange::default()).await.unwrap();
+    }
     let path = "/clusters/blue/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let send = async |builder: http::request::Builder, body: Vec<u8>| {
         let request = builder.header("content-type", "application/json").body(body).unwrap();

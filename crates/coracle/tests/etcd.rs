@@ -10,13 +10,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use coracle::clusters::LimitsChange;
 use coracle::config::EtcdConfig;
 use coracle::kube;
 use coracle::kube::api::{Api, ObjectMeta, PostParams};
 use coracle::kube::core::Status;
 use coracle::{Config, Coracle, Handle, StoreConfig};
+use futures_util::AsyncReadExt;
+use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use serde_json::json;
 use support::wait_for;
 use tempfile::TempDir;
 
@@ -107,6 +111,69 @@ async fn of_several_processes_one_runs_the_controllers() {
         assert_ne!(holder(&second, component).await, leader, "{component}");
     }
     tokio::time::timeout(LIMIT, second.run_until_idle()).await.unwrap().unwrap();
+    second.shutdown().await;
+}
+
+/// The status code of a request to a process.
+async fn code(process: &Handle, method: Method, path: &str, body: Vec<u8>) -> u16 {
+    let request =
+        http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let request = request.body(kube::client::Body::from(body)).unwrap();
+    process.client().send(request).await.unwrap().status().as_u16()
+}
+
+/// Repeats a read until it is answered so.
+async fn until(process: &Handle, path: &str, expected: u16) {
+    let reading = async {
+        while code(process, Method::GET, path, Vec::new()).await != expected {
+            tokio::task::yield_now().await;
+        }
+    };
+    let answered = tokio::time::timeout(LIMIT, reading).await;
+    answered.unwrap_or_else(|_| panic!("{path} is not answered with {expected}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
+    let etcd = Etcd::start();
+    let (first, second) = (etcd.serve().await, etcd.serve().await);
+    let created = first.create_cluster("t1", LimitsChange::default()).await.unwrap();
+    let maps = "/clusters/t1/api/v1/namespaces/default/configmaps";
+    until(&second, maps, 200).await;
+    assert_eq!(second.cluster_reference("t1").unwrap().uid, created.uid);
+    // More than one transaction deletes, and objects that are larger together than a response of etcd may be.
+    let value = "x".repeat(50_000);
+    for number in 0..120 {
+        let object = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": value}});
+        let process = if number % 2 == 0 { &first } else { &second };
+        assert_eq!(code(process, Method::POST, maps, serde_json::to_vec(&object).unwrap()).await, 201);
+    }
+    let stored = async |process: &Handle| {
+        let clusters = process.clusters().await.unwrap();
+        clusters.into_iter().find(|cluster| cluster.id == "t1").unwrap().usage
+    };
+    let same = async {
+        loop {
+            let (one, other) = (stored(&first).await, stored(&second).await);
+            if one == other && one.objects >= 120 && one.bytes > 6_000_000 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, same).await.expect("both know the usage");
+
+    let watch = http::Request::get(format!("{maps}?watch=true")).body(Vec::new()).unwrap();
+    let mut watch = first.client().request_stream(watch).await.unwrap();
+    second.delete_cluster("t1").await.unwrap();
+    let mut told = String::new();
+    tokio::time::timeout(LIMIT, watch.read_to_string(&mut told)).await.expect("the watch ends").unwrap();
+    until(&first, maps, 404).await;
+    assert_eq!(code(&second, Method::GET, maps, Vec::new()).await, 404);
+
+    let again = first.create_cluster("t1", LimitsChange::default()).await.unwrap();
+    assert_ne!(again.uid, created.uid);
+    assert_eq!((again.usage.objects, stored(&first).await.objects), (0, 0));
+    first.shutdown().await;
     second.shutdown().await;
 }
 

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use coracle::clusters::LimitsChange;
 use coracle::config::FakeNodes;
 use coracle::kube::Client;
 use coracle::{Config, Coracle, Handle, StoreConfig};
@@ -25,7 +26,11 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        Self::start_on(StoreConfig::Memory, Path::new("/nothing/is/written/there")).await
+        let server = Self::start_on(StoreConfig::Memory, Path::new("/nothing/is/written/there")).await;
+        for id in ["blue", "green"] {
+            server.create_cluster(id).await;
+        }
+        server
     }
 
     async fn start_on(store: StoreConfig, dir: &Path) -> Self {
@@ -34,6 +39,10 @@ impl Server {
         let handle = Coracle::start(config).await.unwrap();
         let client = handle.client();
         Self { handle, client }
+    }
+
+    async fn create_cluster(&self, id: &str) {
+        self.handle.create_cluster(id, LimitsChange::default()).await.unwrap();
     }
 
     async fn idle(&self) {
@@ -387,6 +396,7 @@ async fn every_controller_serves_tenants() {
 async fn a_restart_finds_every_cluster_again() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start_on(StoreConfig::Disk, dir.path()).await;
+    server.create_cluster("blue").await;
     let definitions = "/clusters/blue/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     server.create(definitions, boats("Namespaced")).await;
     server.create("/clusters/blue/api/v1/nodes", fake_node("n")).await;
@@ -449,6 +459,7 @@ async fn many_clusters_are_no_more_watches_than_one() {
     let before = server.watches().await;
     assert!(before > 0);
     for number in 0..300 {
+        server.create_cluster(&format!("t{number}")).await;
         let namespaces = format!("/clusters/t{number}/api/v1/namespaces");
         server.create(&namespaces, json!({"metadata": {"name": "work"}})).await;
     }

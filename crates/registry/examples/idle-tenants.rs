@@ -9,7 +9,7 @@ use std::time::Duration;
 use coracle_base::{Clock, Rng};
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::lifecycle::ListOptions;
-use coracle_registry::{Endpoint, Registry, Site};
+use coracle_registry::{Endpoint, LimitsChange, Registry, Site};
 use coracle_store::memory;
 
 #[tokio::main(flavor = "current_thread")]
@@ -24,6 +24,7 @@ async fn main() {
     println!("objects of all clusters made in {:?}", clock.now().since(began));
 
     // Whatever is made on first use is not a tenant's.
+    registry.create_cluster("first", LimitsChange::default()).await.unwrap();
     let first = registry.cluster("first").unwrap();
     first.get(&Namespace, "", "default", None).await.unwrap();
     let (bytes, memory) = (store.stats().await.unwrap().bytes, resident_bytes());
@@ -32,7 +33,9 @@ async fn main() {
     let began = clock.now();
     for n in 0..count {
         let asked = clock.now();
-        let cluster = registry.cluster(&format!("tenant-{n}")).unwrap();
+        let id = format!("tenant-{n}");
+        registry.create_cluster(&id, LimitsChange::default()).await.unwrap();
+        let cluster = registry.cluster(&id).unwrap();
         cluster.get(&Namespace, "", "default", None).await.unwrap();
         slowest = slowest.max(clock.now().since(asked));
         clusters.push(cluster);

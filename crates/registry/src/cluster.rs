@@ -8,10 +8,12 @@ use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
 use coracle_store::Store;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::claim::{Pool, Taken, Unallocated};
+use crate::clusters::{ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, Reservation, Usage};
 use crate::crd::Definitions;
 use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
@@ -19,7 +21,7 @@ use crate::lifecycle::{EVERYWHERE, Write};
 use crate::network::ServiceNetwork;
 
 /// The part of the store that clusters live in.
-const CLUSTERS: &str = "clusters";
+pub(crate) const CLUSTERS: &str = "clusters";
 
 /// All clusters of a store. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +35,9 @@ pub struct Registry {
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<Derived<Value>>,
     definitions: Arc<Definitions>,
+    directory: Arc<Directory>,
+    usage: Arc<Usage>,
+    default_limits: ClusterLimits,
 }
 
 impl Registry {
@@ -48,7 +53,17 @@ impl Registry {
             admission: None,
             trees: Arc::new(Derived::trees()),
             definitions: Arc::default(),
+            directory: Arc::default(),
+            usage: Arc::default(),
+            default_limits: ClusterLimits::OF_CREATED_CLUSTERS,
         }
+    }
+
+    /// With other limits for created clusters for which none are requested.
+    #[must_use]
+    pub fn with_default_limits(mut self, limits: ClusterLimits) -> Self {
+        self.default_limits = limits;
+        self
     }
 
     /// With services in another network than the usual.
@@ -83,22 +98,44 @@ impl Registry {
         Self::new(store, clock, Rng::from_entropy())
     }
 
-    /// One cluster. It need not exist: what every cluster has is there, and nothing else.
+    /// One cluster, as far as this server knows; see [`Registry::find_cluster`]. Reads nothing from the store.
     ///
     /// # Errors
-    /// If the id cannot be one.
+    /// If there is no such cluster.
     pub fn cluster(&self, id: &str) -> Result<Cluster> {
         if id == EVERYWHERE {
             return Err(Error::BadRequest(format!("no cluster is called {id:?}")));
         }
-        let own = self.clusters()?.scope(id)?;
-        let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id)));
+        // If changes are lost, `find_cluster` reads all records; until then writes to a deleted cluster fail anyway.
+        self.directory.catch_up(&self.records()?);
+        match self.directory.get(id) {
+            None if id != DEFAULT_CLUSTER => Err(Error::UnknownCluster { id: id.to_owned() }),
+            known => self.open(id, known),
+        }
+    }
+
+    /// One cluster, after all changes by other servers that have arrived are applied.
+    ///
+    /// # Errors
+    /// If there is no such cluster, or the store fails.
+    pub async fn find_cluster(&self, id: &str) -> Result<Cluster> {
+        self.refresh_clusters().await?;
+        self.cluster(id)
+    }
+
+    fn open(&self, id: &str, known: Option<Arc<KnownCluster>>) -> Result<Cluster> {
+        let mut own = self.all_clusters()?.scope(id)?;
+        if let Some(known) = known.as_ref().filter(|_| id != DEFAULT_CLUSTER) {
+            own = own.guarded(&known.guard);
+        }
+        let uid = known.as_ref().map_or("", |known| &known.record.uid);
+        let base = self.base.get().map(|shared| Arc::new(ClusterBase::new(shared.clone(), id, uid)));
         let store = base.clone().map_or_else(|| own.clone(), |base| own.over(base));
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
         let (admission, trees) = (self.admission.clone(), self.trees.clone());
-        let definitions = self.definitions.clone();
-        let id = id.into();
-        Ok(Cluster { id, store, clock, rng, network, base, admission, trees, definitions })
+        let (definitions, usage) = (self.definitions.clone(), self.usage.clone());
+        let (id, all) = (id.into(), self.all_clusters()?);
+        Ok(Cluster { id, known, all, usage, store, clock, rng, network, base, admission, trees, definitions })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -108,7 +145,7 @@ impl Registry {
         // What is random in them is replaced, and what is drawn for it is not to be missing elsewhere.
         let rng = Arc::new(Mutex::new(Rng::seeded(0)));
         let standing = Self { clock, rng, base: Arc::default(), admission: None, ..self.clone() };
-        standing.cluster("workshop")
+        standing.open("workshop", None)
     }
 
     pub(crate) fn set_base(&self, shared: Arc<Shared>) {
@@ -117,8 +154,27 @@ impl Registry {
     }
 
     /// The part of the store that all clusters live in.
-    pub(crate) fn clusters(&self) -> Result<Store> {
+    pub(crate) fn all_clusters(&self) -> Result<Store> {
         Ok(self.store.scope(CLUSTERS)?)
+    }
+
+    pub(crate) fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    pub(crate) fn default_limits(&self) -> ClusterLimits {
+        self.default_limits
+    }
+
+    /// How many clusters, unconfirmed changes of clusters and usages are held in memory.
+    #[cfg(any(test, feature = "samples"))]
+    pub fn held_clusters(&self) -> (usize, usize, usize) {
+        let (clusters, ahead) = self.directory.len();
+        (clusters, ahead, self.usage.len())
     }
 
     /// What all clusters begin with.
@@ -144,6 +200,11 @@ impl Registry {
 #[derive(Clone)]
 pub struct Cluster {
     id: Arc<str>,
+    /// Its record, if it has one.
+    known: Option<Arc<KnownCluster>>,
+    /// The scope of all clusters.
+    all: Store,
+    usage: Arc<Usage>,
     pub(crate) store: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
@@ -161,9 +222,28 @@ impl Cluster {
     }
 
     /// The uid that the cluster got when it was created. Another cluster that is created later under the same id has
-    /// another. Empty for the default cluster, which always exists.
+    /// another. Empty for the default cluster, which always exists, and for clusters that were adopted from a version
+    /// without records of clusters.
     pub fn uid(&self) -> &str {
-        ""
+        self.known.as_ref().map_or("", |known| &known.record.uid)
+    }
+
+    /// Cancelled when the cluster is deleted; none for one that cannot be.
+    pub fn deletion(&self) -> Option<&CancellationToken> {
+        self.known.as_ref().filter(|_| &*self.id != DEFAULT_CLUSTER).map(|known| &known.deleted)
+    }
+
+    /// Whether the cluster has been deleted since this handle was opened.
+    pub fn is_deleted(&self) -> bool {
+        self.deletion().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// Reserves room for a write; none if the cluster has no limits.
+    pub(crate) async fn reserve(&self, growth: Growth) -> Result<Option<Reservation>> {
+        let Some(known) = self.known.as_ref().filter(|known| !known.record.limits.is_unlimited()) else {
+            return Ok(None);
+        };
+        self.usage.reserve(&self.all, &self.id, &known.record.limits, growth).await.map(Some)
     }
 
     /// From where services get their addresses and ports.

@@ -8,6 +8,7 @@ use coracle_meta::object::NamespaceMismatch;
 use coracle_meta::status::Status;
 use coracle_store::Revision;
 
+use crate::clusters::RECORDS;
 use crate::kind::Declaration;
 
 /// The registry's result.
@@ -142,6 +143,48 @@ pub enum Error {
         /// Namespace and name of the lease.
         lease: String,
     },
+    /// There is no cluster with this id, or it was deleted before the write was committed; nothing was written.
+    #[error("cluster {id:?} not found")]
+    UnknownCluster {
+        /// The id.
+        id: String,
+    },
+    /// The id is taken.
+    #[error("{}", cluster_exists(.id, *.deleting))]
+    ClusterExists {
+        /// The id.
+        id: String,
+        /// By a cluster whose objects are still being deleted.
+        deleting: bool,
+    },
+    /// The text cannot be the id of a cluster.
+    #[error("{id:?} is not the id of a cluster: {}", .problems.join(", "))]
+    InvalidClusterId {
+        /// The text.
+        id: String,
+        /// What is wrong with it.
+        problems: Vec<String>,
+    },
+    /// The default cluster always exists.
+    #[error("the default cluster cannot be deleted")]
+    DefaultClusterUndeletable,
+    /// The cluster stores as much as it may.
+    #[error(
+        "cluster {id:?} would exceed its limit of {limit} {resource}: it stores {used} and the request adds {growth}; \
+         delete objects, or let the operator raise the limit with coracle cluster set-limits {id}"
+    )]
+    ClusterFull {
+        /// The cluster.
+        id: String,
+        /// `bytes` or `objects`.
+        resource: &'static str,
+        /// The limit.
+        limit: u64,
+        /// What is stored, with writes in flight.
+        used: u64,
+        /// What the write would add.
+        growth: u64,
+    },
     /// What is stored cannot be read.
     #[error("the stored object at {key} cannot be read: {reason}")]
     Corrupt {
@@ -194,8 +237,18 @@ impl From<coracle_store::Error> for Error {
         match error {
             Store::Compacted { requested, oldest } => Error::Expired { requested, oldest },
             Store::FutureRevision { requested, current } => Error::TooLargeRevision { requested, current },
-            Store::GuardLost { guard } => Error::Fenced { lease: guard.to_string() },
+            Store::GuardLost { guard, key } if key.starts_with(RECORDS.as_bytes()) => {
+                Error::UnknownCluster { id: guard.to_string() }
+            }
+            Store::GuardLost { guard, .. } => Error::Fenced { lease: guard.to_string() },
             other => Error::Store(other),
         }
     }
+}
+
+fn cluster_exists(id: &str, deleting: bool) -> String {
+    if deleting {
+        return format!("cluster {id:?} is being deleted; try again when it is gone");
+    }
+    format!("cluster {id:?} already exists")
 }

@@ -12,7 +12,7 @@ use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, ObjectEvent, Page, Selection, WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Endpoint, Error, Identity, Kind, Registry, Site, catalog};
+use coracle_registry::{Cluster, Endpoint, Error, Identity, Kind, LimitsChange, Registry, Site, catalog};
 use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
@@ -54,6 +54,14 @@ async fn registry() -> (Store, Registry) {
     (store, registry)
 }
 
+/// A cluster, which is created unless it exists.
+async fn opened(registry: &Registry, id: &str) -> Cluster {
+    match registry.create_cluster(id, LimitsChange::default()).await {
+        Ok(_) | Err(Error::ClusterExists { .. }) => registry.find_cluster(id).await.unwrap(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 async fn list(cluster: &Cluster, kind: &dyn Kind, options: ListOptions) -> Page {
     cluster.list(kind, "", &options).await.unwrap()
 }
@@ -92,10 +100,10 @@ async fn label(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_new_cluster_has_everything_and_stores_nothing() {
+async fn new_cluster_has_all_base_objects_and_stores_none() {
     let (store, registry) = registry().await;
+    let tenant = opened(&registry, "tenant").await;
     let stored = store.count("", At::Latest).await.unwrap();
-    let tenant = registry.cluster("tenant").unwrap();
     for kind in catalog::BUILT_IN {
         let declaration = kind.declaration();
         let expected = COUNTS.iter().find(|(resource, _)| *resource == declaration.plural);
@@ -130,7 +138,7 @@ async fn the_server_is_found_by_its_service() {
 #[tokio::test]
 async fn what_is_written_is_copied_for_that_cluster_only() {
     let (store, registry) = registry().await;
-    let (one, other) = (registry.cluster("one").unwrap(), registry.cluster("other").unwrap());
+    let (one, other) = (opened(&registry, "one").await, opened(&registry, "other").await);
     let before = get(&one, &Namespace, "", "default").await.unwrap();
     let changed = label(&one, "default").await;
     assert_eq!(changed["metadata"]["uid"], before["metadata"]["uid"]);
@@ -149,7 +157,7 @@ async fn what_is_written_is_copied_for_that_cluster_only() {
 #[tokio::test]
 async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
     let (_store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let (write, name) = (write(&PriorityClass, ""), "system-node-critical");
     let deleted = cluster.delete(&write, name, &DeleteOptions::default()).await.unwrap();
     assert!(deleted.gone);
@@ -168,7 +176,7 @@ async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
 #[tokio::test]
 async fn a_class_of_storage_that_nobody_wants_stays_away() {
     let (_store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let class = get(&cluster, &StorageClass, "", "standard").await.unwrap();
     assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
     let write = Write { api_version: "storage.k8s.io/v1", ..write(&StorageClass, "") };
@@ -180,7 +188,7 @@ async fn a_class_of_storage_that_nobody_wants_stays_away() {
 #[tokio::test]
 async fn what_the_cluster_misses_comes_back_as_another_object() {
     let (_store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let page = list(&cluster, &Service, ListOptions::default()).await;
     let options = WatchOptions { selection: Selection::default(), after: page.revision };
     let mut watch = cluster.watch(&Service, "", options).await.unwrap();
@@ -203,7 +211,7 @@ async fn what_the_cluster_misses_comes_back_as_another_object() {
 #[tokio::test]
 async fn lists_are_paged_over_shared_and_own_objects() {
     let (_store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     for name in ["a", "e", "kube-q", "z"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         cluster.create(&write(&Namespace, ""), namespace).await.unwrap();
@@ -228,7 +236,7 @@ async fn lists_are_paged_over_shared_and_own_objects() {
 #[tokio::test]
 async fn a_watch_from_the_revision_of_a_list_sees_what_happens_to_shared_objects() {
     let (_store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let page = list(&cluster, &Namespace, ListOptions::default()).await;
     let shared = trees(&page)[0]["metadata"]["resourceVersion"].clone();
     assert_eq!(shared, page.entries[0].mod_revision().to_string());
@@ -247,7 +255,7 @@ async fn a_watch_from_the_revision_of_a_list_sees_what_happens_to_shared_objects
 async fn identities_are_of_a_cluster_and_last() {
     let (store, registry) = registry().await;
     let uid = async |registry: &Registry, id: &str| {
-        let cluster = registry.cluster(id).unwrap();
+        let cluster = opened(registry, id).await;
         get(&cluster, &Namespace, "", "kube-system").await.unwrap()["metadata"]["uid"].clone()
     };
     let (one, other) = (uid(&registry, "one").await, uid(&registry, "other").await);
@@ -262,7 +270,7 @@ async fn identities_are_of_a_cluster_and_last() {
 #[tokio::test]
 async fn only_a_change_of_the_objects_makes_a_revision() {
     let (store, registry) = registry().await;
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let own = label(&cluster, "default").await;
     let last = store.get("x").await.unwrap().revision;
     started(&store, &site()).await;
@@ -271,7 +279,7 @@ async fn only_a_change_of_the_objects_makes_a_revision() {
     let moved = Site { endpoint: Endpoint::new("192.0.2.2:443".parse().unwrap()), ..site() };
     let registry = started(&store, &moved).await;
     assert_eq!(store.get("x").await.unwrap().revision, last.next());
-    let cluster = registry.cluster("one").unwrap();
+    let cluster = opened(&registry, "one").await;
     let service = cluster.get(&Service, "default", "kubernetes", None).await.unwrap();
     assert_eq!(service.revision, last.next());
     assert_eq!(get(&cluster, &Namespace, "", "default").await.unwrap(), own, "what was written stays");

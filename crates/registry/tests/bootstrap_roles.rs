@@ -15,7 +15,7 @@ const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 async fn cluster() -> Cluster {
     let registry = Registry::in_memory();
     registry.bootstrap(&Site::default()).await.unwrap();
-    registry.cluster("one").unwrap()
+    registry.cluster("default").unwrap()
 }
 
 fn write(kind: &'static dyn Kind) -> Write<'static> {

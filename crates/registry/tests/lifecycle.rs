@@ -9,7 +9,7 @@ use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, Object, ObjectEvent, Preconditions, Propagation, Selection,
     WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Error, Identity, Registry};
+use coracle_registry::{Cluster, Error, Identity, LimitsChange, Registry};
 use coracle_store::{Revision, Store, memory};
 use serde_json::{Value, json};
 
@@ -263,6 +263,9 @@ async fn a_watch_with_a_selection_sees_objects_come_and_go() {
 async fn clusters_do_not_see_each_other() {
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store, Clock::system(), Rng::seeded(1));
+    for id in ["one", "two"] {
+        registry.create_cluster(id, LimitsChange::default()).await.unwrap();
+    }
     let (one, two) = (registry.cluster("one").unwrap(), registry.cluster("two").unwrap());
     one.create(&WRITE, config_map("a", "1")).await.unwrap();
     two.create(&WRITE, config_map("a", "2")).await.unwrap();

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use coracle_base::{Rng, watched};
 use futures_util::FutureExt;
+use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::deleted_cluster::is_deleted;
 use crate::informer::{Change, Informer, Progress, View};
 use crate::key::ObjectKey;
 use crate::queue::{Outcome, Queue};
@@ -166,16 +168,17 @@ impl Controller {
     }
 
     /// What each of its workers does until `stop`, when it finishes what it is at.
-    pub(crate) fn work(&self, stop: &CancellationToken) -> Vec<Work> {
+    pub(crate) fn work(&self, client: &Client, stop: &CancellationToken) -> Vec<Work> {
         let followed = self.followed.iter().map(|follow| {
             let (following, stop) = (follow(), stop.clone());
             Box::pin(async move { stop.run_until_cancelled(following).await.unwrap_or_default() }) as Work
         });
-        followed.chain((0..self.workers).map(|_| self.worker(stop))).collect()
+        followed.chain((0..self.workers).map(|_| self.worker(client, stop))).collect()
     }
 
-    fn worker(&self, stop: &CancellationToken) -> Work {
+    fn worker(&self, client: &Client, stop: &CancellationToken) -> Work {
         let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
+        let client = client.clone();
         let (watched, awaited) = (self.watched.clone(), self.awaited.clone());
         let reconcile = Arc::clone(&self.reconcile);
         Box::pin(async move {
@@ -183,7 +186,11 @@ impl Controller {
                 return;
             }
             while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
-                let outcome = attempt(name, &*reconcile, taken.key()).await;
+                let mut outcome = attempt(name, &*reconcile, taken.key()).await;
+                if outcome == Outcome::Failed && is_deleted(&client, taken.key().cluster()).await {
+                    tracing::debug!(controller = name, key = %taken.key(), "given up: the cluster is deleted");
+                    outcome = Outcome::Done;
+                }
                 taken.finish(outcome);
             }
         })

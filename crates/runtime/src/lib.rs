@@ -43,6 +43,7 @@
 //! ```
 
 mod controller;
+mod deleted_cluster;
 mod dynamic;
 mod idle;
 pub mod informer;
@@ -57,6 +58,7 @@ pub mod queue;
 mod recorder;
 
 pub use controller::{Action, Controller, Reconcile};
+pub use deleted_cluster::cluster_not_found;
 pub use dynamic::{Dynamic, Following};
 pub use idle::{Idle, IdleReport};
 pub use informer::{Change, Consumer, Informer, Selection};

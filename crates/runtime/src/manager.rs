@@ -205,7 +205,7 @@ impl Manager {
         informers
             .push(Task::spawn("dynamic informers", self.dynamic.run(self.client.clone(), self.rng.fork())));
         let stopping = stop.child_token();
-        let start = |controller| start_workers(controller, &stopping);
+        let start = |controller| start_workers(controller, &self.client, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
         workers.extend(self.programs.into_iter().map(|program| start_program(program, &stopping)));
         tokio::select! {
@@ -232,8 +232,8 @@ fn follow(followed: &Arc<dyn Followed>, client: &Client, rng: Rng) -> Task<()> {
     Task::spawn("informer", Arc::clone(followed).follow(client.clone(), rng))
 }
 
-fn start_workers(controller: &Controller, stop: &CancellationToken) -> Vec<Task<()>> {
-    controller.work(stop).into_iter().map(|work| Task::spawn(controller.name(), work)).collect()
+fn start_workers(controller: &Controller, client: &Client, stop: &CancellationToken) -> Vec<Task<()>> {
+    controller.work(client, stop).into_iter().map(|work| Task::spawn(controller.name(), work)).collect()
 }
 
 fn start_program(program: Box<dyn Program>, stop: &CancellationToken) -> Task<()> {

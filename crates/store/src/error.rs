@@ -73,6 +73,8 @@ pub enum Error {
     GuardLost {
         /// The name of the guard.
         guard: Arc<str>,
+        /// Its key, from the root of the store.
+        key: Vec<u8>,
     },
     /// [`crate::Store::update`] lost every one of its attempts.
     #[error("gave up updating key {} after {attempts} conflicts", key::display(.key))]

@@ -32,32 +32,46 @@ pub struct Guard {
     seen: AtomicU64,
 }
 
+/// Commits a transaction in the engine's terms if every guard holds.
+pub(crate) async fn commit(guards: &[Arc<Guard>], engine: &dyn Engine, txn: Txn) -> Result<Committed> {
+    for _ in 0..MAX_ATTEMPTS {
+        let conditions: Vec<_> = guards.iter().map(|guard| guard.condition()).collect();
+        let mut guarded = txn.clone();
+        // Before all others: a writer that has lost a guard gets that error, and not another conflict.
+        guarded.checks.splice(0..0, conditions.iter().cloned());
+        let conflict = match engine.commit(guarded).await {
+            Err(Error::Conflict(conflict)) => conflict,
+            committed => return committed,
+        };
+        // A condition of the transaction itself may be on the same key, with another expectation.
+        let lost = conditions.iter().position(|(key, expect)| is_condition(&conflict, key, *expect));
+        match lost {
+            Some(index) => guards[index].see(conflict.found.as_ref())?,
+            None => return Err(Error::Conflict(conflict)),
+        }
+    }
+    let key = guards.first().map(|guard| guard.key.clone()).unwrap_or_default();
+    Err(Error::Contention { key, attempts: MAX_ATTEMPTS })
+}
+
+fn is_condition(conflict: &Conflict, key: &[u8], expect: Expect) -> bool {
+    conflict.key == key && conflict.expected == expect
+}
+
 impl Guard {
     pub(crate) fn new(name: &str, key: Vec<u8>, holds: Holds) -> Self {
         Self { name: name.into(), key, holds, seen: AtomicU64::new(0) }
     }
 
-    /// Commits a transaction in the engine's terms if the guard holds.
-    pub(crate) async fn commit(&self, engine: &dyn Engine, txn: Txn) -> Result<Committed> {
-        for _ in 0..MAX_ATTEMPTS {
-            // No key has revision 0, so the first attempt finds out what there is.
-            let expect = Expect::ModRevision(Revision::new(self.seen.load(Ordering::Relaxed)));
-            let mut guarded = txn.clone();
-            // Before all others: a writer that has lost the guard is told so, and not of other conflicts.
-            guarded.checks.insert(0, (self.key.clone(), expect));
-            match engine.commit(guarded).await {
-                Err(Error::Conflict(conflict)) if self.is_own(&conflict, expect) => {
-                    self.see(conflict.found.as_ref())?;
-                }
-                committed => return committed,
-            }
-        }
-        Err(Error::Contention { key: self.key.clone(), attempts: MAX_ATTEMPTS })
+    /// Notes that the entry of this revision lets commits pass, so that the first commit need not find it out.
+    pub fn passed_at(&self, revision: Revision) {
+        self.seen.fetch_max(revision.get(), Ordering::Relaxed);
     }
 
-    /// Whether the guard's condition failed, and not one of the transaction on the same key.
-    fn is_own(&self, conflict: &Conflict, expect: Expect) -> bool {
-        conflict.key == self.key && conflict.expected == expect
+    fn condition(&self) -> (Vec<u8>, Expect) {
+        // No key has revision 0, so the first attempt finds the current entry.
+        let seen = Revision::new(self.seen.load(Ordering::Relaxed));
+        (self.key.clone(), Expect::ModRevision(seen))
     }
 
     fn see(&self, found: Option<&Entry>) -> Result<()> {
@@ -66,7 +80,7 @@ impl Guard {
                 self.seen.store(entry.mod_revision().get(), Ordering::Relaxed);
                 Ok(())
             }
-            None => Err(Error::GuardLost { guard: Arc::clone(&self.name) }),
+            None => Err(Error::GuardLost { guard: Arc::clone(&self.name), key: self.key.clone() }),
         }
     }
 }
@@ -97,5 +111,22 @@ mod tests {
         assert!(matches!(conflict, Err(Error::Conflict(conflict)) if conflict.key == b"k"));
         let stale = guarded.put(Put::new("l", "a2").expect(Expect::Absent)).await;
         assert!(matches!(stale, Err(Error::Conflict(conflict)) if conflict.key == b"l"));
+    }
+
+    #[tokio::test]
+    async fn commit_needs_every_guard_of_the_handle() {
+        let store: Store = crate::memory::open(crate::memory::Options::default());
+        let first = store.put(Put::new("first", "a")).await.unwrap();
+        store.put(Put::new("second", "a")).await.unwrap();
+        let (one, two) = (store.guard("one", "first", is_a), store.guard("two", "second", is_a));
+        one.passed_at(first.revision);
+        let guarded = store.guarded(&one).guarded(&two);
+        guarded.put(Put::new("k", "1")).await.unwrap();
+        store.put(Put::new("first", "ab")).await.unwrap();
+        guarded.put(Put::new("k", "2")).await.unwrap();
+        store.put(Put::new("second", "b")).await.unwrap();
+        let lost = guarded.put(Put::new("k", "3")).await;
+        assert!(matches!(lost, Err(Error::GuardLost { guard, key }) if &*guard == "two" && key == b"second"));
+        assert_eq!(store.get("k").await.unwrap().entry.unwrap().value(), "2");
     }
 }

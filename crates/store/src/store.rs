@@ -8,7 +8,7 @@ use crate::engine::layered::{Base, Layered};
 use crate::engine::{Engine, Stats};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 use crate::txn::{Committed, Delete, Expect, Op, Put, Txn};
@@ -29,7 +29,7 @@ pub(crate) const SCOPE_END: u8 = b'/';
 pub struct Store {
     engine: Arc<dyn Engine>,
     scope: Arc<[u8]>,
-    guard: Option<Arc<Guard>>,
+    guards: Arc<[Arc<Guard>]>,
 }
 
 /// What [`Store::update`] is to do with a key.
@@ -64,7 +64,7 @@ pub struct Updated {
 impl Store {
     /// The whole of an engine.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, scope: Arc::from([]), guard: None }
+        Self { engine, scope: Arc::from([]), guards: Arc::from([]) }
     }
 
     /// The part of this store that belongs to `name`. Nothing is written for it.
@@ -78,7 +78,7 @@ impl Store {
         let mut scope = self.full_key(name.as_bytes());
         scope.push(SCOPE_END);
         crate::key::check(&scope)?;
-        Ok(Store { engine: self.engine.clone(), scope: scope.into(), guard: self.guard.clone() })
+        Ok(Store { engine: self.engine.clone(), scope: scope.into(), guards: self.guards.clone() })
     }
 
     /// A condition on a key of this scope, for handles of this or any other scope of the same engine: `holds` judges
@@ -92,11 +92,12 @@ impl Store {
         Arc::new(Guard::new(name, self.full_key(key.as_ref()), Box::new(holds)))
     }
 
-    /// This scope, and all scopes within it, written to only while the guard holds. Commits fail with
-    /// [`Error::GuardLost`] otherwise. To be called before [`Store::over`], whose keys are its own.
+    /// This scope, and all scopes within it, written to only while this guard and those that the handle already has
+    /// hold. Commits fail with [`Error::GuardLost`] otherwise. Call it before [`Store::over`], whose keys are its own.
     #[must_use]
     pub fn guarded(&self, guard: &Arc<Guard>) -> Store {
-        Store { guard: Some(Arc::clone(guard)), ..self.clone() }
+        let guards = self.guards.iter().chain([guard]).cloned().collect();
+        Store { guards, ..self.clone() }
     }
 
     /// This scope, in which the entries of `base` are there without having been written; see
@@ -163,9 +164,9 @@ impl Store {
     /// Carries out a transaction that has been validated.
     pub(crate) async fn commit_valid(&self, txn: Txn) -> Result<Committed> {
         let txn = self.full_txn(txn)?;
-        let committed = match &self.guard {
-            None => self.engine.commit(txn).await,
-            Some(guard) => guard.commit(&*self.engine, txn).await,
+        let committed = match &*self.guards {
+            [] => self.engine.commit(txn).await,
+            guards => guard::commit(guards, &*self.engine, txn).await,
         };
         let mut committed = committed.map_err(|error| self.shown_error(error))?;
         if !self.scope.is_empty() {

@@ -131,7 +131,7 @@ mod tests {
         let message = "configmaps \"a\" is forbidden: unable to create new content in namespace default \
                        because it is being terminated";
         assert_eq!(refused.unwrap_err(), message);
-        let bare = Bench { cluster: Registry::in_memory().cluster("test").unwrap(), ..Bench::new().await };
+        let bare = Bench { cluster: Registry::in_memory().cluster("default").unwrap(), ..Bench::new().await };
         let refused = bare.admit_new(NamespaceLifecycle, &ConfigMap, config_map()).await;
         assert_eq!(refused.unwrap_err(), "namespaces \"default\" not found");
         assert!(bare.admit_new(NamespaceLifecycle, &Node, config_map()).await.is_ok());
@@ -204,12 +204,12 @@ mod tests {
     async fn raced(event: Event) -> Cluster {
         let registry = Registry::in_memory();
         registry.bootstrap(&Site::default()).await.unwrap();
-        let cluster = registry.cluster("test").unwrap();
+        let cluster = registry.cluster("default").unwrap();
         let bench = Arc::new(Bench { cluster, requester: Identity::server(), namespace: "n" });
         bench.create(&Namespace, json!({"metadata": {"name": "n"}})).await;
         let hook = BeforeCommit { bench, event: Mutex::new(Some(event)) };
         let chain = only(NamespaceLifecycle).with(Arc::new(hook));
-        registry.with_admission(Arc::new(chain)).cluster("test").unwrap()
+        registry.with_admission(Arc::new(chain)).cluster("default").unwrap()
     }
 
     /// Creates a ConfigMap in `n`, by POST or by apply, and returns the message of the refusal.

@@ -39,7 +39,7 @@ impl Bench {
     pub(super) async fn new() -> Self {
         let registry = Registry::in_memory();
         registry.bootstrap(&Site::default()).await.unwrap();
-        let cluster = registry.cluster("test").unwrap();
+        let cluster = registry.cluster("default").unwrap();
         let bench = Self { cluster, requester: Identity::server(), namespace: NAMESPACE };
         // Tests say themselves which accounts and classes there are.
         bench.delete(&ServiceAccount, "default").await;

@@ -50,6 +50,14 @@ pub trait Authorizer: Send + Sync {
     ) -> Decided<'a> {
         Box::pin(async move { Ok(self.permissions(cluster).await?.authorize(identity, attributes)) })
     }
+
+    /// Frees what is cached of a cluster that was deleted.
+    fn forget_cluster(&self, _id: &str) {}
+
+    /// How many clusters are cached, for tests.
+    fn cached_clusters(&self) -> usize {
+        0
+    }
 }
 
 /// Who may do what in one cluster, as of a moment.

@@ -17,6 +17,14 @@ impl Union {
 }
 
 impl Authorizer for Union {
+    fn forget_cluster(&self, id: &str) {
+        self.0.iter().for_each(|authorizer| authorizer.forget_cluster(id));
+    }
+
+    fn cached_clusters(&self) -> usize {
+        self.0.iter().map(|authorizer| authorizer.cached_clusters()).sum()
+    }
+
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
             let mut all = Vec::with_capacity(self.0.len());
@@ -146,7 +154,7 @@ mod tests {
         let registry = coracle_registry::Registry::in_memory();
         let authorizers = answers.iter().map(|says| Arc::new(Says(says.clone())) as Arc<dyn Authorizer>);
         let union = Union::new(authorizers);
-        let cluster = registry.cluster("test").unwrap();
+        let cluster = registry.cluster("default").unwrap();
         let permissions = union.permissions(&cluster).await.unwrap();
         let attributes = Attributes { verb: "get", target: Target::Path("/") };
         let decision = permissions.authorize(&Identity::default(), &attributes);

@@ -49,6 +49,11 @@ impl<V> ClusterLru<V> {
         value
     }
 
+    /// How many clusters have a value.
+    pub(crate) fn len(&self) -> usize {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).by_id.len()
+    }
+
     /// Removes the value of a cluster.
     pub(crate) fn forget(&self, id: &str) {
         let removed = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(id);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::configuration::{Flow, FlowConfig};
 use super::priority_level::{LimitResponse, PriorityLevel};
-use super::queue_set::{QueueSet, Waiter};
+use super::queue_set::{QueueReport, QueueSet, Waiter};
 use super::seat_limits::{Lending, Load, SeatLimits};
 use super::series::{FlowSeries, Rejection};
 
@@ -63,9 +63,13 @@ pub(super) enum Assigned {
 /// A level as metrics and dumps show it.
 pub(super) struct LevelReport {
     pub(super) level: Arc<PriorityLevel>,
+    pub(super) is_removed: bool,
     pub(super) limits: SeatLimits,
     /// Seats it may use now, borrowed ones included.
     pub(super) current_limit: usize,
+    /// Requests that execute. Those of the level without limit are not counted here.
+    pub(super) executing: usize,
+    pub(super) queues: Vec<QueueReport>,
 }
 
 impl LevelSeats {
@@ -221,8 +225,11 @@ impl ClusterSeats {
         let lending: Lending = self.levels.iter().map(LevelSeats::load).collect();
         let report = |level: &LevelSeats| LevelReport {
             level: level.level.clone(),
+            is_removed: level.is_removed,
             limits: level.limits,
             current_limit: lending.current_limit(level.load()),
+            executing: level.executing,
+            queues: level.queues.report(),
         };
         self.levels.iter().map(report).collect()
     }

@@ -18,6 +18,7 @@
 mod bodies;
 mod cluster_seats;
 mod configuration;
+mod dump;
 mod flow_schema;
 mod metrics;
 mod priority_level;
@@ -47,6 +48,7 @@ use crate::status::Refusal;
 pub(crate) use bodies::{Bodies, BodiesFull, Reservation};
 use configuration::ClusterFlow;
 pub(crate) use configuration::PfHeaders;
+pub(crate) use dump::Dump;
 pub(crate) use seats::Seat;
 use seats::{Classified, Place, Seats};
 use series::Rejection;
@@ -157,6 +159,11 @@ impl FlowControl {
         }
     }
 
+    /// How many configurations, and users of clusters other than the default one, are held.
+    pub(crate) fn cached_clusters(&self) -> usize {
+        self.clusters.len() + self.users.of_other_clusters()
+    }
+
     /// Counts the bytes of request bodies.
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
@@ -252,9 +259,17 @@ impl FlowControl {
         Ok(())
     }
 
-    /// Drops the configuration and the metrics of a cluster that was deleted. Its requests end as usual.
-    pub(crate) fn forget(&self, cluster_id: &str) {
-        self.clusters.forget(cluster_id);
+    /// The levels or queues of a cluster as a table.
+    pub(crate) async fn dump(&self, cluster: &Cluster, dump: Dump) -> Result<String, Refusal> {
+        let cluster_flow = self.cluster(cluster);
+        let config = cluster_flow.refresh(cluster).await?;
+        Ok(dump.text(&config, &self.seats.report(&cluster_flow, &config)))
+    }
+
+    /// Drops the users, the configuration and the metrics of a cluster that was deleted. Its requests end as usual.
+    pub(crate) fn forget_cluster(&self, id: &str) {
+        self.users.forget_cluster(id);
+        self.clusters.forget(id);
     }
 
     fn cluster(&self, cluster: &Cluster) -> Arc<ClusterFlow> {

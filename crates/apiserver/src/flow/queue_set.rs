@@ -16,7 +16,7 @@ use super::priority_level::Queuing;
 use super::shuffle_sharding::deal;
 
 /// Work that a request counts for until it ends (`estimatedServiceDuration` of kube-apiserver).
-const ESTIMATED_EXECUTION: Duration = Duration::from_millis(3);
+pub(super) const ESTIMATED_EXECUTION: Duration = Duration::from_millis(3);
 
 /// Virtual time in nanoseconds.
 type VirtualTime = u64;
@@ -41,6 +41,15 @@ struct Queue<T> {
     waiting: VecDeque<Waiter<T>>,
 }
 
+/// A queue as dumps show it.
+pub(super) struct QueueReport {
+    pub(super) number: u64,
+    pub(super) waiting: usize,
+    pub(super) executing: usize,
+    /// The virtual time at which its next request starts.
+    pub(super) next_start: Duration,
+}
+
 /// A waiting request.
 pub(super) struct Waiter<T> {
     /// Rises with every request.
@@ -62,6 +71,19 @@ impl<T> QueueSet<T> {
     /// Requests that wait in a queue.
     pub(super) fn length(&self, queue: u64) -> usize {
         self.queues.get(&queue).map_or(0, |queue| queue.waiting.len())
+    }
+
+    /// The queues with requests, by number.
+    pub(super) fn report(&self) -> Vec<QueueReport> {
+        let report = |(number, queue): (&u64, &Queue<T>)| QueueReport {
+            number: *number,
+            waiting: queue.waiting.len(),
+            executing: queue.executing,
+            next_start: Duration::from_nanos(queue.next_start),
+        };
+        let mut queues: Vec<QueueReport> = self.queues.iter().map(report).collect();
+        queues.sort_by_key(|queue| queue.number);
+        queues
     }
 
     /// Chooses a queue for a request: the shortest of its flow's hand.

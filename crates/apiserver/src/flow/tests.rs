@@ -348,7 +348,7 @@ async fn forgotten_cluster_is_read_again() {
     let info = info("GET", "/version");
     let before = candidate(&control, &cluster, &info).await.0.config;
     assert!(Arc::ptr_eq(&before, &candidate(&control, &cluster, &info).await.0.config));
-    control.forget(cluster.id());
+    control.forget_cluster(cluster.id());
     let after = candidate(&control, &cluster, &info).await.0.config;
     assert!(after.generation > before.generation);
 }

@@ -63,6 +63,20 @@ impl Users {
     }
 }
 
+impl Users {
+    /// Removes the users of a cluster. Requests under way keep counting for theirs.
+    pub(super) fn forget_cluster(&self, id: &str) {
+        let mut users = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|key, _| key.split_once('/').is_none_or(|(cluster, _)| cluster != id));
+    }
+
+    /// How many users of clusters other than the default one are held.
+    pub(super) fn of_other_clusters(&self) -> usize {
+        let users = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        users.keys().filter(|key| !key.starts_with("default/")).count()
+    }
+}
+
 impl User {
     /// Whether the user has left so much unread that it gets nothing more for now.
     pub(super) fn is_saturated(&self) -> bool {

@@ -80,11 +80,27 @@ impl Metrics {
             text.append(&source());
         }
         process::tell(&mut text);
-        let mut response = Response::new(full(text.into_string()));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        Ok(response)
+        Ok(page(text))
     }
+}
+
+/// The metrics of one cluster, for its own administrators: its objects and its flow control, and nothing of the server or
+/// of other clusters.
+pub(crate) async fn answer_cluster(
+    cluster: &Cluster,
+    flow: &FlowControl,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let mut text = Text::default();
+    flow.write_metrics(cluster, &mut text).await?;
+    tell_objects(cluster, &mut text).await?;
+    Ok(page(text))
+}
+
+fn page(text: Text) -> Response<ResponseBody> {
+    let mut response = Response::new(full(text.into_string()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
 }
 
 /// How many objects there are, counted when somebody asks.

@@ -91,7 +91,9 @@ impl Framing {
             // There is one who watches all clusters, so nobody to share a frame with.
             let object = Object { json: state.json(), revision: written_at };
             let (_, object) = shown(&self.encoding(self.wanted, now), &object, false)?;
-            let head = format!("{{\"type\":\"{}\",\"cluster\":{},\"object\":", event.name(), json!(cluster));
+            let deleted = if state.is_cluster_deleted() { "\"clusterDeleted\":true," } else { "" };
+            let name = event.name();
+            let head = format!("{{\"type\":\"{name}\",\"cluster\":{},{deleted}\"object\":", json!(cluster));
             out.push_back([head.as_bytes(), inner(&object), b"}\n"].concat().into());
             return Ok(());
         }

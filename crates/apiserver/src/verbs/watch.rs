@@ -24,7 +24,7 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 use super::ResourceRequest;
 use super::pace::Pace;
@@ -145,16 +145,36 @@ struct WatchStream {
     shutdown: Shutdown,
 }
 
-/// The server's shutdown, which ends the watch.
+/// The shutdown of the server and the deletion of the cluster, which end the watch.
 struct Shutdown {
     token: CancellationToken,
+    /// None for a watch of all clusters, or of one that cannot be deleted.
+    deletion: Option<CancellationToken>,
     /// Made once per watch, like the timer.
-    cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    cancelled: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Shutdown {
-    fn new(token: &CancellationToken) -> Self {
-        Self { token: token.clone(), cancelled: Box::pin(token.clone().cancelled_owned()) }
+    fn new(token: &CancellationToken, deletion: Option<&CancellationToken>) -> Self {
+        let (token, deletion) = (token.clone(), deletion.cloned());
+        let cancelled: Pin<Box<dyn Future<Output = ()> + Send>> = match deletion.clone() {
+            None => Box::pin(token.clone().cancelled_owned()),
+            Some(deletion) => {
+                let shutdown = token.clone();
+                Box::pin(async move {
+                    // Both only wait.
+                    tokio::select! {
+                        () = shutdown.cancelled() => {}
+                        () = deletion.cancelled() => {}
+                    }
+                })
+            }
+        };
+        Self { token, deletion, cancelled }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled() || self.deletion.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
 }
 
@@ -170,7 +190,7 @@ fn stored_bytes(event: &Result<Option<ObjectEvent>, Error>) -> usize {
 
 async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Infallible>, WatchStream)> {
     // Events that are framed already are sent: an event is never cut in two.
-    if stream.shutdown.token.is_cancelled() {
+    if stream.shutdown.is_cancelled() {
         stream.watch = None;
     }
     while stream.ready.is_empty() {
@@ -202,6 +222,7 @@ impl WatchStream {
         };
         let resource = request.shared.metrics.watched(&*request.kind, &request.path.version);
         let (until, bookmarks) = (began + length, query.allow_bookmarks);
+        let deletion = request.cluster.deletion().filter(|_| request.everywhere.is_none());
         let first = if bookmarks { until.min(began + BOOKMARK_EVERY) } else { until };
         Self {
             state: Vec::new().into_iter(),
@@ -220,7 +241,7 @@ impl WatchStream {
             pace: request.is_remote.then(Pace::default),
             until,
             timer: Box::pin(sleep_until(first)),
-            shutdown: Shutdown::new(&request.components.shutdown),
+            shutdown: Shutdown::new(&request.components.shutdown, deletion),
         }
     }
 

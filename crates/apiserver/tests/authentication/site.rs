@@ -94,6 +94,9 @@ impl Site {
             site.create("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
         }
         site.account("default").await;
+        for id in ["other", "third"] {
+            site.create("/admin/clusters", json!({"id": id})).await;
+        }
         site
     }
 

@@ -30,6 +30,9 @@ pub(crate) async fn admin() -> Client {
     server.bootstrap(&Site::default()).await.unwrap();
     let client = Client { server, identity: None, headers: Vec::new() }.named("admin", &["system:masters"]);
     client.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
+    for id in ["t", "tenant", "a", "b"] {
+        client.make("/admin/clusters", json!({"id": id})).await;
+    }
     client
 }
 

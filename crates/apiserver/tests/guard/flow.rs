@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tower::ServiceExt;
 
 use crate::support::{Client, MERGE};
-use crate::world::{MAPS, World, header, response};
+use crate::world::{MAPS, World, flow_metric, header, response};
 
 /// With these, global-default has one seat of its own and borrows six at most: one of node-high, one of workload-high
 /// and four of workload-low.
@@ -248,6 +248,8 @@ async fn flood_in_one_cluster_leaves_seats_for_another() {
     let create = |number: usize| tenant.post(&path, json!({"metadata": {"name": format!("held{number}")}}));
     let mut creates = Box::pin(futures_util::future::join_all((0..GLOBAL_DEFAULT_SEATS + 3).map(create)));
     let workload_low = [("priority_level", "workload-low")];
+    // They began while the cluster was alone.
+    let seats = GLOBAL_DEFAULT_SEATS as f64;
     let served = async {
         world.hold.wait_for(u32::try_from(GLOBAL_DEFAULT_SEATS).unwrap()).await;
         for _ in 0..10 {
@@ -257,6 +259,14 @@ async fn flood_in_one_cluster_leaves_seats_for_another() {
         world.wait_for_metric("nominal_limit_seats", &workload_low, 2.0).await;
         // Metrics are those of one cluster.
         assert!(world.flow_metric("current_inqueue_requests", &[]).await.abs() < 0.1);
+        let (code, page) = world.admin.send(Method::GET, "/clusters/other/metrics", "*/*", Value::Null).await;
+        let page = page.as_str().unwrap();
+        assert_eq!(code, 200);
+        assert!(
+            (flow_metric(page, "current_executing_requests", &[GLOBAL_DEFAULT]) - seats).abs() < 0.1,
+            "{page}"
+        );
+        assert!(!page.contains("process_") && !page.contains("apiserver_request_total"), "{page}");
         world.hold.release(GLOBAL_DEFAULT_SEATS + 3);
     };
     tokio::select! {
@@ -292,7 +302,7 @@ async fn metrics_follow_requests() {
     let seats = GLOBAL_DEFAULT_SEATS as f64;
     let page = world.metrics().await;
     let check = |page: &str, name: &str, more: &[(&str, &str)], expected: f64| {
-        let found = crate::world::flow_metric(page, name, &[&labels, more].concat());
+        let found = flow_metric(page, name, &[&labels, more].concat());
         assert!((found - expected).abs() < 0.1, "{name} {more:?} is {found}, not {expected}: {page}");
     };
     check(&page, "current_executing_requests", &[], seats);
@@ -312,6 +322,31 @@ async fn metrics_follow_requests() {
     check(&page, "request_execution_seconds_count", &[("type", "regular")], seats + 2.0);
     check(&page, "request_execution_seconds_count", &[("type", "watch")], 1.0);
     drop(watch);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn dumps_show_levels_and_queues() {
+    let world = World::new(&LIMITS).await;
+    let streams = flood(&world, "flood", GLOBAL_DEFAULT_SEATS, 2).await;
+    let dump = async |name: &str| {
+        let path = format!("/debug/api_priority_and_fairness/{name}");
+        let (code, text) = world.admin.send(Method::GET, &path, "*/*", Value::Null).await;
+        assert_eq!(code, 200);
+        let rows = text.as_str().unwrap().lines().map(|line| line.replace(' ', "")).collect::<Vec<_>>();
+        rows
+    };
+    let levels = dump("dump_priority_levels").await;
+    assert!(levels[0].starts_with("PriorityLevelName,ActiveQueues,IsIdle,IsQuiescing,WaitingRequests,"));
+    assert!(levels.iter().any(|row| row == "global-default,2,false,false,2,7,7,0,0,0"), "{levels:?}");
+    assert!(levels.iter().any(|row| row.starts_with("node-high,0,true,false,0,0,")), "{levels:?}");
+    let queues = dump("dump_queues").await;
+    // Seven requests are spread over the six queues of a hand.
+    assert_eq!(queues.iter().filter(|row| row.starts_with("global-default,")).count(), 6, "{queues:?}");
+    assert!(
+        world.get("flood", "/debug/api_priority_and_fairness/dump_queues").await.starts_with("HTTP/1.1 403")
+    );
+    check_created(&world, streams).await;
     world.end().await;
 }
 

@@ -2,6 +2,7 @@
 
 mod api_client;
 pub(crate) mod certs;
+pub(crate) mod cluster;
 pub(crate) mod kubeconfig;
 pub(crate) mod store;
 pub(crate) mod token;
@@ -20,6 +21,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Up(args) | Command::Server(args) => up::run(args.config()?),
         Command::Store(command) => store::run(command),
         Command::Certs(command) => certs::run(command),
+        Command::Cluster(command) => cluster::run(command),
         Command::Kubeconfig(command) => kubeconfig::run(command),
         Command::Token(command) => token::run(command),
         Command::Version => print(concat!("coracle ", env!("CARGO_PKG_VERSION"), "\n")),

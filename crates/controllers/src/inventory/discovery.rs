@@ -8,6 +8,7 @@ use std::time::Duration;
 use coracle_base::metrics::Counter;
 use coracle_runtime::{
     Action, ClusterId, Controller, Dynamic, Following, Informer, Manager, ObjectKey, Reconcile, Selection,
+    cluster_not_found,
 };
 use futures_util::future::join_all;
 
@@ -128,7 +129,11 @@ impl Reconcile for Discovery {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let cluster = key.cluster();
-        let kinds = self.inventory.refresh_kinds(cluster).await.inspect_err(|_| self.errors.inc())?;
+        let kinds = match self.inventory.refresh_kinds(cluster).await {
+            // A deleted cluster serves no kinds, so that none is followed any more.
+            Err(error) if cluster_not_found(&error) => Arc::default(),
+            kinds => kinds.inspect_err(|_| self.errors.inc())?,
+        };
         self.follow(cluster, &kinds, self.which(cluster));
         self.inventory.with(cluster, |known| known.graph.mark_unseen());
         self.inventory.hand_over(cluster).await;

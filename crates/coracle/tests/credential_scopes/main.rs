@@ -6,6 +6,7 @@ mod credentials;
 mod routes;
 mod server;
 
+use coracle::clusters::LimitsChange;
 use credentials::Credential;
 use futures_util::StreamExt;
 use http::Method;
@@ -97,6 +98,47 @@ async fn operator_who_impersonates_acts_in_one_cluster() {
         assert_eq!(masters.code(&Method::GET, &server::path(cluster, "/api/v1/secrets")).await, 200);
     }
     assert_eq!(masters.code(&Method::GET, &server::path(ALL, "/api/v1/secrets")).await, 403);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn credential_of_a_deleted_cluster_is_void_even_if_the_id_is_created_again() {
+    let server = Server::start().await;
+    let operator = credentials::operator(&server).await;
+    let credentials = credentials::of_cluster(&server, "t1").await;
+    let pods = server::path("t1", "/api/v1/pods");
+    for credential in &credentials {
+        let known = credential.code(&Method::GET, &pods).await;
+        assert!(matches!(known, 200 | 403), "{} is valid: {known}", credential.name);
+    }
+    server.handle.delete_cluster("t1").await.unwrap();
+    for credential in &credentials {
+        assert_eq!(credential.code(&Method::GET, &pods).await, 401, "{} after the deletion", credential.name);
+    }
+    assert_eq!(operator.code(&Method::GET, &pods).await, 404);
+
+    server.handle.create_cluster("t1", LimitsChange::default()).await.unwrap();
+    assert_eq!(operator.code(&Method::GET, &pods).await, 200);
+    for credential in &credentials {
+        assert_eq!(credential.code(&Method::GET, &pods).await, 401, "{} is revived", credential.name);
+    }
+    for credential in &credentials::of_cluster(&server, "t1").await {
+        let known = credential.code(&Method::GET, &pods).await;
+        assert!(matches!(known, 200 | 403), "new {} is valid: {known}", credential.name);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_cluster_answers_like_a_foreign_one() {
+    let server = Server::start().await;
+    let masters = credentials::masters_certificate(&server, "default").await;
+    for path in ["/api/v1/secrets", "/apis", "/version", "/nothing"] {
+        let foreign = masters.answer(&Method::GET, &server::path("t1", path)).await;
+        assert_eq!(foreign.0, 401);
+        assert_eq!(masters.answer(&Method::GET, &server::path("unknown", path)).await, foreign, "{path}");
+    }
+    assert_eq!(masters.code(&Method::GET, "/admin/clusters").await, 403);
     server.stop().await;
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use coracle::authentication::{Authentication, FrontProxy, FrontProxyConfig};
+use coracle::clusters::LimitsChange;
 use coracle::kube::Client;
 use coracle::kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use coracle::{Config, Coracle, Handle, StoreConfig, kube};
@@ -59,7 +60,11 @@ impl Server {
             authentication,
             ..Config::new(dir.path().join("data"))
         };
-        Self { handle: Coracle::start(config).await.unwrap(), dir, proxies }
+        let handle = Coracle::start(config).await.unwrap();
+        for id in CLUSTERS.into_iter().filter(|id| *id != "default") {
+            handle.create_cluster(id, LimitsChange::default()).await.unwrap();
+        }
+        Self { handle, dir, proxies }
     }
 
     pub(crate) async fn stop(self) {

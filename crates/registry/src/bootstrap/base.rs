@@ -19,12 +19,15 @@ pub(crate) struct Shared {
 /// What lies beneath the objects of one cluster.
 pub(crate) struct ClusterBase {
     shared: Arc<Shared>,
+    /// Distinguishes the cluster from all others, those that had the same id before included.
     cluster: String,
 }
 
 impl ClusterBase {
-    pub(crate) fn new(shared: Arc<Shared>, cluster: &str) -> Self {
-        Self { shared, cluster: cluster.to_owned() }
+    /// The uid is that of the cluster; empty for the default and for adopted clusters.
+    pub(crate) fn new(shared: Arc<Shared>, id: &str, uid: &str) -> Self {
+        let cluster = if uid.is_empty() { id.to_owned() } else { format!("{id}/{uid}") };
+        Self { shared, cluster }
     }
 
     pub(super) fn encoded(&self, key: &[u8]) -> Option<Encoded> {

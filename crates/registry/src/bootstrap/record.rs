@@ -40,6 +40,11 @@ impl Record {
 }
 
 impl Registry {
+    /// When the installation was first started.
+    pub(crate) async fn origin_time(&self) -> Result<Time> {
+        Ok(self.origin().await?.0.since())
+    }
+
     /// The record, and the revision of its last write.
     pub(super) async fn origin(&self) -> Result<(Record, Option<Revision>)> {
         let Some(entry) = self.store().get(KEY).await?.entry else {

@@ -1,11 +1,14 @@
 //! The one loop by which objects are written: what is there, what is to be, try, try again.
 
 use coracle_meta::object::{MetaMut, fill_system_fields};
-use coracle_store::{Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn};
+use coracle_store::{
+    Base, Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn,
+};
 use serde_json::Value;
 
 use crate::claim::{Claim, Record, Taken};
 use crate::cluster::Cluster;
+use crate::clusters::Growth;
 use crate::condition::{Condition, Conditions};
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
@@ -70,9 +73,17 @@ pub(super) struct Attempts<'c> {
     taken: Taken,
     conditions: Vec<Condition>,
     left: u32,
+    /// Whether the write may exceed the limits of the cluster.
+    exempt: bool,
 }
 
 impl Attempts<'_> {
+    /// Lets the write exceed the limits of the cluster: a full cluster must be able to delete, and a deletion that
+    /// waits for finalizers adds a timestamp first.
+    pub(super) fn exempt_from_limits(&mut self) {
+        self.exempt = true;
+    }
+
     /// What is there, as far as is known.
     pub(super) fn found(&self) -> Option<&Entry> {
         self.current.as_ref()
@@ -104,6 +115,8 @@ impl Attempts<'_> {
             return self.collide(key).await.map(|()| None);
         }
         let deletes = matches!(plan.step, Step::Delete);
+        let mut reservation =
+            if self.exempt && !deletes { None } else { self.cluster.reserve(self.growth(&plan)).await? };
         loop {
             let Some(txn) = self.transaction(&plan) else {
                 let previous = self.current.take();
@@ -111,6 +124,9 @@ impl Attempts<'_> {
             };
             let conflict = match self.cluster.store.commit(txn).await {
                 Ok(committed) => {
+                    if let Some(reservation) = reservation.take() {
+                        reservation.committed(committed.revision);
+                    }
                     if deletes {
                         self.cluster.restore(self.declaration, &self.key).await;
                     }
@@ -133,6 +149,32 @@ impl Attempts<'_> {
             condition.judge_again(conflict.found.as_ref())?;
             self.try_again()?;
         }
+    }
+
+    /// By how much the write changes what the cluster stores. An estimate: the records of allocations are counted
+    /// as their keys alone, and exactly when the watch delivers them.
+    fn growth(&self, plan: &Plan) -> Growth {
+        // A base object is not stored, so the first write of it adds a key.
+        let is_base = |entry: &&Entry| {
+            self.cluster.base().is_some_and(|base| {
+                entry.mod_revision() == base.revision() && base.contains(self.key.as_bytes())
+            })
+        };
+        let stored = self.current.as_ref().filter(|entry| !is_base(entry));
+        let removed =
+            stored.map_or(Growth::default(), |entry| Growth::removed(self.key.len() + entry.value_len()));
+        let claims = plan.claims.iter().map(|claim| Growth::added(claim.key.len()));
+        let released = plan.released.iter().map(|claim| Growth::removed(claim.key.len()));
+        let object = match &plan.step {
+            Step::Keep => return Growth::default(),
+            Step::Put(encoded) => {
+                // The store counts the revision that it stamps into the value.
+                let stamp = stored.map_or(0, |entry| entry.mod_revision().to_string().len());
+                removed.plus(Growth::added(self.key.len() + encoded.bytes.len() + stamp))
+            }
+            Step::Delete => removed,
+        };
+        claims.chain(released).fold(object, Growth::plus)
     }
 
     fn transaction(&self, plan: &Plan) -> Option<Txn> {
@@ -173,7 +215,17 @@ impl Cluster {
             Known::Nothing => self.store.get(&key).await?,
         };
         let (taken, conditions, left) = (Taken::default(), Vec::new(), MAX_ATTEMPTS);
-        Ok(Attempts { cluster: self, declaration, key, current, revision, taken, conditions, left })
+        Ok(Attempts {
+            cluster: self,
+            declaration,
+            key,
+            current,
+            revision,
+            taken,
+            conditions,
+            left,
+            exempt: false,
+        })
     }
 
     fn transaction(

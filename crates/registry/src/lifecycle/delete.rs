@@ -63,6 +63,7 @@ impl Cluster {
     pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<Deletion> {
         let key = keys::key(write.declaration(), write.namespace, name);
         let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        attempts.exempt_from_limits();
         loop {
             let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
             let object = write.read(&entry)?;

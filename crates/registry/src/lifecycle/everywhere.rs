@@ -16,6 +16,7 @@ use super::select::Selection;
 use super::watch::{ObjectWatch, WatchOptions};
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::cluster::Registry;
+use crate::clusters::Directory;
 use crate::error::{Error, Result};
 use crate::keys;
 use crate::kind::Kind;
@@ -66,7 +67,7 @@ impl Registry {
         limit: usize,
         continue_token: Option<&str>,
     ) -> Result<EverywherePage> {
-        let clusters = self.clusters()?;
+        let clusters = self.all_clusters()?;
         let prefix = keys::prefix(kind.declaration(), "");
         let (mut found, mut place) = match continue_token {
             None => {
@@ -122,8 +123,9 @@ impl Registry {
             // Whoever has not seen what all clusters begin with would never hear of it.
             return Err(Error::Expired { requested: options.after, oldest: base.revision() });
         }
-        let watch = self.clusters()?.watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
-        Ok(ObjectWatch::everywhere(watch, kind, options.selection, Bases(self.shared_base())))
+        let watch = self.all_clusters()?.watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
+        let bases = Bases { shared: self.shared_base(), directory: Arc::clone(self.directory()) };
+        Ok(ObjectWatch::everywhere(watch, kind, options.selection, bases))
     }
 
     /// What all clusters begin with.
@@ -139,7 +141,7 @@ impl Registry {
     }
 
     fn base_of(&self, cluster: &str) -> Option<ClusterBase> {
-        Some(ClusterBase::new(self.shared_base()?, cluster))
+        Some(ClusterBase::new(self.shared_base()?, cluster, ""))
     }
 }
 
@@ -167,21 +169,48 @@ async fn next_cluster(clusters: &Store, place: &mut Place) -> Result<Option<Arc<
     Ok(key.split_once('/').map(|(id, _)| id.into()))
 }
 
-/// What clusters begin with, to tell what a change of one means to it.
-pub(super) struct Bases(Option<Arc<Shared>>);
+/// The bases of all clusters, to tell what a change of a stored key means in its cluster.
+pub(super) struct Bases {
+    shared: Option<Arc<Shared>>,
+    directory: Arc<Directory>,
+}
+
+/// A change in one cluster.
+pub(super) struct Localized {
+    /// None for progress, which is of all clusters.
+    pub(super) cluster: Option<Arc<str>>,
+    pub(super) event: WatchEvent,
+    /// The cluster has nothing of its own any more where all clusters have a base object. That is so only when it is
+    /// deleted: otherwise a deleted base object leaves a whiteout.
+    pub(super) cluster_deleted: bool,
+}
 
 impl Bases {
-    /// A change as it is in its own cluster, and which that is; none if it means nothing there.
-    pub(super) fn localize(&self, event: WatchEvent) -> Option<(Option<Arc<str>>, WatchEvent)> {
-        let Some(key) = event.key() else { return Some((None, event)) };
+    /// A change as it is in its own cluster; none if it means nothing there.
+    pub(super) fn localize(&self, event: WatchEvent) -> Option<Localized> {
+        let Some(key) = event.key() else {
+            return Some(Localized { cluster: None, event, cluster_deleted: false });
+        };
         let end = key.iter().position(|byte| *byte == b'/')?;
         let id = String::from_utf8_lossy(&key[..end]).into_owned();
         let event = event.in_scope(end + 1);
-        let event = match &self.0 {
-            Some(shared) => shown_over(&ClusterBase::new(shared.clone(), &id), event)?,
-            None => event,
+        let Some(base) = self.base_of(&id) else {
+            return Some(Localized { cluster: Some(id.into()), event, cluster_deleted: false });
         };
-        Some((Some(id.into()), event))
+        let (event, cluster_deleted) = match event {
+            WatchEvent::Delete { key, revision, previous } if base.contains(&key) => {
+                let previous = previous.filter(|entry| !is_whiteout(entry)).or_else(|| base.get(&key));
+                (WatchEvent::Delete { key, revision, previous }, true)
+            }
+            event => (shown_over(&base, event)?, false),
+        };
+        Some(Localized { cluster: Some(id.into()), event, cluster_deleted })
+    }
+
+    fn base_of(&self, id: &str) -> Option<ClusterBase> {
+        let known = self.directory.get_any(id);
+        let uid = known.as_ref().map_or("", |known| &known.record.uid);
+        Some(ClusterBase::new(self.shared.clone()?, id, uid))
     }
 }
 

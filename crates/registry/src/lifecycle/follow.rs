@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_there_is_told_and_then_what_changes() {
-        let cluster = Registry::in_memory().cluster("test").unwrap();
+        let cluster = Registry::in_memory().cluster("default").unwrap();
         cluster.create(&write(&ClusterRole, ""), json!({"metadata": {"name": "a"}})).await.unwrap();
         let mut told = Vec::new();
         let tell = |place: Place<'_>, _: &Entry| told.push(place.name.to_owned());
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_does_not_look_for_too_long_is_told_so() {
-        let cluster = Registry::in_memory().cluster("test").unwrap();
+        let cluster = Registry::in_memory().cluster("default").unwrap();
         let mut watch = cluster.follow_group(GROUP, |_, _| {}).await.unwrap();
         for number in 0..3 {
             let role = json!({"metadata": {"name": format!("r{number}")}});

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
 use super::dependency::Dependency;
-use super::everywhere::Bases;
+use super::everywhere::{Bases, Localized};
 use super::list::within;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -34,17 +34,24 @@ pub struct ObjectState {
     revision: Revision,
     /// Whose it is, if all clusters are watched.
     cluster: Option<Arc<str>>,
+    cluster_deleted: bool,
 }
 
 impl ObjectState {
     /// As it is stored.
     pub fn of(entry: Entry) -> Self {
-        Self { revision: entry.mod_revision(), entry, cluster: None }
+        Self { revision: entry.mod_revision(), entry, cluster: None, cluster_deleted: false }
     }
 
     /// Whose it is; told only by a watch of all clusters.
     pub fn cluster(&self) -> Option<&str> {
         self.cluster.as_deref()
+    }
+
+    /// Whether the object is gone because its cluster was deleted, and not by a deletion that hides a base object in
+    /// the cluster. Only a watch of all clusters tells, and only of base objects.
+    pub fn is_cluster_deleted(&self) -> bool {
+        self.cluster_deleted
     }
 
     /// What is stored; of an object that is gone, what was.
@@ -158,10 +165,12 @@ impl ObjectWatch {
     fn told(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
         match &self.everywhere {
             Some(bases) => match bases.localize(event) {
-                Some((cluster, event)) => self.translate(event, cluster),
+                Some(Localized { cluster, event, cluster_deleted }) => {
+                    self.translate(event, cluster, cluster_deleted)
+                }
                 None => Ok(None),
             },
-            None => self.translate(event, None),
+            None => self.translate(event, None, false),
         }
     }
 
@@ -186,11 +195,16 @@ impl ObjectWatch {
         self.watch.progress_handle()
     }
 
-    fn translate(&self, event: WatchEvent, cluster: Option<Arc<str>>) -> Result<Option<ObjectEvent>> {
+    fn translate(
+        &self,
+        event: WatchEvent,
+        cluster: Option<Arc<str>>,
+        cluster_deleted: bool,
+    ) -> Result<Option<ObjectEvent>> {
         let there = |entry: Entry| ObjectState { cluster: cluster.clone(), ..ObjectState::of(entry) };
         let gone = |last: Option<Entry>, revision| {
             let cluster = cluster.clone();
-            last.map(|entry| ObjectEvent::Deleted(ObjectState { entry, revision, cluster }))
+            last.map(|entry| ObjectEvent::Deleted(ObjectState { entry, revision, cluster, cluster_deleted }))
         };
         Ok(match event {
             WatchEvent::Put { entry, previous } => {

@@ -19,6 +19,8 @@ pub(super) enum Event<V> {
     There(ObjectKey, V),
     /// It is gone; this was its last state.
     Gone(ObjectKey, V),
+    /// It is gone with its cluster; this was its last state.
+    GoneWithCluster(ObjectKey, V),
     /// Everything up to this revision has been told.
     Bookmark(String),
     /// So has everything there was at this revision: what comes now are changes.
@@ -58,6 +60,9 @@ fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<
         },
         Content::Error(status) => Event::Error(status),
         Content::There(object) => Event::There(key_of(&cluster, &object), object),
+        Content::Gone(object) if found.cluster_deleted => {
+            Event::GoneWithCluster(key_of(&cluster, &object), object)
+        }
         Content::Gone(object) => Event::Gone(key_of(&cluster, &object), object),
     })
 }
@@ -67,6 +72,8 @@ struct Found<V> {
     kind: Option<Type>,
     /// Told only by a watch of all clusters.
     cluster: Option<Box<str>>,
+    /// Told only by a watch of all clusters, of objects that every cluster begins with.
+    cluster_deleted: bool,
     content: Option<Content<V>>,
 }
 
@@ -138,11 +145,12 @@ impl<'de, V: View> Visitor<'de> for LineVisitor<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<V>, A::Error> {
-        let mut found = Found { kind: self.0, cluster: None, content: None };
+        let mut found = Found { kind: self.0, cluster: None, cluster_deleted: false, content: None };
         while let Some(name) = map.next_key::<&str>()? {
             match (name, found.kind) {
                 ("type", _) => found.kind = Some(map.next_value()?),
                 ("cluster", _) => found.cluster = map.next_value()?,
+                ("clusterDeleted", _) => found.cluster_deleted = map.next_value()?,
                 ("object", Some(kind)) => {
                     found.content = Some(map.next_value_seed(TypeSeed(kind, PhantomData))?);
                 }
@@ -162,6 +170,7 @@ mod tests {
         match decode::<MetadataOnly>(&ClusterId::default(), line).unwrap() {
             Event::There(key, object) => format!("{key} is there at {}", object.metadata.resource_version),
             Event::Gone(key, _) => format!("{key} is gone"),
+            Event::GoneWithCluster(key, _) => format!("{key} is gone with its cluster"),
             Event::Bookmark(revision) => format!("up to {revision}"),
             Event::Complete(revision) => format!("all at {revision}"),
             Event::Error(status) => format!("error {}", status.code),
@@ -174,6 +183,9 @@ mod tests {
         assert_eq!(told(&format!(r#"{{"type":"ADDED","object":{object}}}"#)), "ns/n is there at 7");
         let line = format!(r#"{{"type":"DELETED","cluster":"blue","object":{object}}}"#);
         assert_eq!(told(&line), "blue:ns/n is gone");
+        let line =
+            format!(r#"{{"type":"DELETED","cluster":"blue","clusterDeleted":true,"object":{object}}}"#);
+        assert_eq!(told(&line), "blue:ns/n is gone with its cluster");
         assert_eq!(told(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#), "up to 9");
         let end = r#""annotations":{"k8s.io/initial-events-end":"true"}"#;
         let line =

@@ -174,6 +174,12 @@ impl<V: View> Consumer for Known<V> {
             self.announce(&change, Priority::Normal).await;
         }
     }
+
+    async fn remove_with_cluster(&self, key: ObjectKey, _object: V) {
+        if let Some(change) = self.store.remove_with_cluster(&key) {
+            self.announce(&change, Priority::Normal).await;
+        }
+    }
 }
 
 impl<V: View> Known<V> {

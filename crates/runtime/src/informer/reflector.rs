@@ -72,6 +72,12 @@ pub trait Consumer: Send + Sync + 'static {
 
     /// An object is gone; this is what it was.
     fn remove(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send;
+
+    /// An object that every cluster begins with is gone because its cluster was deleted. A cluster that is created
+    /// later under the same id has it again.
+    fn remove_with_cluster(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send {
+        self.remove(key, object)
+    }
 }
 
 /// Follows what a selection selects, for one consumer.
@@ -308,7 +314,7 @@ impl<C: Consumer> Reflector<C> {
             }
             Event::Bookmark(_) => {}
             // What was told of it may have been handed on.
-            Event::Gone(..) => return Ok(None),
+            Event::Gone(..) | Event::GoneWithCluster(..) => return Ok(None),
             Event::Error(status) => return Err(kube::Error::Api(status)),
         }
         Ok(Some(()))
@@ -324,6 +330,10 @@ impl<C: Consumer> Reflector<C> {
             Event::Gone(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
                 self.consumer.remove(key, object).await;
+            }
+            Event::GoneWithCluster(key, object) => {
+                *revision = object.metadata().resource_version.to_string();
+                self.consumer.remove_with_cluster(key, object).await;
             }
             Event::Bookmark(reached) | Event::Complete(reached) => *revision = reached,
             Event::Error(status) if status.code == GONE => return Ok(None),

@@ -154,6 +154,14 @@ impl<V: View> Store<V> {
         self.write().remove(key)
     }
 
+    /// Notes that an object that all clusters begin with is gone with its cluster, and is hidden there no more.
+    pub(super) fn remove_with_cluster(&self, key: &ObjectKey) -> Option<Change<V>> {
+        let mut objects = self.write();
+        let change = if objects.by_key.contains_key(key) { objects.remove(key) } else { None };
+        objects.hidden.remove(key);
+        change
+    }
+
     /// Notes that these objects are all there is.
     pub(super) fn replace(&self, all: Listed<V>) -> Vec<Change<V>> {
         let mut objects = self.write();
@@ -412,6 +420,11 @@ mod tests {
         assert_eq!(names(&store.by_index("namespace", &blue, "")), ["system"]);
         assert_eq!(names(&store.in_cluster(&ClusterId::new("green"))), ["default", "system"]);
         assert_eq!(store.keys().len(), 3, "two of the default cluster, one of the blue");
+
+        assert!(store.remove_with_cluster(&key(&blue, "", "system")).is_some());
+        assert!(store.remove_with_cluster(&key(&blue, "", "default")).is_none(), "it was hidden");
+        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"], "as in any new cluster");
+        assert!(store.read().hidden.is_empty());
 
         let mut again = listed(&all, shared);
         again.hidden.push(key(&blue, "", "system"));

@@ -86,7 +86,7 @@ pub async fn a_guard_in_one_scope_binds_commits_in_another(fixture: &Fixture) {
     guarded.put(Put::new("k", "2")).await.unwrap();
     locks.put(Put::new("l", "b")).await.unwrap();
     let lost = guarded.put(Put::new("k", "3")).await;
-    assert!(matches!(lost, Err(Error::GuardLost { guard }) if &*guard == "lock"));
+    assert!(matches!(lost, Err(Error::GuardLost { guard, .. }) if &*guard == "lock"));
     let found = data.scope("inner").unwrap().get("k").await.unwrap().entry.unwrap();
     assert_eq!(found.value(), "2", "a commit without its guard changes nothing");
 }

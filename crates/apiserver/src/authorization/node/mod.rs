@@ -26,6 +26,14 @@ pub struct NodeAuthorizer {
 }
 
 impl Authorizer for NodeAuthorizer {
+    fn forget_cluster(&self, id: &str) {
+        self.clusters.forget(id);
+    }
+
+    fn cached_clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
             if cluster.count(&Node).await? == 0 {

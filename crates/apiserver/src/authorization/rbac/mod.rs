@@ -31,6 +31,14 @@ pub struct Rbac {
 }
 
 impl Authorizer for Rbac {
+    fn forget_cluster(&self, id: &str) {
+        self.clusters.forget(id);
+    }
+
+    fn cached_clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
             let cache = self.clusters.get(cluster.id(), ObjectCache::default);
