@@ -1,7 +1,7 @@
 //! What can be written on the command line, and what it means.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -128,7 +128,23 @@ fn ranges() -> Vec<AddressRange> {
 }
 
 impl ServerArgs {
+    /// Whether the server gets a directory of its own: its objects are in memory, and the user named no directory. In the
+    /// default directory it would replace the kubeconfig of the cluster there.
+    pub(crate) fn needs_temporary_dir(&self) -> bool {
+        self.location.data_dir.data_dir.is_none() && self.location.store_config() == Ok(StoreConfig::Memory)
+    }
+
+    /// The settings, with `data_dir` instead of the directory that the user named or the default.
+    pub(crate) fn config_in(&self, data_dir: &Path) -> Result<Config> {
+        let location = Config { store: self.location.store_config()?, ..Config::new(data_dir) };
+        self.apply_to(location)
+    }
+
     pub(crate) fn config(&self) -> Result<Config> {
+        self.apply_to(self.location.config()?)
+    }
+
+    fn apply_to(&self, location: Config) -> Result<Config> {
         Ok(Config {
             listen: self.listen.clone(),
             advertise_address: self.advertise_address,
@@ -146,7 +162,7 @@ impl ServerArgs {
             fake_nodes: self.fake_nodes.clone(),
             node_monitor: self.nodes.monitor(),
             node_cidrs: self.nodes.cidrs()?,
-            ..self.location.config()?
+            ..location
         })
     }
 }
@@ -182,7 +198,8 @@ impl DataDirArgs {
 pub(crate) struct LocationArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
-    /// What the objects are kept in: files (disk), nothing (memory), or an etcd of yours.
+    /// Store the objects in files (disk), in memory only (memory), or in an etcd cluster. A server in memory without
+    /// --data-dir keeps its certificates in a temporary directory, which it removes when it stops.
     #[arg(long, value_name = "disk|memory|etcd=URL[,URL...]", default_value = "disk")]
     store: String,
     #[command(flatten)]
@@ -301,6 +318,20 @@ mod tests {
         let bare = config("coracle up --data-dir /d --disable-controller-manager --disable-scheduler");
         let bare = bare.unwrap();
         assert!(!bare.controllers && !bare.scheduler);
+    }
+
+    #[test]
+    fn server_in_memory_without_data_dir_needs_a_temporary_one() {
+        for (line, expected) in [
+            ("coracle up --store memory", true),
+            ("coracle up --store memory --data-dir /d", false),
+            ("coracle up", false),
+            ("coracle up --store etcd=http://a:1", false),
+            ("coracle up --store memory --etcd-ca /ca", false),
+        ] {
+            let Command::Up(args) = Args::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
+            assert_eq!(args.needs_temporary_dir(), expected, "{line}");
+        }
     }
 
     #[test]

@@ -1,9 +1,26 @@
-//! Where data is kept if the user does not say.
+//! The data directory of commands that were given none.
 
+use std::env;
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+/// Private keys lie in it.
+const TEMPORARY_MODE: u32 = 0o700;
+
+/// A new directory for the files of a server in memory, below `$TMPDIR` or `/tmp`. Dropping it removes it.
+pub(crate) fn temporary() -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("coracle-").permissions(Permissions::from_mode(TEMPORARY_MODE));
+    builder.tempdir().with_context(|| {
+        let parent = env::temp_dir();
+        format!("cannot create a directory in {}; name one by --data-dir", parent.display())
+    })
+}
 
 /// The usual place: of the system for root, of the user for everyone else.
 #[expect(clippy::disallowed_methods, reason = "the environment is a part of the command line")]

@@ -13,6 +13,8 @@ mod tls_config;
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 
 use dir::TestDir;
@@ -75,23 +77,112 @@ async fn a_cluster_in_memory_leaves_only_its_certificates() {
     let server = Server::start(&dir, &["--store", "memory"]).await;
     assert_eq!(get(&server, "/readyz").await, "ok");
     assert!(server.stop().await.success());
-    let mut left: Vec<_> =
-        fs::read_dir(dir.data()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["admin.kubeconfig", "pki"]);
+    assert_eq!(names(&dir.data()), ["admin.kubeconfig", "coracle.lock", "pki"]);
+}
+
+/// The sorted names of the entries of a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[tokio::test]
-async fn a_directory_in_use_is_refused() {
+async fn second_server_in_a_directory_is_rejected_whatever_the_stores_are() {
+    for (first, second) in [
+        ("disk", "disk"),
+        ("disk", "memory"),
+        ("memory", "memory"),
+        ("memory", "disk"),
+        // No etcd listens at port 1: the directory is locked before a store is opened.
+        ("memory", "etcd=http://127.0.0.1:1"),
+    ] {
+        let dir = TestDir::new();
+        let server = Server::start(&dir, &["--store", first]).await;
+        let kubeconfig = fs::read_to_string(&server.kubeconfig).unwrap();
+        let data_dir = dir.data();
+        let data_dir = data_dir.to_str().unwrap();
+        let up = ["up", "--listen", "127.0.0.1:0", "--data-dir", data_dir, "--store", second];
+        let process = format!("another coracle (pid {}) is running there", server.pid().as_raw_pid());
+        check_error(&up, 1, &[data_dir, "is in use", &process, "--data-dir"]).await;
+        assert_eq!(fs::read_to_string(&server.kubeconfig).unwrap(), kubeconfig, "{first}, {second}");
+        assert_eq!(get(&server, "/readyz").await, "ok");
+        assert!(server.stop().await.success());
+        assert_eq!(dir.data().join("store").exists(), first == "disk", "{first}, {second}");
+    }
+}
+
+#[tokio::test]
+async fn directory_is_free_after_a_kill_of_a_server_in_memory() {
+    let dir = TestDir::new();
+    for _ in 0..2 {
+        let mut server = Server::start(&dir, &["--store", "memory"]).await;
+        server.child.kill().await.unwrap();
+    }
+    assert!(Server::start(&dir, &["--store", "disk"]).await.stop().await.success());
+    let mode = fs::metadata(dir.data().join("coracle.lock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn tools_beside_a_running_server_work_and_store_tools_are_rejected() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let data_dir = dir.data();
     let data_dir = data_dir.to_str().unwrap();
-    let up = ["up", "--listen", "127.0.0.1:0", "--data-dir", data_dir];
-    check_error(&up, 1, &[data_dir, "in use by another process"]).await;
-    check_error(&["store", "stat", "--data-dir", data_dir], 1, &["in use"]).await;
+    for tool in
+        [vec!["certs", "list"], vec!["certs", "rotate"], vec!["kubeconfig", "create", "--user", "jane"]]
+    {
+        let ran = coracle(&[&tool[..], &["--data-dir", data_dir]].concat()).await;
+        assert!(ran.status.success(), "{tool:?}: {ran:?}");
+    }
+    for tool in ["stat", "check"] {
+        check_error(&["store", tool, "--data-dir", data_dir], 1, &["in use"]).await;
+    }
     assert_eq!(get(&server, "/readyz").await, "ok");
     assert!(server.stop().await.success());
+    // The lock of the server is released: the tools run now.
+    assert!(coracle(&["store", "check", "--data-dir", data_dir]).await.status.success());
+}
+
+/// `coracle up --store memory` without a data directory, with temporary files and the home in the directory of the test.
+async fn up_in_memory(dir: &TestDir) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    command.args(["up", "--listen", "127.0.0.1:0", "--store", "memory"]);
+    command.env("TMPDIR", dir.path()).env("HOME", dir.path()).env_remove("XDG_DATA_HOME");
+    Server::run_anywhere(command).await
+}
+
+#[tokio::test]
+async fn servers_in_memory_without_data_dir_have_private_directories_that_they_remove() {
+    let dir = TestDir::new();
+    let servers = [up_in_memory(&dir).await, up_in_memory(&dir).await];
+    assert_ne!(servers[0].kubeconfig, servers[1].kubeconfig);
+    for server in servers {
+        let data_dir = server.kubeconfig.parent().unwrap();
+        assert_eq!(data_dir.parent(), Some(dir.path()), "{data_dir:?}");
+        assert_eq!(fs::metadata(data_dir).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(get(&server, "/readyz").await, "ok");
+        let url = format!("server: {}", server.url);
+        assert!(
+            fs::read_to_string(&server.kubeconfig).unwrap().contains(&url),
+            "not the kubeconfig of {url}"
+        );
+        assert!(server.terminate().await.success());
+    }
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[tokio::test]
+async fn temporary_directory_is_removed_when_the_server_cannot_start() {
+    let dir = TestDir::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    command.args(["up", "--listen", &taken.local_addr().unwrap().to_string(), "--store", "memory"]);
+    let ran = output(command.env("TMPDIR", dir.path())).await;
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert_eq!(names(dir.path()), [""; 0]);
 }
 
 #[tokio::test]

@@ -76,8 +76,8 @@ impl Coracle {
     /// ```
     ///
     /// # Errors
-    /// If an address is not to be had, the store does not open, or there are no certificates to
-    /// serve with; nothing is left running then.
+    /// If an address is not to be had, another server uses the data directory, the store does not open, or there are no
+    /// certificates to serve with; nothing is left running then.
     pub async fn start(config: Config) -> Result<Handle, StartError> {
         Self::start_with(config, Extensions::default()).await
     }
@@ -92,13 +92,11 @@ impl Coracle {
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
         let (listeners, addresses) = bind(&config.listen).await?;
-        if !listeners.is_empty() {
-            // Certificates lie there, whatever holds the objects.
-            data_dir::prepare(&config.data_dir, None).await?;
-        }
+        // Before anything in the directory is read or written: a second server, whatever its store, must not touch the
+        // certificates and the kubeconfig of the first.
+        let data_dir =
+            if uses_data_dir(&config) { Some(data_dir::lock(&config.data_dir).await?) } else { None };
         let store = storage::open(&config).await?;
-        // After the store is opened, which nobody else can do at the same time: a second
-        // cluster must not touch the certificates of the first.
         let network = config.service_network.clone();
         let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
@@ -182,8 +180,14 @@ impl Coracle {
             components,
             stopping,
             closing,
+            data_dir,
         })
     }
+}
+
+/// A server that listens has certificates in its data directory, also if the objects are elsewhere.
+fn uses_data_dir(config: &Config) -> bool {
+    !config.listen.is_empty() || config.store == StoreConfig::Disk
 }
 
 /// What nodes get addresses from, which is nothing that services have.

@@ -20,7 +20,9 @@ pub const DEFAULT_PORT: u16 = 6443;
 /// Settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where everything is kept. It is created when the cluster starts.
+    /// The directory of all files: certificates and the kubeconfig of the administrator, and the objects of
+    /// [`StoreConfig::Disk`]. It is created when the cluster starts, and locked until it has ended: one directory, one
+    /// server. With no address to listen at and without [`StoreConfig::Disk`] it is not used.
     pub data_dir: PathBuf,
     /// Where the API is served. Port 0 picks a free one; none at all is possible.
     pub listen: Vec<SocketAddr>,

@@ -1,5 +1,6 @@
 //! What can go wrong on the way to a running cluster.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -153,6 +154,28 @@ pub enum StorageError {
         #[source]
         source: io::Error,
     },
+    /// Another server runs on the data directory.
+    #[error(
+        "the data directory {} is in use: another coracle{} is running there; stop it, or choose another directory \
+         with --data-dir",
+        .path.display(),
+        Process(*.pid)
+    )]
+    DataDirInUse {
+        /// The directory.
+        path: PathBuf,
+        /// The process of that server; none if it has not written its pid yet.
+        pid: Option<u32>,
+    },
+    /// The data directory cannot be locked.
+    #[error("cannot lock the data directory by {}", .path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        source: io::Error,
+    },
     /// Another user could have written a file or directory.
     #[error(transparent)]
     Untrusted(#[from] UntrustedFile),
@@ -174,4 +197,13 @@ pub enum StorageError {
     /// The store itself says no.
     #[error(transparent)]
     Store(#[from] coracle_store::Error),
+}
+
+/// A process in the middle of a message, with a space before it; nothing if it is unknown.
+struct Process(Option<u32>);
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |pid| write!(f, " (pid {pid})"))
+    }
 }

@@ -15,6 +15,7 @@ use coracle_store::{Error as StoreError, Store};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use crate::data_dir::DataDirLock;
 use crate::managed::Managed;
 use crate::supervise::{Components, Failure};
 
@@ -36,6 +37,8 @@ pub struct Handle {
     pub(crate) stopping: CancellationToken,
     /// Cancelled second: watches end, requests are drained, and new connections get a hint to retry.
     pub(crate) closing: CancellationToken,
+    /// The last field, so that it is dropped last. None if the data directory is not used.
+    pub(crate) data_dir: Option<DataDirLock>,
 }
 
 impl Handle {
@@ -210,7 +213,7 @@ impl Handle {
 
     /// Stops the cluster, in this order: reports not ready; stops scheduler and controllers while the API still answers
     /// them; ends all watches cleanly; answers the requests in flight, for a limited time, and new connections with a
-    /// hint to retry; closes the store. When it returns nothing is left running, and the same directory and ports may be
+    /// hint to retry; closes the store; unlocks the data directory. When it returns nothing is left running, and the same directory and ports may be
     /// used again.
     ///
     /// The report says whether the store ended in failure. A program that runs the cluster should then exit with a code
@@ -226,6 +229,7 @@ impl Handle {
         if let Err(error) = &store {
             tracing::error!(error = %ErrorChain(error), "the store ended in failure");
         }
+        drop(self.data_dir);
         ShutdownReport { store }
     }
 }

@@ -5,9 +5,9 @@
 //! Files are opened first and then checked by their descriptor, so that the file which is checked is the file which is
 //! read. Symbolic links within the data directory are not followed.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -18,6 +18,9 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The permission bits by which others than the owner may do anything.
 const OPEN_TO_OTHERS: u32 = 0o077;
+
+/// The permission bits of a file that only its owner may open.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// Why a file is not trusted, and the command that fixes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,10 +157,33 @@ pub(crate) fn check_entries(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Opens a file in a directory of ours to read and write it, and creates it if there is none. Other users cannot open it
+/// afterwards, not even to lock it, for which a system needs no more than the right to read.
+pub(crate) fn open_or_create_private(path: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_MODE);
+    let file = open_with(options, path, OFlags::NONBLOCK, Links::Refused)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(UntrustedFile::Special { path: path.to_owned() }.into());
+    }
+    judge(path, &metadata, Secrecy::Public)?;
+    if metadata.mode() & OPEN_TO_OTHERS != 0 {
+        file.set_permissions(Permissions::from_mode(PRIVATE_MODE))?;
+    }
+    Ok(file)
+}
+
 fn open(path: &Path, flags: OFlags, links: Links) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    open_with(options, path, flags, links)
+}
+
+fn open_with(mut options: OpenOptions, path: &Path, flags: OFlags, links: Links) -> Result<File, OpenError> {
     let flags = if links == Links::Refused { flags | OFlags::NOFOLLOW } else { flags };
     let bits = i32::try_from(flags.bits()).expect("flags of the system fit its own type");
-    OpenOptions::new().read(true).custom_flags(bits).open(path).map_err(|error| {
+    options.custom_flags(bits).open(path).map_err(|error| {
         // Only to explain the failure: the link was not followed, whatever is there by now.
         let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         if links == Links::Refused && is_link {

@@ -71,15 +71,48 @@ async fn clusters_live_side_by_side() {
 }
 
 #[tokio::test]
-async fn one_directory_holds_one_cluster() {
+async fn second_cluster_in_a_directory_is_rejected_whatever_the_stores_are() {
+    for (first, second) in [
+        (StoreConfig::Disk, StoreConfig::Disk),
+        (StoreConfig::Disk, StoreConfig::Memory),
+        (StoreConfig::Memory, StoreConfig::Memory),
+        (StoreConfig::Memory, StoreConfig::Disk),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let on = |store: &StoreConfig| Config { store: store.clone(), ..config(dir.path()) };
+        let cluster = Coracle::start(on(&first)).await.unwrap();
+        let kubeconfig = std::fs::read(cluster.kubeconfig().unwrap()).unwrap();
+        let error = Coracle::start(on(&second)).await.unwrap_err();
+        let StartError::Storage(StorageError::DataDirInUse { path, pid }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((path.as_path(), *pid), (dir.path(), Some(std::process::id())));
+        assert_eq!(std::fs::read(cluster.kubeconfig().unwrap()).unwrap(), kubeconfig);
+        assert!(get(&cluster, "/livez").await.ends_with("ok"), "its certificates are untouched");
+        cluster.shutdown().await;
+        Coracle::start(on(&second)).await.unwrap().shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn cluster_that_cannot_start_unlocks_its_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let cluster = start(dir.path()).await;
-    let error = Coracle::start(config(dir.path())).await.unwrap_err();
-    let in_use =
-        matches!(error, StartError::Storage(StorageError::Store(coracle::storage::StoreError::InUse { .. })));
-    assert!(in_use, "{error:?}");
-    assert!(get(&cluster, "/livez").await.ends_with("ok"), "its certificates are untouched");
-    cluster.shutdown().await;
+    let mut unreadable = config(dir.path());
+    unreadable.authentication.token_file = Some(dir.path().join("no-such-file"));
+    assert!(matches!(Coracle::start(unreadable).await, Err(StartError::Authentication(_))));
+    start(dir.path()).await.shutdown().await;
+}
+
+#[tokio::test]
+async fn clusters_in_memory_that_do_not_listen_need_no_directory_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let unreachable = || Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
+    let clusters =
+        [Coracle::start(unreachable()).await.unwrap(), Coracle::start(unreachable()).await.unwrap()];
+    for cluster in clusters {
+        cluster.shutdown().await;
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ const TRUSTED: &[&str] = &[
     "pki/sa.key",
     "pki/front-proxy-ca.crt",
     "admin.kubeconfig",
+    "coracle.lock",
     "store",
 ];
 
@@ -89,7 +90,7 @@ async fn private_key_readable_by_others_is_refused() {
 #[tokio::test]
 async fn symbolic_links_in_the_data_directory_are_not_followed() {
     let (dir, other) = (used().await, tempfile::tempdir().unwrap());
-    for name in ["pki", "pki/ca.key", "store", "admin.kubeconfig"] {
+    for name in ["pki", "pki/ca.key", "store", "admin.kubeconfig", "coracle.lock"] {
         let (path, moved) = (dir.path().join(name), other.path().join("moved"));
         fs::rename(&path, &moved).unwrap();
         symlink(&moved, &path).unwrap();

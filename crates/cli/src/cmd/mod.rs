@@ -18,7 +18,7 @@ use crate::args::Command;
 /// Carries out a command.
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up(args) | Command::Server(args) => up::run(args.config()?),
+        Command::Up(args) | Command::Server(args) => up::run(args),
         Command::Store(command) => store::run(command),
         Command::Certs(command) => certs::run(command),
         Command::Cluster(command) => cluster::run(command),

@@ -5,19 +5,37 @@ use std::path::{self, Path};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use coracle::storage::StoreError;
 use coracle::{Config, Coracle, Handle, StartError, StorageError};
+use tempfile::TempDir;
 
 use super::{print, runtime};
+use crate::args::ServerArgs;
+use crate::data_dir;
 use crate::pages;
 use crate::shell;
 use crate::signals::Signals;
 
-pub(crate) fn run(config: Config) -> Result<()> {
+pub(crate) fn run(args: &ServerArgs) -> Result<()> {
+    let temporary = if args.needs_temporary_dir() { Some(data_dir::temporary()?) } else { None };
+    let config = match &temporary {
+        Some(dir) => args.config_in(dir.path())?,
+        None => args.config()?,
+    };
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve(config));
     // After an orderly shutdown nothing is left to wait for; after a second signal nothing
     // should be waited for.
     runtime.shutdown_background();
+    if let Some(dir) = temporary {
+        remove(dir);
+    }
     outcome
+}
+
+fn remove(temporary: TempDir) {
+    let path = temporary.path().to_owned();
+    if let Err(error) = temporary.close() {
+        tracing::warn!(path = %path.display(), %error, "cannot remove the temporary directory");
+    }
 }
 
 async fn serve(config: Config) -> Result<()> {

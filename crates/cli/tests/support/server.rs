@@ -41,15 +41,22 @@ impl Server {
     }
 
     /// Runs a command that starts one in the directory, and waits until it says that it is ready.
-    pub(crate) async fn run(dir: &TestDir, mut command: Command) -> Self {
+    pub(crate) async fn run(dir: &TestDir, command: Command) -> Self {
+        let server = Self::run_anywhere(command).await;
+        assert_eq!(server.kubeconfig, dir.data().join("admin.kubeconfig"));
+        server
+    }
+
+    /// Runs a command that starts one in a directory of its choice, and waits until it says that it is ready.
+    pub(crate) async fn run_anywhere(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let ready = next_line(&mut lines).await.expect("a line; see server.log");
         let url = url_of(&ready).unwrap_or_else(|| panic!("not a ready line: {ready}"));
-        let kubeconfig = dir.data().join("admin.kubeconfig");
-        let export = format!("export KUBECONFIG={}", kubeconfig.display());
-        assert_eq!(next_line(&mut lines).await, Some(export));
+        let export = next_line(&mut lines).await.expect("a second line");
+        let kubeconfig = export.strip_prefix("export KUBECONFIG=").map(PathBuf::from);
+        let kubeconfig = kubeconfig.unwrap_or_else(|| panic!("names no kubeconfig: {export}"));
         Self { child, url, kubeconfig, lines }
     }
 
@@ -58,14 +65,20 @@ impl Server {
         id.expect("it runs")
     }
 
-    /// Ends it by SIGTERM and says how it ended. It must not have written anything more, and the
-    /// kubeconfig stays for the next start.
-    pub(crate) async fn stop(mut self) -> ExitStatus {
+    /// Ends it by SIGTERM and returns its status. The kubeconfig must stay for the next start.
+    pub(crate) async fn stop(self) -> ExitStatus {
+        let kubeconfig = self.kubeconfig.clone();
+        let status = self.terminate().await;
+        assert!(kubeconfig.is_file());
+        status
+    }
+
+    /// Ends it by SIGTERM and returns its status. It must not have written anything more.
+    pub(crate) async fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).expect("a signal is sent");
         let ended = timeout(LIMIT, self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| panic!("{} does not end", self.url)).expect("a status");
         assert_eq!(next_line(&mut self.lines).await, None);
-        assert!(self.kubeconfig.is_file());
         status
     }
 }

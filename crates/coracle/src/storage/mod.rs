@@ -24,7 +24,7 @@ pub fn directory(data_dir: &Path) -> PathBuf {
 pub(crate) async fn open(config: &Config) -> Result<Store, StorageError> {
     match &config.store {
         StoreConfig::Disk => {
-            data_dir::prepare(&config.data_dir, Some(&directory(&config.data_dir))).await?;
+            data_dir::prepare_store(&config.data_dir, &directory(&config.data_dir)).await?;
             Ok(disk::open(&directory(&config.data_dir), disk::Options::default()).await?)
         }
         StoreConfig::Memory => Ok(memory::open(memory::Options::default())),
