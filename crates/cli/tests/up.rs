@@ -148,20 +148,23 @@ async fn tools_beside_a_running_server_work_and_store_tools_are_rejected() {
 
 /// `coracle up --store memory` without a data directory, with temporary files and the home in the directory of the test.
 async fn up_in_memory(dir: &TestDir) -> Server {
+    let log = fs::File::options().append(true).create(true).open(dir.path().join("server.log")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
-    command.args(["up", "--listen", "127.0.0.1:0", "--store", "memory"]);
-    command.env("TMPDIR", dir.path()).env("HOME", dir.path()).env_remove("XDG_DATA_HOME");
+    command.args(["up", "--listen", "127.0.0.1:0", "--store", "memory"]).stderr(log);
+    command.env("TMPDIR", dir.path().join("tmp")).env("HOME", dir.path()).env_remove("XDG_DATA_HOME");
     Server::run_anywhere(command).await
 }
 
 #[tokio::test]
-async fn servers_in_memory_without_data_dir_have_private_directories_that_they_remove() {
+async fn servers_in_memory_remove_their_temporary_directories() {
     let dir = TestDir::new();
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
     let servers = [up_in_memory(&dir).await, up_in_memory(&dir).await];
     assert_ne!(servers[0].kubeconfig, servers[1].kubeconfig);
     for server in servers {
         let data_dir = server.kubeconfig.parent().unwrap();
-        assert_eq!(data_dir.parent(), Some(dir.path()), "{data_dir:?}");
+        assert_eq!(data_dir.parent(), Some(temporary.as_path()), "{data_dir:?}");
         assert_eq!(fs::metadata(data_dir).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(get(&server, "/readyz").await, "ok");
         let url = format!("server: {}", server.url);
@@ -171,7 +174,8 @@ async fn servers_in_memory_without_data_dir_have_private_directories_that_they_r
         );
         assert!(server.terminate().await.success());
     }
-    assert_eq!(names(dir.path()), [""; 0]);
+    assert_eq!(names(&temporary), [""; 0]);
+    assert_eq!(names(dir.path()), ["server.log", "tmp"], "something was written to the home");
 }
 
 #[tokio::test]
