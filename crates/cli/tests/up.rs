@@ -1,5 +1,7 @@
 //! `coracle up` as a user meets it: the real binary, its output, its signals, its errors.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #[path = "support/dir.rs"]
 mod dir;
 #[path = "support/https.rs"]

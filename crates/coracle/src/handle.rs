@@ -11,7 +11,7 @@ use coracle_apiserver::{
 };
 use coracle_base::ErrorChain;
 use coracle_runtime::IdleReport;
-use coracle_store::{Error as StoreError, Store};
+use coracle_store::{Error as StoreError, RangeRequest, Store};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -198,6 +198,16 @@ impl Handle {
                 });
             }
         }
+    }
+
+    /// All keys in the store, of all clusters, in order. For tests that nothing is left behind.
+    ///
+    /// # Errors
+    /// If the store fails.
+    #[doc(hidden)]
+    pub async fn stored_keys(&self) -> Result<Vec<String>, StoreError> {
+        let range = self.store.range(RangeRequest::prefix("")).await?;
+        Ok(range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned()).collect())
     }
 
     /// Waits until the cluster fails, which it should not, and says why. It then wants to be
