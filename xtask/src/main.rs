@@ -15,6 +15,7 @@ mod process;
 mod summary;
 mod test;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     Test(test::Options),
     /// Check the rules of the repository that no compiler checks.
     Tidy,
+    /// Kill the server at random, and check that no acknowledged write is lost and no watch has a gap.
+    Torture(torture::Options),
     /// Run a benchmark in release mode.
     #[command(subcommand)]
     Bench(bench::Benchmark),
@@ -57,6 +60,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ci(options) => Ok(ci::run(&options).report()),
         Command::Test(options) => Ok(test::run(&options)?.report()),
         Command::Tidy => tidy::run().map(|()| ExitCode::SUCCESS),
+        Command::Torture(options) => torture::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Bench(benchmark) => bench::run(&benchmark).map(|()| ExitCode::SUCCESS),
     }
 }

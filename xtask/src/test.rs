@@ -17,6 +17,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::process;
 use crate::summary::Summary;
+pub(crate) use requirements::ensure_installed;
 use suites::{Environment, Prepared, SUITES, Suite};
 
 /// What the user may choose about a test run.

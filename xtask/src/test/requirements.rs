@@ -39,13 +39,33 @@ pub(crate) fn of(suite: &str) -> impl Iterator<Item = &'static Requirement> {
 /// When something is missing and we may not, or could not, install it. The message says what to type.
 pub(crate) fn ensure(suites: &[&Suite]) -> Result<()> {
     let missing = missing(suites, |program| find_program(program).is_some());
+    install(&missing, &advice(&missing))
+}
+
+/// Makes sure that one requirement is there, for a command that runs no suite.
+///
+/// # Errors
+///
+/// When it is missing and we may not, or could not, install it.
+pub(crate) fn ensure_installed(name: &str) -> Result<()> {
+    let is_missing =
+        |requirement: &&Requirement| requirement.name == name && find_program(requirement.program).is_none();
+    let missing: Vec<_> = REQUIREMENTS.iter().filter(is_missing).collect();
+    let packages = packages(&missing).join(" ");
+    install(
+        &missing,
+        &format!("{name} is not installed: sudo apt-get install -y --no-install-recommends {packages}"),
+    )
+}
+
+fn install(missing: &[&Requirement], advice: &str) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
     if !apt::can_install() {
-        bail!(advice(&missing));
+        bail!("{advice}");
     }
-    apt::install(&packages(&missing)).map_err(|error| anyhow!("{error:#}\n{}", advice(&missing)))
+    apt::install(&packages(missing)).map_err(|error| anyhow!("{error:#}\n{advice}"))
 }
 
 fn missing(suites: &[&Suite], is_installed: impl Fn(&str) -> bool) -> Vec<&'static Requirement> {
