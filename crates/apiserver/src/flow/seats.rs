@@ -99,11 +99,8 @@ impl Seats {
             state.clusters.insert(cluster.id.clone(), ClusterSeats::default());
         }
         let waiting_limit = cluster_limit(self.waiting_limit, state.clusters.len());
-        let assigned = self.change(&mut state, &cluster.id, Some(config), |seats| {
-            // Requests that wait come first if the configuration has more seats than before.
-            seats.dispatch();
-            seats.assign(&SeatRequest { flow, hash, waiting_limit, ticket })
-        });
+        let request = SeatRequest { flow, hash, waiting_limit, ticket };
+        let assigned = self.change(&mut state, &cluster.id, Some(config), |seats| seats.assign(&request));
         Ok((assigned.ok_or(Rejection::ConcurrencyLimit)??, ticket))
     }
 
@@ -123,6 +120,8 @@ impl Seats {
             cluster.configure(config);
         }
         cluster.set_limit(limit);
+        // Requests that wait come first if there are more seats than before.
+        cluster.dispatch();
         let changed = change(cluster);
         cluster.dispatch();
         state.waiting = state.waiting + cluster.waiting() - waited;
@@ -161,13 +160,14 @@ impl Seats {
     /// The levels of a cluster. One without requests is reported as if it had some.
     pub(super) fn report(&self, cluster: &ClusterFlow, config: &FlowConfig) -> Vec<LevelReport> {
         let mut state = self.lock();
-        let active = state.clusters.len() + usize::from(!state.clusters.contains_key(&cluster.id));
-        let limit = cluster_limit(self.total, active);
+        let report = |seats: &mut ClusterSeats| seats.report();
+        if let Some(levels) = self.change(&mut state, &cluster.id, Some(config), report) {
+            return levels;
+        }
         let mut idle = ClusterSeats::default();
-        let seats = state.clusters.get_mut(&cluster.id).unwrap_or(&mut idle);
-        seats.configure(config);
-        seats.set_limit(limit);
-        seats.report()
+        idle.configure(config);
+        idle.set_limit(cluster_limit(self.total, state.clusters.len() + 1));
+        idle.report()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
