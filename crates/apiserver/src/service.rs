@@ -243,6 +243,7 @@ impl ApiServer {
             };
         }
         let cluster = cluster?;
+        let _freed = FreedIfDeleted::new(self, &cluster);
         let info = RequestInfo::of(&parts.method, &parts.uri);
         let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
         // Authorized before anything of the body is read: a client without permission costs nothing more.
@@ -264,13 +265,8 @@ impl ApiServer {
             _ => RequestBody::default(),
         };
         let (body, admission) = body.admitted(self.admit(&cluster, &caller, &info, flow)).await?;
-        let opened = cluster.clone();
-        let response = self.serve(route, info, cluster, parts, identity, body).await;
-        if opened.is_deleted() {
-            // The deletion may have freed its caches before this request filled them again.
-            self.forget_cluster(opened.id());
-        }
-        self.components.flow.leave(admission, client, lasts, response?)
+        let response = self.serve(route, info, cluster, parts, identity, body).await?;
+        self.components.flow.leave(admission, client, lasts, response)
     }
 
     /// Gives a request its seat, maybe after it has waited.
@@ -546,6 +542,31 @@ fn authorizer() -> Arc<dyn Authorizer> {
     let in_order: [Arc<dyn Authorizer>; 3] =
         [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
     Arc::new(Union::new(in_order))
+}
+
+/// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
+/// filled them after the deletion freed them.
+struct FreedIfDeleted<'a> {
+    server: &'a ApiServer,
+    /// None for a cluster that cannot be deleted.
+    cluster: Option<(String, CancellationToken)>,
+}
+
+impl<'a> FreedIfDeleted<'a> {
+    fn new(server: &'a ApiServer, cluster: &Cluster) -> Self {
+        let deletion = cluster.deletion().cloned();
+        Self { server, cluster: deletion.map(|deletion| (cluster.id().to_owned(), deletion)) }
+    }
+}
+
+impl Drop for FreedIfDeleted<'_> {
+    fn drop(&mut self) {
+        if let Some((id, deletion)) = &self.cluster
+            && deletion.is_cancelled()
+        {
+            self.server.forget_cluster(id);
+        }
+    }
 }
 
 /// Rejects requests that only the operator may make: to all clusters at once, and to the admin API. Roles permit

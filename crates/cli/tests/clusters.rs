@@ -1,7 +1,5 @@
 //! `coracle cluster`: clusters of a running server are created, listed, limited and deleted.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 #[path = "support/dir.rs"]
 mod dir;
 #[path = "support/program.rs"]

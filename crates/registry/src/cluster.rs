@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::Admission;
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::claim::{Pool, Taken, Unallocated};
-use crate::clusters::{ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, Reservation, Usage};
+use crate::clusters::{
+    ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, RECORDS, Reservation, Usage,
+};
 use crate::crd::Definitions;
 use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
-use crate::lifecycle::{EVERYWHERE, Write};
+use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
 
 /// The part of the store that clusters live in.
@@ -27,6 +29,8 @@ pub(crate) const CLUSTERS: &str = "clusters";
 #[derive(Clone)]
 pub struct Registry {
     store: Store,
+    clusters: Store,
+    records: Store,
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
     network: Arc<ServiceNetwork>,
@@ -44,8 +48,11 @@ impl Registry {
     /// The clusters of this store.
     pub fn new(store: Store, clock: Clock, rng: Rng) -> Self {
         let rng = Arc::new(Mutex::new(rng));
+        let (clusters, records) = scopes(&store);
         Self {
             store,
+            clusters,
+            records,
             clock,
             rng,
             network: Arc::default(),
@@ -82,7 +89,8 @@ impl Registry {
 
     /// The same clusters through another handle of their store.
     pub(crate) fn with_store(&self, store: Store) -> Self {
-        Self { store, ..self.clone() }
+        let (clusters, records) = scopes(&store);
+        Self { store, clusters, records, ..self.clone() }
     }
 
     /// Clusters that nothing is kept of, for tests.
@@ -103,15 +111,9 @@ impl Registry {
     /// # Errors
     /// If there is no such cluster.
     pub fn cluster(&self, id: &str) -> Result<Cluster> {
-        if id == EVERYWHERE {
-            return Err(Error::BadRequest(format!("no cluster is called {id:?}")));
-        }
         // If changes are lost, `find_cluster` reads all records; until then writes to a deleted cluster fail anyway.
-        self.directory.catch_up(&self.records()?);
-        match self.directory.get(id) {
-            None if id != DEFAULT_CLUSTER => Err(Error::UnknownCluster { id: id.to_owned() }),
-            known => self.open(id, known),
-        }
+        self.directory.catch_up(self.records());
+        self.known_cluster(id)
     }
 
     /// One cluster, after all changes by other servers that have arrived are applied.
@@ -119,12 +121,23 @@ impl Registry {
     /// # Errors
     /// If there is no such cluster, or the store fails.
     pub async fn find_cluster(&self, id: &str) -> Result<Cluster> {
-        self.refresh_clusters().await?;
-        self.cluster(id)
+        // The default cluster always exists, and most requests are for it. Changes of its limits by this server are
+        // applied at once; those by others arrive with the next request for another cluster, or by `follow_clusters`.
+        if id != DEFAULT_CLUSTER || !self.directory.is_loaded() {
+            self.refresh_clusters().await?;
+        }
+        self.known_cluster(id)
+    }
+
+    fn known_cluster(&self, id: &str) -> Result<Cluster> {
+        match self.directory.get(id) {
+            None if id != DEFAULT_CLUSTER => Err(Error::UnknownCluster { id: id.to_owned() }),
+            known => self.open(id, known),
+        }
     }
 
     fn open(&self, id: &str, known: Option<Arc<KnownCluster>>) -> Result<Cluster> {
-        let mut own = self.all_clusters()?.scope(id)?;
+        let mut own = self.all_clusters().scope(id)?;
         if let Some(known) = known.as_ref().filter(|_| id != DEFAULT_CLUSTER) {
             own = own.guarded(&known.guard);
         }
@@ -134,7 +147,7 @@ impl Registry {
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
         let (admission, trees) = (self.admission.clone(), self.trees.clone());
         let (definitions, usage) = (self.definitions.clone(), self.usage.clone());
-        let (id, all) = (id.into(), self.all_clusters()?);
+        let (id, all) = (id.into(), self.clusters.clone());
         Ok(Cluster { id, known, all, usage, store, clock, rng, network, base, admission, trees, definitions })
     }
 
@@ -154,8 +167,13 @@ impl Registry {
     }
 
     /// The part of the store that all clusters live in.
-    pub(crate) fn all_clusters(&self) -> Result<Store> {
-        Ok(self.store.scope(CLUSTERS)?)
+    pub(crate) fn all_clusters(&self) -> &Store {
+        &self.clusters
+    }
+
+    /// The part of the store that the records of clusters live in.
+    pub(crate) fn records(&self) -> &Store {
+        &self.records
     }
 
     pub(crate) fn directory(&self) -> &Arc<Directory> {
@@ -316,6 +334,12 @@ impl Cluster {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         std::array::from_fn(|_| rng.below(ALPHABET.len() as u64) as u8)
     }
+}
+
+/// The scopes of clusters and of their records.
+fn scopes(store: &Store) -> (Store, Store) {
+    let scope = |name| store.scope(name).expect("the name is not empty and has no slash");
+    (scope(CLUSTERS), scope(RECORDS))
 }
 
 fn now(clock: &Clock) -> Time {

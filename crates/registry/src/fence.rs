@@ -52,7 +52,7 @@ impl Registry {
             object.is_some_and(|object| is_held(&object, &uid, &holder, transitions))
         };
         let name = format!("{}/{}", lease.namespace, lease.name);
-        let guard = self.all_clusters()?.scope(lease.cluster)?.guard(&name, &key, holds);
+        let guard = self.all_clusters().scope(lease.cluster)?.guard(&name, &key, holds);
         Ok(Fence { guard })
     }
 

@@ -333,8 +333,7 @@ async fn dumps_show_levels_and_queues() {
         let path = format!("/debug/api_priority_and_fairness/{name}");
         let (code, text) = world.admin.send(Method::GET, &path, "*/*", Value::Null).await;
         assert_eq!(code, 200);
-        let rows = text.as_str().unwrap().lines().map(|line| line.replace(' ', "")).collect::<Vec<_>>();
-        rows
+        text.as_str().unwrap().lines().map(|line| line.replace(' ', "")).collect::<Vec<_>>()
     };
     let levels = dump("dump_priority_levels").await;
     assert!(levels[0].starts_with("PriorityLevelName,ActiveQueues,IsIdle,IsQuiescing,WaitingRequests,"));

@@ -21,9 +21,9 @@ impl Registry {
         if self.store().get(ADOPTED).await?.entry.is_some() {
             return Ok(());
         }
-        let (clusters, records) = (self.all_clusters()?, self.records()?);
+        let (clusters, records) = (self.all_clusters(), self.records());
         let mut from = String::new();
-        while let Some(id) = next_id(&clusters, &from).await? {
+        while let Some(id) = next_id(clusters, &from).await? {
             from = format!("{id}{BEHIND_ID}");
             if id == DEFAULT_CLUSTER {
                 continue;

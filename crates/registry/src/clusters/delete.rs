@@ -42,7 +42,7 @@ impl Registry {
         }
         self.refresh_clusters().await?;
         for attempt in 0..MAX_ATTEMPTS {
-            let entry = if is_id(id) { self.records()?.get(id).await?.entry } else { None };
+            let entry = if is_id(id) { self.records().get(id).await?.entry } else { None };
             let Some(entry) = entry else {
                 if attempt == 0 {
                     return Err(Error::UnknownCluster { id: id.to_owned() });
@@ -59,17 +59,17 @@ impl Registry {
     }
 
     async fn try_delete(&self, id: &str, entry: &Entry) -> Result<Attempt> {
-        let objects = self.all_clusters()?.scope(id)?;
+        let objects = self.all_clusters().scope(id)?;
         let mut revision = entry.mod_revision();
         if !page(&objects).await?.is_last {
             let record = ClusterRecord { deleting: true, ..ClusterRecord::read(entry)? };
             let put = Put::new(id, record.to_json()).expect(Expect::ModRevision(revision));
-            revision = match self.records()?.put(put).await {
+            revision = match self.records().put(put).await {
                 Ok(committed) => committed.revision,
                 Err(StoreError::Conflict(_)) => return Ok(Attempt::Again),
                 Err(error) => return Err(error.into()),
             };
-            self.note_committed(id, revision, Some(record))?;
+            self.note_committed(id, revision, Some(record));
             delete_all_but_last_page(&objects).await?;
         }
         // The record's revision is a condition: a cluster that was re-created meanwhile stays.
@@ -77,7 +77,7 @@ impl Registry {
         let txn = Txn::new().delete(record).delete_prefix(format!("{CLUSTERS}/{id}/"));
         match self.store().commit(txn).await {
             Ok(committed) => {
-                self.note_committed(id, committed.revision, None)?;
+                self.note_committed(id, committed.revision, None);
                 tracing::info!(cluster = id, "deleted a cluster");
                 Ok(Attempt::Done)
             }

@@ -5,6 +5,7 @@
 //! of this server are applied at once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use coracle_store::{Entry, Guard, RangeRequest, Revision, Store, Watch, WatchEvent, WatchRequest};
@@ -20,6 +21,7 @@ pub(crate) struct Directory {
     known: RwLock<Known>,
     /// Changes of records, once all have been read.
     changes: Mutex<Option<Watch>>,
+    loaded: AtomicBool,
     /// One caller reads all records, others wait for it.
     loading: Semaphore,
 }
@@ -54,11 +56,21 @@ impl Default for Directory {
             ahead: HashMap::new(),
             deleted: Vec::new(),
         };
-        Self { known: RwLock::new(known), changes: Mutex::default(), loading: Semaphore::new(1) }
+        Self {
+            known: RwLock::new(known),
+            changes: Mutex::default(),
+            loaded: AtomicBool::new(false),
+            loading: Semaphore::new(1),
+        }
     }
 }
 
 impl Directory {
+    /// Whether all records have been read once.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Relaxed)
+    }
+
     /// A cluster, unless it is being deleted.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<KnownCluster>> {
         self.read().clusters.get(id).filter(|known| !known.record.deleting).cloned()
@@ -103,6 +115,7 @@ impl Directory {
         }
         self.write().replace(found, range.revision);
         *self.changes.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        self.loaded.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ mod usage;
 
 use coracle_meta::name::dns1123_label;
 use coracle_meta::time::Time;
-use coracle_store::{Error as StoreError, Expect, Put, Revision, Store, WatchEvent, WatchRequest};
+use coracle_store::{Error as StoreError, Expect, Put, Revision, WatchEvent, WatchRequest};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use directory::{Directory, KnownCluster};
@@ -66,7 +66,11 @@ impl Registry {
         for (id, known) in self.directory().all() {
             if known.record.deleting {
                 tracing::info!(cluster = &*id, "completing the deletion of a cluster");
-                self.delete_cluster(&id).await?;
+                match self.delete_cluster(&id).await {
+                    // Another server was faster.
+                    Ok(()) | Err(Error::UnknownCluster { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
@@ -90,7 +94,7 @@ impl Registry {
         let limits = limits.applied_to(self.default_limits());
         let record = ClusterRecord::new(self.new_uid(), self.now(), limits);
         let put = Put::new(id, record.to_json()).expect(Expect::Absent);
-        let revision = match self.records()?.put(put).await {
+        let revision = match self.records().put(put).await {
             Ok(committed) => committed.revision,
             Err(StoreError::Conflict(conflict)) => {
                 let found = conflict.found.as_ref().map(ClusterRecord::read).transpose()?;
@@ -107,7 +111,7 @@ impl Registry {
             usage: ClusterUsage::default(),
             deleting: false,
         };
-        self.note_committed(id, revision, Some(record))?;
+        self.note_committed(id, revision, Some(record));
         Ok(info)
     }
 
@@ -117,7 +121,7 @@ impl Registry {
     /// If there is no such cluster.
     pub async fn set_cluster_limits(&self, id: &str, change: LimitsChange) -> Result<ClusterInfo> {
         self.refresh_clusters().await?;
-        let records = self.records()?;
+        let records = self.records();
         for _ in 0..MAX_ATTEMPTS {
             let entry = if is_id(id) { records.get(id).await?.entry } else { None };
             let found = entry.as_ref().map(ClusterRecord::read).transpose()?;
@@ -132,7 +136,7 @@ impl Registry {
             let expect = entry.map_or(Expect::Absent, |entry| Expect::ModRevision(entry.mod_revision()));
             match records.put(Put::new(id, record.to_json()).expect(expect)).await {
                 Ok(committed) => {
-                    self.note_committed(id, committed.revision, Some(record))?;
+                    self.note_committed(id, committed.revision, Some(record));
                     return self.cluster_info(id).await;
                 }
                 Err(StoreError::Conflict(_)) => {}
@@ -177,7 +181,7 @@ impl Registry {
 
     async fn info(&self, id: &str, record: &ClusterRecord) -> Result<ClusterInfo> {
         let ClusterRecord { uid, created_at, limits, deleting, .. } = record.clone();
-        let usage = self.usage().measure(&self.all_clusters()?, id).await?;
+        let usage = self.usage().measure(self.all_clusters(), id).await?;
         Ok(ClusterInfo { id: id.to_owned(), uid, created_at, limits, usage, deleting })
     }
 
@@ -186,7 +190,7 @@ impl Registry {
     /// # Errors
     /// If the store fails, or a record cannot be read.
     pub async fn refresh_clusters(&self) -> Result<()> {
-        self.directory().refresh(&self.records()?).await
+        self.directory().refresh(self.records()).await
     }
 
     /// The clusters that were deleted since the last call. The caller frees what it caches of them.
@@ -200,7 +204,7 @@ impl Registry {
     /// # Errors
     /// If the store fails, or so many clusters have changed that some changes are gone.
     pub async fn follow_clusters(&self, forget: impl Fn(&str)) -> Result<()> {
-        let records = self.records()?;
+        let records = self.records();
         let mut watch = records.watch(WatchRequest::default()).await?;
         self.refresh_clusters().await?;
         loop {
@@ -209,7 +213,7 @@ impl Registry {
             let Some(key) = event.key() else { continue };
             let id = String::from_utf8_lossy(key).into_owned();
             let found = match &event {
-                WatchEvent::Put { entry, .. } => Some(KnownCluster::of(&records, &id, entry)?),
+                WatchEvent::Put { entry, .. } => Some(KnownCluster::of(records, &id, entry)?),
                 _ => None,
             };
             self.directory().committed(&id, event.revision(), found);
@@ -221,16 +225,10 @@ impl Registry {
         self.usage().forget(id);
     }
 
-    pub(crate) fn records(&self) -> Result<Store> {
-        Ok(self.store().scope(RECORDS)?)
-    }
-
     /// Applies a change of a record by this server; `None` for its deletion.
-    fn note_committed(&self, id: &str, revision: Revision, record: Option<ClusterRecord>) -> Result<()> {
-        let records = self.records()?;
-        let known = record.map(|record| KnownCluster::new(&records, id, record, revision));
+    fn note_committed(&self, id: &str, revision: Revision, record: Option<ClusterRecord>) {
+        let known = record.map(|record| KnownCluster::new(self.records(), id, record, revision));
         self.directory().committed(id, revision, known);
-        Ok(())
     }
 }
 

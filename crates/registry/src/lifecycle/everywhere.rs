@@ -67,7 +67,7 @@ impl Registry {
         limit: usize,
         continue_token: Option<&str>,
     ) -> Result<EverywherePage> {
-        let clusters = self.all_clusters()?;
+        let clusters = self.all_clusters();
         let prefix = keys::prefix(kind.declaration(), "");
         let (mut found, mut place) = match continue_token {
             None => {
@@ -77,7 +77,7 @@ impl Registry {
         };
         let limit = if limit == 0 { usize::MAX } else { limit };
         let mut continue_token = None;
-        while let Some(id) = next_cluster(&clusters, &mut place).await? {
+        while let Some(id) = next_cluster(clusters, &mut place).await? {
             let own = format!("{id}/{prefix}");
             let start = place.key.clone().max(own.clone());
             let room = limit.saturating_sub(found.objects.len()).max(1);
@@ -123,7 +123,7 @@ impl Registry {
             // Whoever has not seen what all clusters begin with would never hear of it.
             return Err(Error::Expired { requested: options.after, oldest: base.revision() });
         }
-        let watch = self.all_clusters()?.watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
+        let watch = self.all_clusters().watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
         let bases = Bases { shared: self.shared_base(), directory: Arc::clone(self.directory()) };
         Ok(ObjectWatch::everywhere(watch, kind, options.selection, bases))
     }
