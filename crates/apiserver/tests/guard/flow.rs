@@ -231,6 +231,8 @@ async fn requests_without_permission_are_rejected_before_they_are_classified() {
 /// A client of another cluster of the server, who may do everything there and is not the operator.
 async fn tenant(world: &World, id: &str) -> Client {
     let server = world.admin.server.clone();
+    let (code, cluster) = world.admin.post("/admin/clusters", json!({"id": id})).await;
+    assert_eq!(code, 201, "{cluster}");
     let path = format!("/clusters/{id}/api/v1/namespaces");
     let (code, namespace) = world.admin.post(&path, json!({"metadata": {"name": "default"}})).await;
     assert!(matches!(code, 201 | 409), "{namespace}");

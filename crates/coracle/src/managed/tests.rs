@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coracle_apiserver::{HealthChecks, Registry, Site};
+use coracle_apiserver::{HealthChecks, LimitsChange, Registry, Site};
 use coracle_base::clock::RuntimeClock;
 use coracle_base::{Rng, Timestamp};
 use coracle_runtime::{Objects, Written};
@@ -162,6 +162,7 @@ async fn who_loses_the_lease_stops_and_begins_anew_when_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn leader_that_lost_its_lease_writes_nothing() {
     let (server, clock) = server().await;
+    server.registry().create_cluster("blue", LimitsChange::default()).await.unwrap();
     // The first one is stopped here: it does not renew its lease, and does not notice that it loses it.
     let (_first, first_client) = acquired(&server, &clock, "first").await;
     assert_eq!(write(&first_client, "default", "a").await, Ok(()));
