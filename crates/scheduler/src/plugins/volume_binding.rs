@@ -81,10 +81,18 @@ impl Plugin for VolumeBinding {
 
     fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
         let writer = self.writer.clone()?;
-        let needed = Arc::clone(world.storage.reserved(&pod.metadata.uid)?);
+        let claims = world.storage.claims_of(pod).ok().flatten()?;
+        let needed = world.storage.reserved(&pod.metadata.uid).map(Arc::clone);
         let node = world.cache.find(node)?.node.clone()?;
         let cluster = world.cluster.clone();
-        Some(PreBind::new(async move { writer.bind(&cluster, &needed, &node).await }).parallel())
+        let steps = async move {
+            writer.check_bound(&cluster, &claims.bound).await?;
+            match &needed {
+                Some(needed) => writer.bind(&cluster, needed, &node).await,
+                None => Ok(()),
+            }
+        };
+        Some(PreBind::new(steps).parallel())
     }
 
     fn post_bind(&self, world: &mut World, pod: &Pod, _node: &str) {
@@ -146,6 +154,22 @@ impl VolumeWriter {
         let claims = Objects::of::<core::PersistentVolumeClaim>(client);
         let volumes = Objects::of::<core::PersistentVolume>(client);
         Self { clock, claims, volumes, known_claims, known_volumes }
+    }
+
+    /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that was deleted
+    /// and created again waits for the node of its pod, and would wait for ever if the pod were bound without it.
+    async fn check_bound(&self, cluster: &ClusterId, bound: &[Arc<Claim>]) -> Result<(), BindError> {
+        for claim in bound {
+            let found = self.claims.get::<Written>(&claim_key(cluster, claim)).await;
+            let found = found.map_err(|error| BindError(error.to_string()))?;
+            if found.is_none_or(|found| found.metadata.uid != claim.metadata.uid) {
+                let name = &claim.metadata.name;
+                return Err(BindError(format!(
+                    "binding volumes: persistentvolumeclaim \"{name}\" was deleted or created again"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Writes down what was decided, and waits until it is so.
