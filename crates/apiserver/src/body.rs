@@ -59,7 +59,8 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
-    /// The bytes, and the seat when it is there. The body counts until then, and may have to give way meanwhile.
+    /// The bytes, and the seat when it is there. The body may have to give way until then, and counts until the last
+    /// of its bytes is dropped: requests with seats may still wait for the memory to decode it.
     pub(crate) async fn admitted<T>(
         self,
         seat: impl Future<Output = Result<T, Refusal>>,
@@ -68,7 +69,30 @@ impl RequestBody {
             Some(reservation) => reservation.while_held(seat).await??,
             None => seat.await?,
         };
-        Ok((self.bytes, seat))
+        let bytes = match self.reservation {
+            Some(reservation) => Bytes::from_owner(AdmittedBody::new(self.bytes, reservation)),
+            None => self.bytes,
+        };
+        Ok((bytes, seat))
+    }
+}
+
+/// The body of a request with a seat, which is counted as long as it is in memory.
+struct AdmittedBody {
+    bytes: Bytes,
+    _reservation: Reservation,
+}
+
+impl AdmittedBody {
+    fn new(bytes: Bytes, reservation: Reservation) -> Self {
+        reservation.keep();
+        Self { bytes, _reservation: reservation }
+    }
+}
+
+impl AsRef<[u8]> for AdmittedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

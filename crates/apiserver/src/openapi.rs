@@ -6,7 +6,7 @@
 //! nothing, and an idle server holds no document.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use coracle_api::openapi::{self, GroupVersion, REVISION, Resource, Subject, Subresource, V2};
@@ -154,14 +154,74 @@ async fn made(
     let mut response = if is_known(headers, hash) {
         not_modified()
     } else {
-        // Nothing closes it; were it closed, a document would be made beside others.
-        let _permit = MAKING.acquire().await.ok();
-        let bytes = Task::spawn_blocking("openapi", make).await?;
-        respond(bytes, form.media_type)
+        respond(shared(hash, form, make).await?, form.media_type)
     };
     set_tag(&mut response, hash);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
+}
+
+/// A document, which is made unless it was just made for another request that overlaps this one. A crowd of clients
+/// asks for the same document, and each of them holds a seat until it has it.
+async fn shared(
+    hash: &str,
+    form: Form,
+    make: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Bytes, Refusal> {
+    let request = OverlappingRequest::begin();
+    // Nothing closes it; were it closed, a document would be made beside others.
+    let _permit = MAKING.acquire().await.ok();
+    if let Some(bytes) = request.last_document(hash, form) {
+        return Ok(bytes);
+    }
+    let bytes = Bytes::from(Task::spawn_blocking("openapi", make).await?);
+    request.set_last_document(hash, form, &bytes);
+    Ok(bytes)
+}
+
+/// The document that was made last, kept while requests for documents overlap.
+static LAST: Mutex<LastDocument> = Mutex::new(LastDocument { requests: 0, document: None });
+
+struct LastDocument {
+    /// Requests that wait for a document.
+    requests: usize,
+    document: Option<(String, Form, Bytes)>,
+}
+
+impl LastDocument {
+    fn lock() -> MutexGuard<'static, Self> {
+        LAST.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that waits for a document. The last one to end frees the document, so an idle server holds none.
+struct OverlappingRequest;
+
+impl OverlappingRequest {
+    fn begin() -> Self {
+        LastDocument::lock().requests += 1;
+        Self
+    }
+
+    fn last_document(&self, hash: &str, form: Form) -> Option<Bytes> {
+        let last = LastDocument::lock();
+        let (its_hash, its_form, bytes) = last.document.as_ref()?;
+        (its_hash == hash && *its_form == form).then(|| bytes.clone())
+    }
+
+    fn set_last_document(&self, hash: &str, form: Form, bytes: &Bytes) {
+        LastDocument::lock().document = Some((hash.to_owned(), form, bytes.clone()));
+    }
+}
+
+impl Drop for OverlappingRequest {
+    fn drop(&mut self) {
+        let mut last = LastDocument::lock();
+        last.requests -= 1;
+        if last.requests == 0 {
+            last.document = None;
+        }
+    }
 }
 
 /// The first form the client takes, its best wishes first.
@@ -393,6 +453,22 @@ mod tests {
         ] {
             assert_eq!(form(accept), expected, "{accept}");
         }
+    }
+
+    #[tokio::test]
+    async fn overlapping_requests_share_one_document() {
+        let times = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let request = |_| {
+            let times = times.clone();
+            shared("hash", JSON, move || {
+                times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                b"document".to_vec()
+            })
+        };
+        let documents = futures_util::future::join_all((0..10).map(request)).await;
+        assert!(documents.into_iter().all(|document| document.is_ok_and(|bytes| bytes == "document")));
+        assert_eq!(times.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert!(LastDocument::lock().document.is_none(), "an idle server holds no document");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The memory that request bodies may take while they arrive and wait for a seat.
+//! The memory that request bodies may take from their arrival until they are dropped.
 //!
 //! A body counts with its announced size as soon as the server begins to read it, and with every byte that
-//! arrives beyond that, until its request has a seat. A request that exceeds its user's limit is rejected
+//! arrives beyond that, until its request has no more use for it. A request that exceeds its user's limit is rejected
 //! with 429 at once; it does not wait, because the bytes that the client has sent already are in memory
 //! meanwhile. When all bodies together reach their limit, the user that holds most gives way: its largest
-//! body is rejected with 429. So a user cannot occupy the memory of others, however slowly it sends.
+//! body that waits for a seat is rejected with 429. Users with few bytes are not limited by others. So a user cannot occupy the memory of others, however slowly it sends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,10 @@ pub(super) const TOTAL_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the request bodies of one user: two of the largest, or thousands of ordinary ones. Further requests of
 /// the user are rejected with 429.
 pub(super) const USER_BYTES: usize = 8 * 1024 * 1024;
+
+/// This part of the limit of a user, 256 KiB, is admitted even when all bodies together are at their limit: bodies of
+/// requests with seats cannot give way, and must not keep users with ordinary objects out.
+const SMALL_PART: usize = 32;
 
 /// A body does not fit the limits.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ struct UserBodies {
 struct Counted {
     bytes: usize,
     revoked: CancellationToken,
+    /// Its request has a seat, so that it does not give way any more.
+    is_kept: bool,
 }
 
 impl Default for Bodies {
@@ -71,7 +77,7 @@ impl Bodies {
         let mut state = self.lock();
         let id = state.next_id;
         state.next_id += 1;
-        let counted = Counted { bytes: 0, revoked: revoked.clone() };
+        let counted = Counted { bytes: 0, revoked: revoked.clone(), is_kept: false };
         state.users.entry(user.clone()).or_default().bodies.insert(id, counted);
         drop(state);
         let reservation = Reservation { bodies: self.clone(), user: user.clone(), id, revoked };
@@ -89,13 +95,15 @@ impl State {
         self.users.get(user).map_or(0, |user| user.bytes)
     }
 
-    /// Rejects the largest body of the user with most bytes, if that user holds more than `bytes`.
+    /// Rejects the largest body that can give way, of the user with most bytes that has one, if that user holds more
+    /// than `bytes`.
     fn revoke_from_largest(&mut self, bytes: usize) -> bool {
-        let Some(user) = self.users.values_mut().max_by_key(|user| user.bytes) else { return false };
-        if user.bytes <= bytes {
-            return false;
-        }
-        let Some((_, body)) = user.bodies.iter_mut().max_by_key(|(_, body)| body.bytes) else { return false };
+        let gives_way = |body: &Counted| !body.is_kept && body.bytes > 0;
+        let users = self.users.values_mut().filter(|user| user.bytes > bytes);
+        let users = users.filter(|user| user.bodies.values().any(gives_way));
+        let Some(user) = users.max_by_key(|user| user.bytes) else { return false };
+        let bodies = user.bodies.values_mut().filter(|body| gives_way(body));
+        let Some(body) = bodies.max_by_key(|body| body.bytes) else { return false };
         // The reader drops the bytes as soon as it runs; they belong to the next body from now on.
         body.revoked.cancel();
         let freed = std::mem::take(&mut body.bytes);
@@ -121,7 +129,7 @@ impl Reservation {
         if self.revoked.is_cancelled() || wanted > self.bodies.per_user {
             return Err(BodiesFull);
         }
-        while state.bytes + more > self.bodies.total {
+        while wanted > self.bodies.per_user / SMALL_PART && state.bytes + more > self.bodies.total {
             if !state.revoke_from_largest(wanted) {
                 return Err(BodiesFull);
             }
@@ -135,6 +143,15 @@ impl Reservation {
             *bytes += more;
         }
         Ok(())
+    }
+
+    /// Keeps the body in memory whatever others need: its request is being executed.
+    pub(crate) fn keep(&self) {
+        let mut state = self.bodies.lock();
+        let user = state.users.get_mut(&self.user);
+        if let Some(body) = user.and_then(|user| user.bodies.get_mut(&self.id)) {
+            body.is_kept = true;
+        }
     }
 
     /// Runs something as long as the body may stay in memory.
@@ -166,6 +183,18 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kept_body_does_not_give_way_and_small_users_are_admitted_all_the_same() {
+        let bodies = Arc::new(Bodies::new(100, 64));
+        let kept = [bodies.reserve(&"a".into(), 60).unwrap(), bodies.reserve(&"b".into(), 40).unwrap()];
+        kept.iter().for_each(Reservation::keep);
+        assert_eq!(bodies.reserve(&"c".into(), 3).err(), Some(BodiesFull));
+        let small = bodies.reserve(&"c".into(), 2).unwrap();
+        assert!(kept.iter().all(|body| !body.revoked.is_cancelled()));
+        drop((kept, small));
+        assert_eq!(bodies.lock().bytes, 0);
+    }
 
     #[test]
     fn user_over_its_limit_is_rejected_and_others_are_not() {
