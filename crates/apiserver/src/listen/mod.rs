@@ -123,7 +123,7 @@ where
     }
 
     /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended. Connections that
-    /// come while the others are drained get a hint to retry ([`ShuttingDown`]).
+    /// come while the others are drained get a hint to retry.
     pub async fn serve<A: Accept>(self, mut listener: A, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         let streams = TaskTracker::new();
