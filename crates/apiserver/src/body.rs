@@ -54,7 +54,7 @@ pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
 #[derive(Default)]
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    /// What it counts for, unless it was in memory before.
+    /// Its share of the memory for bodies; none if it was in memory before.
     pub(crate) reservation: Option<Reservation>,
 }
 

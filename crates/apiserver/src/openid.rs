@@ -34,7 +34,7 @@ pub(crate) fn is_discoverable(issuer: &str) -> bool {
     issuer.starts_with("https://") && !issuer.contains(['?', '#'])
 }
 
-/// Who issues the tokens of a cluster, and where the keys are.
+/// The issuer of a cluster's tokens, and the URL of its keys.
 pub(crate) fn configuration(
     signer: &dyn TokenSigner,
     issuer: &str,

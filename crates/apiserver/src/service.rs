@@ -345,7 +345,7 @@ impl ApiServer {
         &self.registry
     }
 
-    /// What counts for the user that sends a request, whomever it impersonates.
+    /// The counters of the authenticated user of a request, also if it impersonates another.
     fn client_of(
         &self,
         cluster: &Cluster,
@@ -464,7 +464,7 @@ impl ApiServer {
         }
     }
 
-    /// What others need to verify the tokens of a cluster, if they can.
+    /// The discovery document or the key set for verifying the tokens of a cluster, if they can be discovered.
     fn tell_issuer(&self, route: &Route, cluster: &str) -> Option<Response<ResponseBody>> {
         let signer = self.components.tokens.as_deref()?;
         let jwks_uri = self.components.token_policy.jwks_uri.as_deref()?;

@@ -291,7 +291,7 @@ fn internal_of(error: &Error) -> Status {
     store_failure(failure)
 }
 
-/// What clients are told of a failing store: the cause, and no path, address or number of the machine it happened on.
+/// The message to clients about a failing store: the cause, without paths, addresses or numbers of the machine.
 ///
 /// Codes follow what client-go does with them: it repeats 5xx by itself if, and only if, there is a `Retry-After`. Where
 /// the write may have been carried out there is none, because a repeated create with `generateName` would make a second

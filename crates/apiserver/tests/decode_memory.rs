@@ -18,7 +18,7 @@ use support::{Client, MERGE};
 use tokio::sync::Mutex;
 use tower::ServiceExt;
 
-/// What an attack on 64 connections may cost.
+/// The memory that an attack on 64 connections may cost.
 const MAX_GROWTH_BYTES: usize = 100 * 1024 * 1024;
 const CONNECTIONS: usize = 64;
 

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 4;
 const WATCHES_PER_CONNECTION: usize = 50;
 const OBJECT_BYTES: usize = 1_000_000;
 
-/// What the watches of one user may keep: 64 MiB of unread bytes, and as much again for what the test, its clients and
+/// The limit for the watches of one user: 64 MiB of unread bytes, and as much again for what the test, its clients and
 /// the allocator hold. Without a limit it is 1 MB for each of them, 200 MB in all.
 const MAX_BYTES: u64 = 2 * 64 * 1024 * 1024;
 
@@ -39,7 +39,7 @@ fn request(method: Method, path: &str, body: Value) -> Request<Full<Bytes>> {
     request.header("content-type", "application/json").body(body.into()).unwrap()
 }
 
-/// What the process holds in memory, where the system tells.
+/// Resident memory of the process, where the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

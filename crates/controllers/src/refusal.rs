@@ -38,7 +38,8 @@ pub(crate) fn is_outdated(error: &kube::Error) -> bool {
     is_conflict(error) || is_missing(error)
 }
 
-/// What came of a write to an object that may be old: the change that made it so brings it back.
+/// The result of a write by a possibly stale cache: conflicts and missing objects are no errors, since the event of
+/// the change reconciles the object again.
 pub(crate) fn unless_outdated<T>(written: kube::Result<T>) -> kube::Result<()> {
     match written {
         Err(error) if !is_outdated(&error) => Err(error),

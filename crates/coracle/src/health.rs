@@ -1,4 +1,4 @@
-//! What `/readyz` and `/livez` say of the store.
+//! The check of the store behind `/readyz` and `/livez`.
 
 use coracle_apiserver::{HealthChecks, Unhealthy};
 use coracle_base::ErrorChain;

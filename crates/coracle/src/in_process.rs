@@ -64,7 +64,7 @@ struct Transport {
     server: ApiServer,
     peer: PeerIdentity,
     program: HeaderValue,
-    /// What the writes of its requests depend on.
+    /// The lease that the writes of its requests depend on.
     fence: Option<Fence>,
 }
 

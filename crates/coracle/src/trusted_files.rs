@@ -1,6 +1,6 @@
 //! Files and directories that no other user of the machine could have written.
 //!
-//! Whoever can write the data directory can plant an authority or a key, and with it become any user of the cluster. So
+//! A user who can write the data directory can plant an authority or a key and become any user of the cluster. So
 //! everything the server trusts must belong to the user who runs it, or to root, and must not be writable by others.
 //! Files are opened first and then checked by their descriptor, so that the file which is checked is the file which is
 //! read. Symbolic links within the data directory are not followed.
@@ -84,7 +84,7 @@ pub(crate) enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Who may read a file besides its owner.
+/// Whether other users may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrecy {
     /// Anyone: certificates.

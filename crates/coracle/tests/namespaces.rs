@@ -1,4 +1,4 @@
-//! What becomes of the objects of a namespace that is deleted, however short its life was.
+//! Deleting a namespace deletes its objects, however short its life was.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -66,7 +66,7 @@ async fn file_of_another_user_is_refused() {
     for name in TRUSTED {
         let path = dir.path().join(name);
         if !rustix::process::geteuid().is_root() {
-            // Nobody else can give away files either; the rule itself has a unit test.
+            // Only root can change the owner of a file; the rule itself has a unit test.
             assert!(chown(&path, Some(OTHER_USER), None).is_err(), "only root gives files away");
             continue;
         }

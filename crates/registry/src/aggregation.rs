@@ -19,7 +19,7 @@ pub struct RemoteVersion {
 }
 
 impl RemoteVersion {
-    /// What an APIService says, if it names a service.
+    /// The group version of an APIService that names a service.
     fn of(api_service: &Value) -> Option<Self> {
         view::at(api_service, &["spec", "service"])?;
         let text = |field| view::text(api_service, &["spec", field]).to_owned();

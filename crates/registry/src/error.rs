@@ -180,9 +180,9 @@ pub enum Error {
         resource: &'static str,
         /// The limit.
         limit: u64,
-        /// What is stored, with writes in flight.
+        /// Stored bytes or objects, with writes in flight.
         used: u64,
-        /// What the write would add.
+        /// Growth by the rejected write.
         growth: u64,
     },
     /// What is stored cannot be read.

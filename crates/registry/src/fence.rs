@@ -40,7 +40,7 @@ pub struct Fence {
 }
 
 impl Registry {
-    /// What binds writes to a term of a lease.
+    /// Binds writes to a term of a lease.
     ///
     /// # Errors
     /// If there can be no such cluster.

@@ -172,7 +172,7 @@ impl LeaderLease {
             let now = self.clock.uptime();
             match attempt {
                 Ok(Ok(Some(term))) if term == self.term => renewed_at = now,
-                // Somebody else has it, or had it meanwhile: what is under way belongs to a term that is over.
+                // Another holder has it, or had it meanwhile: requests in flight belong to a term that is over.
                 Ok(Ok(_)) => return,
                 Ok(Err(_)) | Err(_) if now.saturating_sub(renewed_at) >= RENEW_DEADLINE => return,
                 Ok(Err(_)) | Err(_) => {}

@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: u32 = 64;
 /// Whether an entry of the guard's key (`None`: the key does not exist) lets commits pass.
 type Holds = Box<dyn Fn(Option<&Entry>) -> bool + Send + Sync>;
 
-/// What commits through a handle depend on. See [`crate::Store::guard`].
+/// The condition of commits through a handle. See [`crate::Store::guard`].
 pub struct Guard {
     name: Arc<str>,
     /// In the engine's terms: it lies outside of the scopes of those who depend on it.

@@ -103,7 +103,7 @@ pub(super) fn of_item(item: Item) -> Value {
     match item {
         Item::Struct(id) => {
             let mut object = Map::new();
-            // Who builds the value charges it as a whole.
+            // The caller that builds the value charges it as a whole.
             let _bytes = complete(&mut object, id);
             Value::Object(object)
         }

@@ -46,7 +46,7 @@ impl Plugin for UnimplementedExtensions {
     }
 }
 
-/// What of an object has no effect, if anything has none.
+/// The part of an object that has no effect yet, if there is one.
 fn warning(plural: &str, object: &Value) -> Option<String> {
     match plural {
         "customresourcedefinitions" => {

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(small.while_held(std::future::ready(1)).await, Ok(1));
         assert!(held.iter().all(|body| !body.revoked.is_cancelled()));
         assert_eq!(large.grow(1), Err(BodiesFull));
-        // Everybody holds less than this one would, so there is nobody to give way.
+        // Every user holds less than this one would, so none gives way.
         let _full = [newcomer.grow(20), bodies.reserve(&"e".into(), 5).map(drop)];
         assert_eq!(bodies.reserve(&"f".into(), 40).err(), Some(BodiesFull));
         drop((small, large, held, newcomer));

@@ -20,7 +20,7 @@ pub(super) struct ClusterSeats {
     /// The generation of the configuration.
     generation: u64,
     share_sum: u64,
-    /// Those of the configuration, and removed ones that still have requests.
+    /// Levels of the configuration, and removed ones that still have requests.
     levels: Vec<LevelSeats>,
     executing: usize,
     waiting: usize,

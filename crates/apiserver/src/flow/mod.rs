@@ -131,7 +131,7 @@ impl Candidate {
     }
 }
 
-/// What a request holds while it is executed.
+/// The seat of a request while it is executed, or the mark that it takes none.
 pub(crate) enum Admission {
     Seat(Seat),
     /// Long-running requests other than watches take no seat, as in kube-apiserver.

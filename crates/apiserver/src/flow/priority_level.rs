@@ -21,7 +21,7 @@ pub(super) struct PriorityLevel {
     pub(super) response: LimitResponse,
 }
 
-/// What happens to a request when the level has no free seat.
+/// The response of a level without a free seat to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitResponse {
     /// The level has no limit.

@@ -166,7 +166,7 @@ fn requests_of_a_removed_level_are_executed() {
     assert_eq!(seats.load(), (0, 0));
 }
 
-/// Whatever happens in whatever order, no seat is lost or added, and no request waits while its level has a seat.
+/// Random sequences lose or add no seat, and no request waits while its level has a free one.
 #[test]
 fn seats_are_neither_lost_nor_added() {
     let mut rng = coracle_base::Rng::seeded(7);

@@ -48,7 +48,7 @@ pub(crate) struct Unread {
     seat: Mutex<Option<Seat>>,
 }
 
-/// What is to be done about a response.
+/// The decision about a response whose client may have stalled.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing waits for the client.
@@ -130,7 +130,7 @@ impl Unread {
         self.writer.register(writer);
     }
 
-    /// What is to be done about the response now.
+    /// Decides about the response as of now.
     pub(crate) fn judge(&self) -> Verdict {
         if self.is_ended() {
             return Verdict::End;

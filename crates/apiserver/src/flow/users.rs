@@ -1,4 +1,4 @@
-//! What users have beside seats: long-running requests, and response bytes they have not read.
+//! Limits of a user beside seats: long-running requests, and response bytes that it has not read.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -51,7 +51,7 @@ impl Authorities {
     pub(super) fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, intermediates)) = chain.split_first() else { return false };
         self.0.iter().any(|group| {
-            // Those that sign come after those that they sign, so that a path has the first ones.
+            // Issuers come after the certificates they sign, so a path begins with the first ones.
             let allowed = &intermediates[..intermediates.len().min(group.max_intermediates)];
             group.verifier.verify_client_cert(own, allowed, UnixTime::now()).is_ok()
         })

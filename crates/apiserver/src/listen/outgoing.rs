@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A response body.
 pub(super) struct Outgoing {
     body: ResponseBody,
-    /// What is left of a long frame.
+    /// The rest of a long frame.
     rest: Option<Piece>,
     unread: Arc<Unread>,
     /// The connection, for bytes that are still queued when the body is gone.

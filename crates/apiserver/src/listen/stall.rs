@@ -54,7 +54,7 @@ pub(super) fn run_connection<F: Future>(
     UntilStalled::new(connection, stalls)
 }
 
-/// What a task writes.
+/// The output of a task.
 trait Written {
     /// The verdict over all of it. Wakes the task when something is ended.
     fn judge(&mut self, writer: &Waker) -> Verdict;

@@ -61,7 +61,7 @@ pub(crate) struct ResourceRequest {
     pub(crate) shared: Arc<Shared>,
     /// Memory of the decoded body.
     pub(crate) reserved: Reservations,
-    /// What counts the bytes of the response that its client has not read; none within the process.
+    /// Counts the bytes of the response that its client has not read; none within the process.
     pub(crate) unread: Option<Arc<Unread>>,
     /// All clusters, if they are asked for and not one of them.
     pub(crate) everywhere: Option<Box<Registry>>,

@@ -258,7 +258,7 @@ impl WatchStream {
                 }
                 return;
             };
-            // What is ready goes out first.
+            // Events that are ready are sent first.
             if !self.ready.is_empty() && !self.has_room(bytes) || !self.room(bytes).await {
                 return;
             }

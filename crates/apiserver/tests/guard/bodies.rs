@@ -8,7 +8,7 @@ use crate::world::{MAPS, PATIENCE, World, response};
 /// More than the seats of a server by default.
 const ATTACKS_PER_USER: usize = 210;
 const ATTACKERS: [&str; 3] = ["mallory", "oscar", "trudy"];
-/// What the attackers may not do.
+/// A path that the attackers have no permission for.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// Whether others are served.

@@ -286,7 +286,7 @@ async fn flood_in_one_cluster_leaves_seats_for_another() {
 async fn client_that_hangs_up_gives_its_place_back() {
     let world = World::new(&LIMITS).await;
     let mut held = flood(&world, "flood", GLOBAL_DEFAULT_SEATS, 3).await;
-    // Those that wait go first, so that they do not get the seats.
+    // Waiting requests are dropped first, so that they do not get the seats.
     held.drain(GLOBAL_DEFAULT_SEATS..);
     world.wait_for_metric("rejected_requests_total", &[("reason", "cancelled")], 3.0).await;
     world.wait_for_metric("current_inqueue_requests", &[], 0.0).await;

@@ -57,7 +57,7 @@ async fn lists_that_are_not_read_over_http1_hold_no_seat() {
         lists.push(list);
     }
     assert!(world.list("alice").await.starts_with("HTTP/1.1 200"));
-    // Whoever reads gets all of it.
+    // A client that reads gets the whole response.
     let whole = response(&mut lists[0]).await;
     assert!(whole.len() > 12_000_000 && whole.contains("m11"));
     drop(lists);

@@ -20,7 +20,7 @@ use crate::lifetime;
 pub(crate) enum KubeconfigCommand {
     /// Make a kubeconfig for a user, with a certificate of the cluster's authority.
     #[command(after_help = "\
-What the user may do is up to roles; the group system:masters may do everything in its cluster. The certificate is
+Roles define the user's permissions; the group system:masters may do everything in its cluster. The certificate is
 valid in one cluster, and in none that is created later under the same id. A certificate cannot be taken back, so
 let it be short.
 

@@ -1,4 +1,4 @@
-//! What happens in one round, drawn from the seed. Pure.
+//! The plan of one round, drawn from the seed. Pure.
 
 use std::time::Duration;
 

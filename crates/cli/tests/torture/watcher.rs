@@ -31,7 +31,7 @@ pub(crate) struct Watcher {
     journal: Arc<Journal>,
 }
 
-/// What a watcher received since the last verification, shared with the verifier.
+/// The events that a watcher received since the last verification, shared with the verifier.
 pub(crate) struct Journal {
     observations: Mutex<Received>,
     /// The revision that the watch has reached.
@@ -41,7 +41,7 @@ pub(crate) struct Journal {
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) observations: Vec<Observation>,
-    /// What the view of the watch does not allow.
+    /// Violations of the order that a watch guarantees.
     pub(crate) violations: Vec<Violation>,
     pub(crate) resumed: u64,
     pub(crate) relisted: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Status {
     conditions: Vec<Condition>,
 }
 
-/// What decides whether an APIService is available, and what its status says.
+/// The fields that decide whether an APIService is available, and its current condition.
 #[derive(Clone, Debug)]
 pub(crate) struct Availability {
     /// The service of the other server; none if the APIService is local.
@@ -56,7 +56,7 @@ impl Availability {
     }
 }
 
-/// What the condition should say.
+/// The wanted condition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) status: &'static str,

@@ -43,7 +43,7 @@ fn plain_client(server: &ApiServer) -> Client {
 struct Process {
     managed: Managed,
     begun: Arc<AtomicUsize>,
-    /// What its manager writes with.
+    /// The client of its manager.
     client: Arc<Mutex<Option<Client>>>,
 }
 

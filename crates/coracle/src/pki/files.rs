@@ -11,7 +11,7 @@ use std::thread;
 use super::error::PkiError;
 use crate::trusted_files::{self, Links, OpenError, Secrecy};
 
-/// Who may read a file besides its owner.
+/// Whether other users may read a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
     /// Everyone who gets into the directory.
@@ -47,7 +47,7 @@ pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
 /// The contents of a file that no other user could have written; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
     let bytes = trusted_files::read(path, secrecy(path)).map_err(|error| unopened("read", path, error))?;
-    // What is not text is not PEM either; whoever reads it finds that out.
+    // Bytes that are not text are not PEM either; the parser rejects them.
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 

@@ -72,13 +72,13 @@ impl<'a> Profile<'a> {
         Self { file, common_name: name, organizations: groups, names: None, purpose, scope }
     }
 
-    /// What a user showed before certificates had scopes.
+    /// A client certificate without a scope, as versions before scopes issued it.
     #[cfg(test)]
     pub(super) fn unscoped_user(file: &'static str, name: &'a str, groups: &'a [String]) -> Self {
         Self { scope: None, ..Self::user(file, name, groups, CredentialScope::DefaultCluster) }
     }
 
-    /// What this server shows to extension API servers. It is no client of its own API, so it needs no scope.
+    /// The certificate that this server presents to extension API servers. It is no client of its own API, so it needs no scope.
     pub(super) fn front_proxy_client() -> Self {
         Self {
             file: PROXY,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::server::{self, STATIC_TOKEN, Server, path};
 
-/// What a client shows.
+/// The credential of a client.
 #[derive(Clone)]
 pub(crate) struct Credential {
     pub(crate) name: String,

@@ -26,7 +26,7 @@ use serde_json::json;
 use options::Options;
 use server::Server;
 
-/// What is created and deleted.
+/// One subject that is created and deleted.
 struct Subject {
     name: &'static str,
     /// How many exist at the same time. The controllers come to rest after each batch.

@@ -23,7 +23,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// deletes the same cluster.
 const MAX_ATTEMPTS: u32 = 16;
 
-/// What one attempt came to.
+/// The result of one attempt.
 enum Attempt {
     Done,
     /// Another server has changed the record.

@@ -51,7 +51,7 @@ impl LimitsChange {
     }
 }
 
-/// What is stored of a cluster beside its objects.
+/// The stored record of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClusterRecord {

@@ -168,7 +168,7 @@ impl Usage {
             }
             match sum(clusters, id).await {
                 Ok((total, revision)) => self.lock().finish(id, total, revision),
-                // What was to be read is gone; the next attempt reads a later state.
+                // Compaction removed the revision; the next attempt reads a later one.
                 Err(StoreError::Compacted { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

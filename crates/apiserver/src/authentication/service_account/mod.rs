@@ -99,7 +99,7 @@ impl ServiceAccountAuthenticator {
         Ok(Some(Authenticated { identity, scope, audiences }))
     }
 
-    /// What a token says, if a cluster's issuer has issued it and it has a good signature.
+    /// The claims of a token that the issuer of a cluster has issued, if its signature is valid.
     fn signed(&self, token: &BearerToken, cluster: &str) -> Result<Option<Arc<Known>>, AuthenticationError> {
         let hash = self.known.hash(token);
         let keys = self.signer.public_keys();

@@ -14,7 +14,7 @@ pub(crate) struct Round<'a> {
     pub(crate) before: &'a Objects,
     /// The requests of this round, those to an object of one writer in the order in which they were sent.
     pub(crate) operations: &'a [Operation],
-    /// What each watch delivered in this round: its name, its kind, the observations.
+    /// The events that each watch delivered in this round: its name, its kind, the observations.
     pub(crate) watches: &'a [(String, Kind, Vec<Observation>)],
     /// A list of all objects after everything that the watches delivered.
     pub(crate) listed: &'a Objects,

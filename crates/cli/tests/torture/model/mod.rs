@@ -151,7 +151,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// What a watcher received, in order.
+/// The events that a watcher received, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Observation {
     Event(Event),

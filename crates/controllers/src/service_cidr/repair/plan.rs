@@ -1,4 +1,4 @@
-//! What is to be done about the addresses of services.
+//! Plans the repair of service addresses.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::view::Service;
 /// may take upstream.
 const SERVICE_GRACE: Duration = Duration::from_secs(60);
 
-/// What is to be done about an address of a service.
+/// The repair of one address of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServicePlan {
     Nothing,
-    /// Nobody else can have it; people are told.
+    /// The address cannot be allocated; an event says why.
     OutOfRange,
     /// Another service has it, too; people are told.
     Twice,
@@ -56,7 +56,7 @@ pub(super) fn plan_service(
     if labelled { ServicePlan::Nothing } else { ServicePlan::Replace { told: false } }
 }
 
-/// What is to be done about an address by itself.
+/// The repair of an IPAddress object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AddressPlan {
     Nothing,
@@ -100,7 +100,7 @@ pub(super) fn plan_address(address: &IpAddress, service: Option<&Service>, now: 
     }
 }
 
-/// What people are told.
+/// An event about a repair.
 pub(super) fn told(plan: &ServicePlan, service: &Service, ip: IpAddr) -> Option<(&'static str, String)> {
     let (namespace, name, family) = (service.metadata.namespace(), service.metadata.name(), family(ip));
     Some(match plan {

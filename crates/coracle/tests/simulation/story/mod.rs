@@ -33,7 +33,7 @@ const CHANGES: (u64, u64) = (2, 3);
 const SHORT_PAUSE_MS: u64 = 5_000;
 const LONG_PAUSE_MS: u64 = 60_000;
 
-/// What the names of all namespaces of stories begin with.
+/// The prefix of the namespaces of all stories.
 pub(crate) const NAMESPACE_PREFIX: &str = "story-";
 
 /// A namespace, and those who want something in it.

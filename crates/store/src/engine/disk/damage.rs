@@ -40,11 +40,11 @@ pub(super) struct Damage {
     pub(super) file: String,
     pub(super) offset: u64,
     pub(super) detail: String,
-    /// What would have to be given up; `None` if nothing would be left to open.
+    /// The loss by the repair; `None` if nothing would be left to open.
     pub(super) cut: Option<Cut>,
 }
 
-/// What a repair gives up.
+/// The part of the log that a repair discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     /// The log from this place on. Offset 0: the whole segment, whatever its header says.

@@ -9,7 +9,7 @@ use super::files::{Files, io_error, read_full};
 use super::format::{BadHeader, END_NAME, HEADER_BYTES, LogEnd, VERSION, temporary_name};
 use crate::error::{Error, Result};
 
-/// What is known of the recorded end.
+/// The state of the recorded end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RecordedEnd {
     /// There is no such file.

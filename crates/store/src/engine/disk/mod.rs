@@ -194,7 +194,7 @@ impl Writer for Disk {
             let oldest = oldest.max(self.local.history.oldest());
             // The snapshot first: the log shrinks before the history that it is measured by does.
             let snapshot = self.snapshot_if_due(oldest).await;
-            // Whatever became of it, on a full disk say: memory must not grow.
+            // Also if the snapshot failed, on a full disk for instance: memory must not grow.
             self.compact_history(oldest).await?;
             snapshot
         })

@@ -28,7 +28,7 @@ pub struct TruncateAt {
     pub offset: u64,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
     /// The latest revision that is left.

@@ -1,4 +1,4 @@
-//! What the outcomes of requests say about the cluster, and the task that tests it again.
+//! Health of the etcd cluster by the outcomes of requests, and the task that tests it again.
 
 use std::sync::Arc;
 use std::time::Duration;
