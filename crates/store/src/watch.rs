@@ -1,5 +1,8 @@
 //! Changes as they happen, in order, without gap or duplicate.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -178,6 +181,16 @@ impl Watch {
     pub fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         let event = self.source.try_next()?;
         Some(event.map(|event| event.in_scope(self.scope_len)))
+    }
+
+    /// The next event if it has arrived, on every engine: polls [`Self::next`] once and does not wait.
+    pub fn next_arrived(&mut self) -> Option<Result<WatchEvent>> {
+        let mut context = Context::from_waker(Waker::noop());
+        // Unconstrained: the task's budget says nothing about the events that have arrived.
+        match pin!(tokio::task::unconstrained(self.next())).poll(&mut context) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
     }
 
     /// For asking this watch for progress from elsewhere.

@@ -12,7 +12,6 @@ use coracle_store::{Entry, Guard, RangeRequest, Revision, Store, Watch, WatchEve
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::arrived::next_arrived;
 use super::record::ClusterRecord;
 use crate::error::{Error, Result};
 
@@ -124,7 +123,7 @@ impl Directory {
         // A caller that finds it locked need not wait: another one is applying the same changes.
         let Ok(mut changes) = self.changes.try_lock() else { return true };
         let Some(watch) = changes.as_mut() else { return false };
-        while let Some(event) = next_arrived(watch) {
+        while let Some(event) = watch.next_arrived() {
             if let Err(error) = event.map_err(Error::from).and_then(|event| self.apply(records, event)) {
                 tracing::debug!(%error, "reading all cluster records again");
                 *changes = None;

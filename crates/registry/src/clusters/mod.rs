@@ -5,7 +5,6 @@
 //! exists; it has a record only if it has limits.
 
 mod adopt;
-mod arrived;
 mod delete;
 mod directory;
 mod record;

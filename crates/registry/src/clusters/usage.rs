@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::ClusterLimits;
-use super::arrived::next_arrived;
 use crate::error::{Error, Result};
 
 /// Clusters whose usage is held, at about 200 bytes each. The one that was not needed for longest is summed up again
@@ -209,7 +208,7 @@ impl Tracked {
     fn catch_up(&mut self) {
         let Some(mut watch) = self.watch.take() else { return };
         for _ in 0..MAX_EVENTS {
-            match next_arrived(&mut watch) {
+            match watch.next_arrived() {
                 None => {
                     self.watch = Some(watch);
                     return;

@@ -3,9 +3,6 @@
 //! Nobody has to wait for changes: what has arrived is there to be taken when it is needed. So following
 //! takes no task, and costs nothing while nobody asks.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use coracle_store::{Entry, RangeRequest, Watch, WatchEvent, WatchRequest};
 
 use crate::cluster::Cluster;
@@ -86,25 +83,18 @@ impl GroupWatch {
     /// If so much has changed meanwhile that it is no longer known, or the store fails. Then there is
     /// nothing more to come.
     pub fn arrived(&mut self, mut tell: impl FnMut(Place<'_>, Option<&Entry>)) -> Result<()> {
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            // A share of the task's time says nothing about what has arrived.
-            let next = pin!(tokio::task::unconstrained(self.watch.next()));
-            match next.poll(&mut context) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(event) => {
-                    let event = event?;
-                    let (key, entry) = match &event {
-                        WatchEvent::Put { entry, .. } => (entry.key(), Some(entry)),
-                        WatchEvent::Delete { key, .. } => (&**key, None),
-                        _ => continue,
-                    };
-                    if let Some(place) = place(&self.group, key) {
-                        tell(place, entry);
-                    }
-                }
+        while let Some(event) = self.watch.next_arrived() {
+            let event = event?;
+            let (key, entry) = match &event {
+                WatchEvent::Put { entry, .. } => (entry.key(), Some(entry)),
+                WatchEvent::Delete { key, .. } => (&**key, None),
+                _ => continue,
+            };
+            if let Some(place) = place(&self.group, key) {
+                tell(place, entry);
             }
         }
+        Ok(())
     }
 }
 
