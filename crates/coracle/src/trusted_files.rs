@@ -93,6 +93,16 @@ pub(crate) enum Secrecy {
     Private,
 }
 
+impl Secrecy {
+    /// The mode of a new file.
+    pub(crate) fn mode(self) -> u32 {
+        match self {
+            Secrecy::Public => 0o644,
+            Secrecy::Private => 0o600,
+        }
+    }
+}
+
 /// Whether a symbolic link in the last part of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {

@@ -12,7 +12,8 @@ use rcgen::KeyPair;
 use super::PrivateKey;
 use super::authority::{issue_failed, parse_key};
 use super::error::PkiError;
-use super::files::{self, Access, Batch};
+use super::files::{self, Batch};
+use crate::trusted_files::Secrecy;
 
 /// What its file is called, without `.key`.
 pub(super) const NAME: &str = "sa";
@@ -78,13 +79,13 @@ pub(super) fn load_or_make(
     if text.is_empty() {
         batch.remove(old_path);
     } else if text != before {
-        batch.add(old_path, text, Access::Public);
+        batch.add(old_path, text, Secrecy::Public);
     }
     let signing = match signing {
         Some(signing) => signing,
         None => {
             let key = make(&path)?;
-            batch.add(path, key.expose().to_owned(), Access::Private);
+            batch.add(path, key.expose().to_owned(), Secrecy::Private);
             key
         }
     };

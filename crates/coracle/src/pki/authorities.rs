@@ -18,8 +18,9 @@ use rcgen::KeyPair;
 
 use super::authority::{self, AN_AUTHORITY, Authority, is_key_of, parse_key};
 use super::error::PkiError;
-use super::files::{self, Access, Batch};
+use super::files::{self, Batch};
 use super::leaf;
+use crate::trusted_files::Secrecy;
 
 /// How long a successor is trusted before it signs: whoever reads what we publish has read it by then.
 /// Kubelets bring a changed ConfigMap into pods within two minutes.
@@ -211,14 +212,14 @@ impl Files<'_> {
             None => self.make_key("", batch)?,
         };
         let current = Authority::make(self.family.common_name.to_owned(), pair, now, &certificate)?;
-        batch.add(certificate, current.certificate().to_owned(), Access::Public);
+        batch.add(certificate, current.certificate().to_owned(), Secrecy::Public);
         Ok(Authorities { current, next: None, old: None, withdrawn: None })
     }
 
     fn make_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
         let path = self.key(suffix);
         let key = KeyPair::generate().map_err(|error| authority::issue_failed(&path, error))?;
-        batch.add(path, key.serialize_pem(), Access::Private);
+        batch.add(path, key.serialize_pem(), Secrecy::Private);
         Ok(key)
     }
 
@@ -236,8 +237,8 @@ impl Files<'_> {
                 self.add_pair(OLD, &current, batch);
                 let promoted = Authorities { current: next, next: None, old: Some(current), withdrawn };
                 // In this order, because the key says which of the certificates is the one.
-                batch.add(self.certificate(""), promoted.bundle(), Access::Public);
-                batch.add(self.key(""), promoted.current.key().expose().to_owned(), Access::Private);
+                batch.add(self.certificate(""), promoted.bundle(), Secrecy::Public);
+                batch.add(self.key(""), promoted.current.key().expose().to_owned(), Secrecy::Private);
                 promoted
             }
             (_, found) => {
@@ -253,13 +254,13 @@ impl Files<'_> {
         let key = self.make_key(NEXT, batch)?;
         let path = self.certificate(NEXT);
         let next = Authority::make(name, key, now, &path)?;
-        batch.add(path, next.certificate().to_owned(), Access::Public);
+        batch.add(path, next.certificate().to_owned(), Secrecy::Public);
         Ok(next)
     }
 
     fn add_pair(&self, suffix: &str, authority: &Authority, batch: &mut Batch) {
-        batch.add(self.key(suffix), authority.key().expose().to_owned(), Access::Private);
-        batch.add(self.certificate(suffix), authority.certificate().to_owned(), Access::Public);
+        batch.add(self.key(suffix), authority.key().expose().to_owned(), Secrecy::Private);
+        batch.add(self.certificate(suffix), authority.certificate().to_owned(), Secrecy::Public);
     }
 
     /// Has the file of everything trusted say so, and files removed that stand for nothing any more.
@@ -268,7 +269,7 @@ impl Files<'_> {
         if batch.text(&path).map_or_else(|| files::read(&path), |text| Ok(Some(text.to_owned())))?
             != Some(bundle.clone())
         {
-            batch.add(path, bundle, Access::Public);
+            batch.add(path, bundle, Secrecy::Public);
         }
         for (suffix, present) in [(NEXT, found.next.is_some()), (OLD, found.old.is_some())] {
             if !present {

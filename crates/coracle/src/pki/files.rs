@@ -11,24 +11,6 @@ use std::thread;
 use super::error::PkiError;
 use crate::trusted_files::{self, Links, OpenError, Secrecy};
 
-/// Whether other users may read a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Access {
-    /// Everyone who gets into the directory.
-    Public,
-    /// Nobody.
-    Private,
-}
-
-impl Access {
-    fn mode(self) -> u32 {
-        match self {
-            Access::Public => 0o644,
-            Access::Private => 0o600,
-        }
-    }
-}
-
 /// Makes a directory, and those above it, for its owner only. One that exists is left as it is.
 pub(super) fn create_private_dir(path: &Path) -> Result<(), PkiError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -74,7 +56,7 @@ pub(super) struct Batch {
 struct Pending {
     path: PathBuf,
     text: String,
-    access: Access,
+    secrecy: Secrecy,
 }
 
 /// Without the text, which may be a private key.
@@ -86,10 +68,10 @@ impl fmt::Debug for Pending {
 
 impl Batch {
     /// Has a file written, instead of what was to be written there before.
-    pub(super) fn add(&mut self, path: PathBuf, text: String, access: Access) {
+    pub(super) fn add(&mut self, path: PathBuf, text: String, secrecy: Secrecy) {
         self.removed.remove(&path);
         self.added.retain(|pending| pending.path != path);
-        self.added.push(Pending { path, text, access });
+        self.added.push(Pending { path, text, secrecy });
     }
 
     /// Has a file removed, should it be there.
@@ -124,7 +106,7 @@ impl Batch {
     fn stage(&self) -> Result<(), PkiError> {
         thread::scope(|scope| {
             let write = |pending: &Pending| {
-                let written = write_whole(&aside(&pending.path), &pending.text, pending.access);
+                let written = write_whole(&aside(&pending.path), &pending.text, pending.secrecy);
                 written.map_err(|source| failed("write", &pending.path, source))
             };
             let started = self.added.iter().map(|pending| {
@@ -162,15 +144,15 @@ fn remove(path: &Path) -> Result<(), PkiError> {
     }
 }
 
-fn write_whole(path: &Path, text: &str, access: Access) -> io::Result<()> {
+fn write_whole(path: &Path, text: &str, secrecy: Secrecy) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     // Created anew, so that the mode is the one asked for and no link is followed.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(access.mode()).open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(secrecy.mode()).open(path)?;
     // Whatever the process masks: what is public must stay readable, or nobody could verify anything.
-    file.set_permissions(Permissions::from_mode(access.mode()))?;
+    file.set_permissions(Permissions::from_mode(secrecy.mode()))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

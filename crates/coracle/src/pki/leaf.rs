@@ -16,10 +16,11 @@ use super::certificate::{
     AlternativeName, CLIENT_AUTH, COMMON_NAME, DIGITAL_SIGNATURE, ORGANIZATION, SERVER_AUTH, Template,
 };
 use super::error::PkiError;
-use super::files::{self, Access, Batch};
+use super::files::{self, Batch};
 use super::private_key::PrivateKey;
 use super::{FRONT_PROXY_CLIENT, schedule};
 use crate::config::SubjectName;
+use crate::trusted_files::Secrecy;
 
 /// As long as kubeadm's certificates live.
 const LIFE: Duration = Duration::from_hours(365 * 24);
@@ -160,8 +161,8 @@ impl Leaf {
             tracing::info!(path = %certificate_path.display(), "making this certificate anew");
         }
         let leaf = profile.issue(signer, now, LIFE, &certificate_path)?;
-        batch.add(key_path, leaf.key.expose().to_owned(), Access::Private);
-        batch.add(certificate_path, leaf.certificate.clone(), Access::Public);
+        batch.add(key_path, leaf.key.expose().to_owned(), Secrecy::Private);
+        batch.add(certificate_path, leaf.certificate.clone(), Secrecy::Public);
         Ok(leaf)
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::PkiError;
-use super::files::{self, Access, Batch};
+use super::files::{self, Batch};
+use crate::trusted_files::Secrecy;
 
 /// The names of what is to be replaced.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl Wishes {
     /// Has them noted.
     pub(super) fn store(&self, dir: &Path, batch: &mut Batch) {
         let text: String = self.0.iter().map(|name| format!("{name}\n")).collect();
-        batch.add(path(dir), text, Access::Private);
+        batch.add(path(dir), text, Secrecy::Private);
     }
 
     /// Has them forgotten, once everything else is in its place.

@@ -39,7 +39,7 @@ pub(crate) use account_key::{AccountKeys, passing as passing_account_keys};
 use authorities::{Authorities, CLUSTER, FRONT_PROXY};
 use authority::Authority;
 pub use error::PkiError;
-use files::{Access, Batch};
+use files::Batch;
 pub use inventory::{Item, Role};
 use leaf::{Leaf, Profile};
 pub(crate) use manage::request_rotation;
@@ -51,6 +51,7 @@ pub(crate) use request::RequestError;
 
 use crate::advertise;
 use crate::config::Config;
+use crate::trusted_files::Secrecy;
 
 /// Who the administrator is, and the group whose members may do everything.
 const ADMINISTRATOR: &str = "kubernetes-admin";
@@ -157,7 +158,7 @@ pub(crate) fn prepare(
     if let Some(url) = urls.first() {
         let text = kubeconfig::text(url, &cluster.bundle(), ADMINISTRATOR, &admin);
         if files::read(&kubeconfig)?.as_deref() != Some(text.as_str()) {
-            batch.add(kubeconfig.clone(), text, Access::Private);
+            batch.add(kubeconfig.clone(), text, Secrecy::Private);
         }
     }
     Wishes::fulfil(&dir, &mut batch);
