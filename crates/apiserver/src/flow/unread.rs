@@ -7,7 +7,8 @@
 //!
 //! Users have a limit on the sum of theirs. Beyond it watches make no further events until there is room, and those
 //! that lag most are ended; their clients list again. Memory is counted for each response even if several share a
-//! frame.
+//! frame. Only a few watches of a user write a large event at once ([`LargeWrite`]): encrypting one object of 1 MB for a
+//! thousand watches takes a second of processor time, and requests of others would wait for all of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,7 +19,7 @@ use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
 use super::Seat;
-use super::users::User;
+use super::users::{LargeWrite, User};
 
 /// How long a client may take none of the bytes that are ready for it. kubectl and client-go read all the time; a
 /// network that loses every packet for so long makes them give up, too. Then the response is ended: over
@@ -28,6 +29,13 @@ pub(crate) const STALL_LIMIT: Duration = Duration::from_secs(30);
 /// How long a response keeps its seat while its client takes nothing. A response that is written to a socket with
 /// room never waits so long; one that waits uses no processor.
 const SEAT_STALL: Duration = Duration::from_millis(50);
+
+/// How long a watch that writes a large event keeps others of its user from doing so. A socket with room takes 1 MB in
+/// a few milliseconds; after these a client or a network is slow, and waiting for it uses no processor.
+const LARGE_WRITE_TIME: Duration = Duration::from_millis(20);
+
+/// Larger events are written by a few watches of a user at once.
+const LARGE_EVENT_BYTES: usize = 64 * 1024;
 
 /// Bytes that one watch may keep unread: the largest object in its largest form, with room for the events gathered
 /// behind it. A watch beyond it is ended.
@@ -45,7 +53,13 @@ pub(crate) struct Unread {
     writer: AtomicWaker,
     /// Whose response it is; nobody's if the request was not authenticated.
     user: OnceLock<Arc<User>>,
-    seat: Mutex<Option<Seat>>,
+    turn: Mutex<Option<Turn>>,
+}
+
+/// The permission to use the processor for a response. Responses whose client is slow give it back.
+enum Turn {
+    Seat { _seat: Seat },
+    LargeWrite { _permit: LargeWrite, until: Instant },
 }
 
 /// The decision about a response whose client may have stalled.
@@ -69,7 +83,7 @@ impl Unread {
             is_ended: AtomicBool::new(false),
             writer: AtomicWaker::new(),
             user: OnceLock::new(),
-            seat: Mutex::new(None),
+            turn: Mutex::new(None),
         })
     }
 
@@ -85,13 +99,23 @@ impl Unread {
 
     /// Keeps the seat until the response has gone, or its client stalls.
     pub(super) fn hold_seat(&self, seat: Seat) {
-        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = Some(seat);
+        self.set_turn(Some(Turn::Seat { _seat: seat }));
     }
 
-    /// Frees the seat, if there is one.
-    pub(crate) fn release_seat(&self) {
-        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(seat);
+    /// Keeps other watches of the user from writing a large event while this one does.
+    fn hold_large_write(&self, permit: LargeWrite) {
+        let until = Instant::now() + LARGE_WRITE_TIME;
+        self.set_turn(Some(Turn::LargeWrite { _permit: permit, until }));
+    }
+
+    /// Frees the seat or the permission to write a large event, if there is one.
+    pub(crate) fn release_turn(&self) {
+        self.set_turn(None);
+    }
+
+    fn set_turn(&self, turn: Option<Turn>) {
+        let before = std::mem::replace(&mut *self.turn.lock().unwrap_or_else(PoisonError::into_inner), turn);
+        drop(before);
     }
 
     /// Counts bytes until what is returned is dropped.
@@ -142,12 +166,17 @@ impl Unread {
         if now >= progress + STALL_LIMIT {
             return Verdict::End;
         }
-        let mut seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        if seat.is_some() && now < progress + SEAT_STALL {
-            return Verdict::Until(progress + SEAT_STALL);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = match &*turn {
+            None => None,
+            Some(Turn::Seat { .. }) => Some(progress + SEAT_STALL),
+            Some(Turn::LargeWrite { until, .. }) => Some(*until),
+        };
+        if let Some(until) = until.filter(|until| now < *until) {
+            return Verdict::Until(until);
         }
-        let freed = seat.take();
-        drop(seat);
+        let freed = turn.take();
+        drop(turn);
         drop(freed);
         Verdict::Until(progress + STALL_LIMIT)
     }
@@ -183,17 +212,29 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Whether so many more bytes fit the limit of the user.
+    /// Whether an event of so many bytes fits the limits of the user now.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.unread.user.get().is_none_or(|user| user.has_room(bytes))
+        self.unread.user.get().is_none_or(|user| bytes <= LARGE_EVENT_BYTES && user.has_room(bytes))
     }
 
-    /// Waits until so many more bytes fit. False if they did not for too long. Safe to drop: only waits.
+    /// Waits until an event of so many bytes fits. False if it did not for too long. Safe to drop: only waits.
     pub(crate) async fn room(&self, bytes: usize) -> bool {
-        match self.unread.user.get() {
-            Some(user) => user.room(bytes).await,
-            None => true,
+        let Some(user) = self.unread.user.get() else { return true };
+        let deadline = Instant::now() + STALL_LIMIT;
+        if bytes <= LARGE_EVENT_BYTES {
+            return user.room(bytes, deadline).await;
         }
+        let Ok(permit) = tokio::time::timeout_at(deadline, user.large_write()).await else { return false };
+        let has_room = user.room(bytes, deadline).await;
+        if has_room {
+            self.unread.hold_large_write(permit);
+        }
+        has_room
+    }
+
+    /// Notes that the connection has taken the event that was written last.
+    pub(crate) fn note_written(&self) {
+        self.unread.release_turn();
     }
 
     /// Notes that the client took some of them. They stay in memory until the last of them is taken.
@@ -220,6 +261,7 @@ impl Drop for Charge {
 
 #[cfg(test)]
 mod tests {
+    use super::super::users::LARGE_WRITES_PER_USER;
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -238,6 +280,41 @@ mod tests {
         assert_eq!(unread.judge(), Verdict::End);
         drop(charge);
         assert_eq!(unread.judge(), Verdict::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_watches_of_a_user_write_a_large_event_at_once() {
+        let user = Arc::<User>::default();
+        let charges: Vec<_> = (0..2 * LARGE_WRITES_PER_USER)
+            .map(|_| {
+                let watch = Unread::new();
+                watch.belongs_to(user.clone(), true);
+                watch.charge(1)
+            })
+            .collect();
+        let (writing, waiting) = charges.split_at(LARGE_WRITES_PER_USER);
+        for charge in writing {
+            assert!(!charge.has_room(LARGE_EVENT_BYTES + 1));
+            assert!(charge.room(LARGE_EVENT_BYTES + 1).await);
+        }
+        let mut rooms: Vec<_> =
+            waiting.iter().map(|charge| Box::pin(charge.room(LARGE_EVENT_BYTES + 1))).collect();
+        for room in &mut rooms {
+            assert!(futures_util::poll!(room).is_pending());
+        }
+        assert!(waiting[0].has_room(LARGE_EVENT_BYTES) && waiting[0].room(LARGE_EVENT_BYTES).await);
+        // One has written its event, another one has a slow client.
+        writing[0].note_written();
+        assert!(
+            futures_util::poll!(&mut rooms[0]).is_ready() && futures_util::poll!(&mut rooms[1]).is_pending()
+        );
+        tokio::time::sleep(LARGE_WRITE_TIME).await;
+        assert!(matches!(writing[1].unread.judge(), Verdict::Until(_)));
+        assert!(
+            futures_util::poll!(&mut rooms[1]).is_ready() && futures_util::poll!(&mut rooms[2]).is_pending()
+        );
+        tokio::time::sleep(STALL_LIMIT).await;
+        assert_eq!(futures_util::poll!(&mut rooms[2]), std::task::Poll::Ready(false));
     }
 
     #[tokio::test]

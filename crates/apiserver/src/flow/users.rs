@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::unread::{STALL_LIMIT, Unread};
+use super::unread::Unread;
 
 /// Bytes that the responses of one user may keep unread before its watches make no further events: room for the
 /// watches of a busy controller behind a slow network, and little enough that many such users fit a small machine.
@@ -22,6 +22,10 @@ const LAG_LIMIT: Duration = Duration::from_secs(1);
 /// Bytes that the responses of one user may keep unread before further requests are rejected with 429. A single
 /// list may be larger, since its size is known only when it has been made.
 const USER_RESPONSE_BYTES: usize = 2 * USER_UNREAD_BYTES;
+
+/// How many watches of one user write a large event at once: enough to keep the cores busy, and few enough that
+/// a request of somebody else is not behind hundreds of them.
+pub(super) const LARGE_WRITES_PER_USER: usize = 4;
 
 /// Users of whom nothing is under way are remembered as long as there are no more than these, or than there are
 /// others: a user that sends one request sends another.
@@ -41,6 +45,18 @@ pub(crate) struct User {
     watches: Mutex<Watches>,
     /// Wakes a watch that waits for room.
     freed: Notify,
+    large_writes: LargeWrites,
+}
+
+/// The permission of a watch to write a large event.
+pub(super) type LargeWrite = Option<OwnedSemaphorePermit>;
+
+struct LargeWrites(Arc<Semaphore>);
+
+impl Default for LargeWrites {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(LARGE_WRITES_PER_USER)))
+    }
 }
 
 #[derive(Default)]
@@ -117,9 +133,14 @@ impl User {
         unread == 0 || unread + bytes <= USER_UNREAD_BYTES
     }
 
-    /// Waits until so many more bytes fit. False if they did not for too long: then the watch is to end.
-    pub(super) async fn room(&self, bytes: usize) -> bool {
-        let deadline = Instant::now() + STALL_LIMIT;
+    /// Waits until a watch may write a large event. Those that wait longest are first.
+    pub(super) async fn large_write(&self) -> LargeWrite {
+        // Never closed, so there is always a permit in the end.
+        self.large_writes.0.clone().acquire_owned().await.ok()
+    }
+
+    /// Waits until so many more bytes fit. False if they did not until then: then the watch is to end.
+    pub(super) async fn room(&self, bytes: usize, deadline: Instant) -> bool {
         loop {
             let freed = self.freed.notified();
             let now = Instant::now();
@@ -176,6 +197,7 @@ impl Drop for LongRunning {
 mod tests {
     use std::time::Duration;
 
+    use super::super::unread::STALL_LIMIT;
     use super::*;
 
     const MIB: usize = 1024 * 1024;
@@ -195,7 +217,7 @@ mod tests {
         // The oldest has moved on, so the second lags most.
         charges[0].as_ref().unwrap().note_progress();
         let ended = || (0..watches.len()).find(|index| watches[*index].is_ended());
-        let mut room = Box::pin(user.room(MIB));
+        let mut room = Box::pin(user.room(MIB, Instant::now() + STALL_LIMIT));
         assert!(futures_util::poll!(&mut room).is_pending());
         assert_eq!(ended(), Some(1));
         charges[1] = None;
@@ -215,7 +237,7 @@ mod tests {
         list.belongs_to(user.clone(), false);
         let _charge = list.charge(USER_UNREAD_BYTES);
         let began = Instant::now();
-        assert!(!user.room(1).await);
+        assert!(!user.room(1, began + STALL_LIMIT).await);
         assert_eq!(began.elapsed(), STALL_LIMIT);
     }
 

@@ -88,7 +88,7 @@ impl Body for Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         self.rest = None;
-        self.unread.release_seat();
+        self.unread.release_turn();
         if self.unread.bytes() > 0 {
             self.stalls.watch(self.unread.clone());
         }

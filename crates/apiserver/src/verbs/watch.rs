@@ -193,6 +193,7 @@ async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Inf
     if stream.shutdown.is_cancelled() {
         stream.watch = None;
     }
+    stream.unread.iter().for_each(Charge::note_written);
     while stream.ready.is_empty() {
         stream.watch.as_ref()?;
         stream.tell_state().await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use coracle_meta::budget::{BudgetError, heap_bytes};
+use coracle_meta::budget::{BudgetError, MAX_JSON_TEXT_BYTES, heap_bytes};
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
@@ -31,6 +31,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
         parser: Parser::new_from_str_with_options(text, options),
         anchors: HashMap::new(),
         budget,
+        text_bytes: 0,
         depth: 0,
         duplicates: Vec::new(),
     };
@@ -45,16 +46,20 @@ struct Builder<'a, 'b> {
     anchors: HashMap<usize, Option<Node>>,
     /// Memory for the tree, with a copy of every node that has an anchor and one for every alias.
     budget: &'b mut DecodeBudget,
+    /// The scalars' part of the JSON text that the tree will have. A document whose aliases exceed the limit for that text
+    /// is rejected when it does, because building the rest of its tree would take memory for nothing.
+    text_bytes: usize,
     /// How many lists and maps are open.
     depth: usize,
     duplicates: Vec<(usize, String)>,
 }
 
-/// A value with its line and the memory it takes, which is what a copy of it costs.
+/// A value with its line, and the memory and the text it takes, which is what a copy of it costs.
 #[derive(Clone)]
 struct Node {
     value: Value,
     bytes: usize,
+    text_bytes: usize,
     line: usize,
     is_merge: bool,
 }
@@ -94,6 +99,7 @@ impl<'a> Builder<'a, '_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let node = scalar(&text, style, tag.as_deref(), line)?;
                 self.budget.charge(node.bytes)?;
+                self.text_bytes += node.text_bytes;
                 self.keep(anchor, node)
             }
             Event::SequenceStart(_, anchor, _) => {
@@ -109,6 +115,10 @@ impl<'a> Builder<'a, '_> {
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).and_then(Option::as_ref);
                 let node = node.ok_or_else(|| at(line, "the value of an anchor contains itself"))?;
+                self.text_bytes = self.text_bytes.saturating_add(node.text_bytes);
+                if self.text_bytes > MAX_JSON_TEXT_BYTES {
+                    return Err(DecodeError::ExcessiveAliasing);
+                }
                 charge_copy(self.budget, node)?;
                 Ok(Node { line, ..node.clone() })
             }
@@ -145,12 +155,11 @@ impl<'a> Builder<'a, '_> {
 
     fn sequence(&mut self, line: usize) -> Parsed<Node> {
         let mut items = Vec::new();
-        let before = self.budget.spent();
+        let before = (self.budget.spent(), self.text_bytes);
         loop {
             let event = self.next()?;
             if matches!(event.0, Event::SequenceEnd) {
-                let bytes = self.budget.spent() - before;
-                return Ok(Node { value: Value::Array(items), bytes, line, is_merge: false });
+                return Ok(self.collection(Value::Array(items), before, line));
             }
             self.budget.item(items.len())?;
             items.push(self.node(event)?.value);
@@ -159,12 +168,11 @@ impl<'a> Builder<'a, '_> {
 
     fn mapping(&mut self, line: usize) -> Parsed<Node> {
         let mut object = Map::new();
-        let before = self.budget.spent();
+        let before = (self.budget.spent(), self.text_bytes);
         loop {
             let event = self.next()?;
             if matches!(event.0, Event::MappingEnd) {
-                let bytes = self.budget.spent() - before;
-                return Ok(Node { value: Value::Object(object), bytes, line, is_merge: false });
+                return Ok(self.collection(Value::Object(object), before, line));
             }
             let key = self.node(event)?;
             let event = self.next()?;
@@ -176,6 +184,12 @@ impl<'a> Builder<'a, '_> {
                 self.set(&mut object, name, &key.value, value.value, value.line)?;
             }
         }
+    }
+
+    /// The node of a list or map that is complete; `before` are the memory and the text before it.
+    fn collection(&self, value: Value, before: (usize, usize), line: usize) -> Node {
+        let (bytes, text_bytes) = (self.budget.spent() - before.0, self.text_bytes - before.1);
+        Node { value, bytes, text_bytes, line, is_merge: false }
     }
 
     /// Takes over the fields of another map, or of several, of which the first count most.
@@ -231,7 +245,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Par
     };
     let is_merge = is_plain && tag.is_none() && text == "<<";
     let bytes = heap_bytes(&value);
-    Ok(Node { value, bytes, line, is_merge })
+    Ok(Node { value, bytes, text_bytes: text.len(), line, is_merge })
 }
 
 /// Charges a copy of a node. Upstream rejects what it finds to be expanded too often in these words.

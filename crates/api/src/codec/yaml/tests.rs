@@ -1,5 +1,6 @@
 //! Documents and the trees they are.
 
+use coracle_meta::budget::MAX_JSON_TEXT_BYTES;
 use serde_json::json;
 
 use super::*;
@@ -105,6 +106,10 @@ fn references_cannot_explode() {
 fn aliases_of_a_long_scalar_are_limited_by_their_bytes() {
     let body = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), "*a,".repeat(200_000));
     assert_eq!(fault(&body), "yaml: document contains excessive aliasing");
+    // Rejected when the text is too long, before the rest of the memory is taken.
+    let mut budget = DecodeBudget::for_body(body.len());
+    assert!(build::document(body.as_bytes(), &mut budget).is_err());
+    assert!(budget.spent() < 2 * MAX_JSON_TEXT_BYTES, "{}", budget.spent());
     let few = format!("a: &a {}\nb: [*a, *a]\n", "x".repeat(1_000_000));
     assert_eq!(tree(&few)["b"][1].as_str().map(str::len), Some(1_000_000));
 }
