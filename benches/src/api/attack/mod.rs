@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// How long each attack lasts.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
+    /// Only the attacks whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
 }
 
 /// Users that the server knows by a token, which is their name.
@@ -78,7 +81,7 @@ impl Options {
     pub(crate) fn run(&self) -> Result<bool> {
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         let mut all_met = true;
-        for attack in ATTACKS {
+        for attack in ATTACKS.iter().filter(|attack| attack.name.contains(&self.only)) {
             all_met &= self.run_one(attack).with_context(|| attack.name.to_owned())?;
         }
         Ok(all_met)
@@ -126,8 +129,13 @@ impl Options {
             [("user", &mut measured.user, &mut quiet.user), ("node", &mut measured.node, &mut quiet.node)]
         {
             let (p99, alone) = (during.percentile(99.0), alone.percentile(99.0));
-            let times = ratio(p99, alone);
-            let figure = format!("{who} p99 {:.1} ms = {times:.1} × alone", p99.as_secs_f64() * 1e3);
+            let (times, slowest) = (ratio(p99, alone), during.percentile(100.0));
+            let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+            let figure = format!(
+                "{who} p99 {:.1} ms = {times:.1} × alone, slowest {:.1} ms",
+                milliseconds(p99),
+                milliseconds(slowest)
+            );
             report(attack.name, &figure, "under 200 ms", p99 < MAX_P99);
             all_met &= p99 < MAX_P99;
         }

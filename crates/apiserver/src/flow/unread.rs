@@ -285,7 +285,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn few_watches_of_a_user_write_a_large_event_at_once() {
         let user = Arc::<User>::default();
-        let charges: Vec<_> = (0..2 * LARGE_WRITES_PER_USER)
+        let charges: Vec<_> = (0..LARGE_WRITES_PER_USER + 3)
             .map(|_| {
                 let watch = Unread::new();
                 watch.belongs_to(user.clone(), true);

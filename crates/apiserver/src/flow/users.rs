@@ -23,9 +23,9 @@ const LAG_LIMIT: Duration = Duration::from_secs(1);
 /// list may be larger, since its size is known only when it has been made.
 const USER_RESPONSE_BYTES: usize = 2 * USER_UNREAD_BYTES;
 
-/// How many watches of one user write a large event at once: enough to keep the cores busy, and few enough that
-/// a request of somebody else is not behind hundreds of them.
-pub(super) const LARGE_WRITES_PER_USER: usize = 4;
+/// How many watches of one user write a large event at once: each takes some milliseconds of a core, and
+/// requests of other users wait for them.
+pub(super) const LARGE_WRITES_PER_USER: usize = 2;
 
 /// Users of whom nothing is under way are remembered as long as there are no more than these, or than there are
 /// others: a user that sends one request sends another.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::connection::{Connection, Protocol};
+use crate::connection::{Connection, Protocol, Target};
 use crate::dir::TestDir;
 use crate::server::Server;
 use coracle_base::{Clock, Task};
@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// As many watches as issue 16 names, half of them over each version of HTTP.
+/// Half of them over each version of HTTP.
 const WATCHES: usize = 50;
 
 const WRITERS: usize = 4;
@@ -36,10 +36,10 @@ struct Watch {
 }
 
 impl Watch {
-    async fn begin(server: &Server, data_dir: &Path, protocol: Protocol) -> Self {
-        let mut connection = Connection::open(server, data_dir, protocol).await;
+    async fn begin(target: &Target, protocol: Protocol) -> Self {
+        let mut connection = Connection::open(target, protocol).await.expect("a connection");
         let path = format!("{CONFIG_MAPS}?watch=true");
-        let response = connection.send(Method::GET, &path, &Value::Null).await.expect("an answer");
+        let response = connection.send(Method::GET, &path, None).await.expect("an answer");
         assert_eq!(response.status(), 200);
         Self { body: response.into_body(), _connection: connection }
     }
@@ -61,7 +61,9 @@ async fn write(
     for number in 0.. {
         let name = format!("w{writer}-{number}");
         let object = json!({"metadata": {"name": name}, "data": {"number": number.to_string()}});
-        let Ok((code, created)) = connection.json(Method::POST, CONFIG_MAPS, &object).await else { break };
+        let Ok((code, created)) = connection.json(Method::POST, CONFIG_MAPS, Some(&object)).await else {
+            break;
+        };
         assert_eq!(code, 201, "a request that is answered is answered in full: {created}");
         let revision = created["metadata"]["resourceVersion"].as_str().expect("a revision");
         acknowledged.insert(name, revision.to_owned());
@@ -71,15 +73,11 @@ async fn write(
     acknowledged
 }
 
-fn protocol(number: usize) -> Protocol {
-    if number.is_multiple_of(2) { Protocol::Http1 } else { Protocol::Http2 }
-}
-
 async fn stored(dir: &TestDir, data_dir: &Path) -> BTreeMap<String, String> {
     let server = Server::start(dir, &[]).await;
-    let mut connection = Connection::open(&server, data_dir, Protocol::Http1).await;
-    let (code, list) = connection.json(Method::GET, CONFIG_MAPS, &Value::Null).await.expect("a list");
-    assert_eq!(code, 200);
+    let target = Target::new(&server.url, data_dir).expect("certificates");
+    let mut connection = Connection::open(&target, Protocol::Http1).await.expect("a connection");
+    let list = connection.get(CONFIG_MAPS).await.expect("a list");
     drop(connection);
     assert!(server.stop().await.success());
     let metadata =
@@ -93,14 +91,15 @@ async fn stop_with_watches_and_writers_ends_streams_cleanly_and_loses_no_write()
     let dir = TestDir::new();
     let data_dir: PathBuf = dir.data();
     let server = Server::start(&dir, &[]).await;
+    let target = Target::new(&server.url, &data_dir).expect("certificates");
     let mut watches = Vec::new();
     for number in 0..WATCHES {
-        watches.push(Watch::begin(&server, &data_dir, protocol(number)).await);
+        watches.push(Watch::begin(&target, Protocol::of(number)).await);
     }
     let (acknowledging, mut acknowledgements) = mpsc::channel(WRITES_BEFORE);
     let mut writers = Vec::new();
     for number in 0..WRITERS {
-        let connection = Connection::open(&server, &data_dir, protocol(number)).await;
+        let connection = Connection::open(&target, Protocol::of(number)).await.expect("a connection");
         writers.push(Task::spawn("writer", write(connection, number, acknowledging.clone())));
     }
     for _ in 0..WRITES_BEFORE {
@@ -114,7 +113,7 @@ async fn stop_with_watches_and_writers_ends_streams_cleanly_and_loses_no_write()
     let took = clock.uptime() - began;
     for (number, watch) in reading.into_iter().enumerate() {
         let told = watch.await.expect("no panic");
-        let told = told.unwrap_or_else(|error| panic!("{:?} watch was cut: {error:?}", protocol(number)));
+        let told = told.unwrap_or_else(|error| panic!("{:?} watch was cut: {error:?}", Protocol::of(number)));
         for line in told.lines() {
             serde_json::from_str::<Value>(line).expect("a whole event");
         }

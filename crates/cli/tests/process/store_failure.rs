@@ -5,14 +5,14 @@
 
 use std::process::Stdio;
 
-use crate::connection::{Connection, Protocol};
+use crate::connection::{Connection, Protocol, Target};
 use crate::dir::TestDir;
 use crate::server::Server;
 use coracle_base::Task;
 use http::Method;
 use http_body_util::BodyExt;
 use rustix::process::{Resource, Rlimit, prlimit};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
@@ -35,7 +35,7 @@ async fn start(dir: &TestDir) -> (Server, Task<String>) {
 }
 
 async fn text(connection: &mut Connection, path: &str) -> (u16, String) {
-    let response = connection.send(Method::GET, path, &Value::Null).await.expect("an answer");
+    let response = connection.send(Method::GET, path, None).await.expect("an answer");
     let code = response.status().as_u16();
     let bytes = response.into_body().collect().await.expect("a body").to_bytes();
     (code, String::from_utf8(bytes.to_vec()).expect("text"))
@@ -45,17 +45,19 @@ async fn text(connection: &mut Connection, path: &str) -> (u16, String) {
 async fn store_that_cannot_write_is_reported_by_api_probes_log_and_exit_code() {
     let dir = TestDir::new();
     let (server, log) = start(&dir).await;
-    let mut connection = Connection::open(&server, &dir.data(), Protocol::Http1).await;
+    let target = Target::new(&server.url, &dir.data()).expect("certificates");
+    let mut connection = Connection::open(&target, Protocol::Http1).await.expect("a connection");
     let object = |name: &str| json!({"metadata": {"name": name}});
-    let (code, _) = connection.json(Method::POST, CONFIG_MAPS, &object("before")).await.expect("an answer");
+    let (code, _) =
+        connection.json(Method::POST, CONFIG_MAPS, Some(&object("before"))).await.expect("an answer");
     assert_eq!(code, 201);
     assert_eq!(text(&mut connection, "/readyz").await.0, 200);
 
     let nothing = Rlimit { current: Some(0), maximum: Some(0) };
     prlimit(Some(server.pid()), Resource::Fsize, nothing).expect("a limit");
     let (code, status) =
-        connection.json(Method::POST, CONFIG_MAPS, &object("lost")).await.expect("an answer");
-    assert_eq!((code, &status["reason"]), (503, &json!("ServiceUnavailable")), "{status}");
+        connection.json(Method::POST, CONFIG_MAPS, Some(&object("lost"))).await.expect("an answer");
+    assert_eq!((code.as_u16(), &status["reason"]), (503, &json!("ServiceUnavailable")), "{status}");
     let message = status["message"].as_str().expect("a message");
     assert!(message.starts_with("the store refuses writes: "), "{message}");
     let data_dir = dir.data();

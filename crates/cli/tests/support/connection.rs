@@ -1,33 +1,65 @@
-//! Connections of the administrator that stay open, over HTTP/1.1 or HTTP/2.
+//! Connections of the administrator that stay open, over HTTP/1.1 or HTTP/2. Failures are results: the server may be killed
+//! or stopped meanwhile.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use coracle_base::Task;
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::server::Server;
 use crate::tls_config::client_config;
 
-/// The versions of HTTP that a client may choose, by their names in ALPN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Longer than a server takes to answer while its etcd starts; an answer that has not come by then is unknown.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Where a server listens, and how it is trusted.
+#[derive(Clone)]
+pub(crate) struct Target {
+    address: String,
+    tls: Arc<ClientConfig>,
+}
+
+impl Target {
+    /// The server at `url`, whose certificates are in `data_dir`.
+    pub(crate) fn new(url: &str, data_dir: &Path) -> Result<Self> {
+        let read = |name: &str| {
+            let path = data_dir.join("pki").join(name);
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let shows = (read("admin.crt")?, read("admin.key")?);
+        let address = url.trim_start_matches("https://").to_owned();
+        Ok(Self { address, tls: Arc::new(client_config(data_dir, Some(&shows))) })
+    }
+}
+
+/// The version of HTTP of a connection.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
 }
 
-/// One connection as the administrator. Ends when it is dropped.
+impl Protocol {
+    /// Both in turn.
+    pub(crate) fn of(number: usize) -> Self {
+        if number.is_multiple_of(2) { Protocol::Http2 } else { Protocol::Http1 }
+    }
+}
+
+/// An open connection.
 pub(crate) struct Connection {
     sender: Sender,
     _running: Task<hyper::Result<()>>,
@@ -39,71 +71,84 @@ enum Sender {
 }
 
 impl Connection {
-    pub(crate) async fn open(server: &Server, data_dir: &Path, protocol: Protocol) -> Self {
-        let stream = TokioIo::new(handshake(server, data_dir, protocol).await);
-        match protocol {
+    pub(crate) async fn open(target: &Target, protocol: Protocol) -> Result<Self> {
+        timeout(ANSWER_LIMIT, Self::handshake(target, protocol)).await.context("no handshake in time")?
+    }
+
+    async fn handshake(target: &Target, protocol: Protocol) -> Result<Self> {
+        let mut config = ClientConfig::clone(&target.tls);
+        config.alpn_protocols = match protocol {
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+        };
+        let stream = TcpStream::connect(&target.address).await?;
+        let name = ServerName::try_from("localhost")?;
+        let stream = TokioIo::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?);
+        Ok(match protocol {
             Protocol::Http1 => {
-                let (sender, connection) = http1::handshake(stream).await.expect("a connection");
+                let (sender, connection) = http1::handshake(stream).await?;
                 Self { sender: Sender::Http1(sender), _running: Task::spawn("connection", connection) }
             }
             Protocol::Http2 => {
-                let executor = TokioExecutor::new();
-                let (sender, connection) = http2::handshake(executor, stream).await.expect("a connection");
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
                 Self { sender: Sender::Http2(sender), _running: Task::spawn("connection", connection) }
             }
-        }
+        })
     }
 
+    /// The head of an answer; its body may go on for long.
     pub(crate) async fn send(
         &mut self,
         method: Method,
         path: &str,
-        body: &Value,
-    ) -> hyper::Result<Response<Incoming>> {
-        let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>> {
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let request = Request::builder()
             .method(method)
             .uri(format!("https://localhost{path}"))
             .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(bytes))
-            .expect("a request");
-        match &mut self.sender {
-            Sender::Http1(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await
+            .header(header::CONTENT_TYPE, content_type)
+            .body(Full::new(bytes))?;
+        let sending = async {
+            match &mut self.sender {
+                Sender::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                }
+                Sender::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                }
             }
-            Sender::Http2(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await
-            }
-        }
+        };
+        Ok(timeout(ANSWER_LIMIT, sending).await.context("no answer in time")??)
     }
 
-    /// The code and the object of an answer.
+    /// The code and the whole body of an answer.
     pub(crate) async fn json(
         &mut self,
         method: Method,
         path: &str,
-        body: &Value,
-    ) -> hyper::Result<(u16, Value)> {
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value)> {
         let response = self.send(method, path, body).await?;
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await?.to_bytes();
+        let code = response.status();
+        let collected = timeout(ANSWER_LIMIT, response.into_body().collect()).await;
+        let bytes = collected.context("no body in time")??.to_bytes();
+        // Answers of filters, such as 429, are not JSON.
         Ok((code, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
-}
 
-async fn handshake(server: &Server, data_dir: &Path, protocol: Protocol) -> TlsStream<TcpStream> {
-    let read =
-        |name: &str| fs::read_to_string(data_dir.join("pki").join(name)).expect("a file of the server");
-    let shows = (read("admin.crt"), read("admin.key"));
-    let mut config = client_config(data_dir, Some(&shows));
-    config.alpn_protocols = match protocol {
-        Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
-    };
-    let name = ServerName::try_from("localhost").expect("a name");
-    let stream = TcpStream::connect(server.url.trim_start_matches("https://")).await.expect("a connection");
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake")
+    /// The body of a GET that must succeed.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Value> {
+        let (code, body) = self.json(Method::GET, path, None).await?;
+        ensure!(code.is_success(), "GET {path}: {code}: {body}");
+        if body.is_null() {
+            bail!("GET {path}: no JSON");
+        }
+        Ok(body)
+    }
 }

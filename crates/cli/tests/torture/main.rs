@@ -6,7 +6,8 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test with its own main reports for itself")]
 
-mod client;
+#[path = "../support/connection.rs"]
+mod connection;
 mod model;
 mod objects;
 mod options;

@@ -10,7 +10,7 @@ use coracle_base::{Rng, Task};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Connection, Protocol, Target};
+use crate::connection::{Connection, Protocol, Target};
 use crate::model::{Kind, Operation, PossibleStates, Rule, Violation};
 use crate::objects;
 use crate::options::Options;
@@ -214,7 +214,7 @@ impl Run {
     async fn start(&self, has_controllers: bool) -> Result<(Server, Target), Failure> {
         let mut server = Server::spawn(&self.data_dir, &self.store(), self.port, has_controllers)?;
         let address = server.ready().await.map_err(|error| unavailable("server", &error))?;
-        Ok((server, Target::new(address, &self.data_dir)?))
+        Ok((server, Target::new(&address.to_string(), &self.data_dir)?))
     }
 
     /// Resumes the watches and verifies the requests of the last round.

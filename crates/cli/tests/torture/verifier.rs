@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::time::{sleep, timeout};
 
-use crate::client::{Connection, Protocol, Target};
+use crate::connection::{Connection, Protocol, Target};
 use crate::model::{
     Change, Content, Kind, Objects, Operation, Outcome, PossibleStates, Revision, Round, Rule, Violation,
     check_round,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Connection, Protocol, Target};
+use crate::connection::{Connection, Protocol, Target};
 use crate::model::{Kind, Observation, Revision, Violation, WatchView};
 use crate::objects;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Connection, Protocol, Target};
+use crate::connection::{Connection, Protocol, Target};
 use crate::model::{Change, Content, Kind, ObjectId, Objects, Operation, Outcome, Revision};
 use crate::objects;
 
