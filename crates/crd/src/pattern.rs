@@ -25,7 +25,21 @@ const MAX_REPEAT: u32 = 1_000;
 /// Why a pattern is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {0}")]
-pub(crate) struct InvalidPattern(String);
+pub struct InvalidPattern(String);
+
+impl InvalidPattern {
+    fn new(code: &str, text: &str) -> Self {
+        Self(format!("{code}: `{text}`"))
+    }
+}
+
+/// Checks that Go's `regexp.Compile` accepts a pattern.
+///
+/// # Errors
+/// With Go's text, where the pattern is not a regular expression.
+pub fn check_pattern(pattern: &str) -> Result<(), InvalidPattern> {
+    compiled(pattern).map(drop)
+}
 
 /// Whether a text has a part that matches.
 pub(crate) fn matches(pattern: &str, text: &str) -> Result<bool, InvalidPattern> {
@@ -60,51 +74,85 @@ fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
 }
 
 struct Rewriter<'a> {
+    whole: &'a str,
     rest: Peekable<Chars<'a>>,
     out: String,
+    /// Groups that are open.
+    depth: usize,
+    /// Whether a repetition would have something to repeat.
+    has_argument: bool,
 }
 
 impl<'a> Rewriter<'a> {
     fn new(pattern: &'a str) -> Self {
-        Self { rest: pattern.chars().peekable(), out: String::with_capacity(pattern.len() + 8) }
+        let out = String::with_capacity(pattern.len() + 8);
+        Self { whole: pattern, rest: pattern.chars().peekable(), out, depth: 0, has_argument: false }
     }
 
     fn run(mut self) -> Result<String, InvalidPattern> {
-        let mut after_repetition = false;
-        while let Some(c) = self.rest.next() {
+        // Where the repetition right before this place begins.
+        let mut repetition = None;
+        loop {
+            let start = self.rest.clone();
+            let Some(c) = self.rest.next() else { break };
             let is_repetition = match c {
                 '*' | '+' | '?' => {
                     self.out.push(c);
                     true
                 }
-                '{' => self.brace()?,
+                '{' => self.brace(&start)?,
                 _ => {
-                    self.plain(c)?;
+                    self.plain(c, &start)?;
                     false
                 }
             };
-            if is_repetition && after_repetition {
-                return Err(InvalidPattern("invalid nested repetition operator".to_owned()));
-            }
             // A question mark makes the repetition before it lazy, and is none itself.
             if is_repetition && self.rest.next_if_eq(&'?').is_some() {
                 self.out.push('?');
             }
-            after_repetition = is_repetition;
+            repetition = match (is_repetition, repetition) {
+                (false, _) => None,
+                (true, None) if self.has_argument => Some(start),
+                (true, None) => {
+                    let text = self.text_since(&start);
+                    return Err(InvalidPattern::new("missing argument to repetition operator", text));
+                }
+                (true, Some(first)) => {
+                    let text = self.text_since(&first);
+                    return Err(InvalidPattern::new("invalid nested repetition operator", text));
+                }
+            };
+        }
+        if self.depth > 0 {
+            return Err(InvalidPattern::new("missing closing )", self.whole));
         }
         Ok(self.out)
     }
 
-    fn plain(&mut self, c: char) -> Result<(), InvalidPattern> {
+    /// The text from a place that has been passed up to here.
+    fn text_since(&self, start: &Peekable<Chars<'a>>) -> &'a str {
+        let offset = |rest: &Peekable<Chars<'a>>| {
+            self.whole.len() - rest.clone().map(char::len_utf8).sum::<usize>()
+        };
+        &self.whole[offset(start)..offset(&self.rest)]
+    }
+
+    fn plain(&mut self, c: char, start: &Peekable<Chars<'a>>) -> Result<(), InvalidPattern> {
+        match c {
+            '(' => return self.group(start),
+            ')' if self.depth == 0 => return Err(InvalidPattern::new("unexpected )", self.whole)),
+            _ => {}
+        }
+        self.has_argument = c != '|';
         match c {
             '\\' => self.escape(false),
-            '[' => self.class(),
-            '(' => self.group(),
+            '[' => self.class(start),
             '}' | ']' => {
                 self.literal(c);
                 Ok(())
             }
             _ => {
+                self.depth -= usize::from(c == ')');
                 self.out.push(c);
                 Ok(())
             }
@@ -120,7 +168,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// A count of repetitions, or else a brace. Returns whether it was a count.
-    fn brace(&mut self) -> Result<bool, InvalidPattern> {
+    fn brace(&mut self, start: &Peekable<Chars<'a>>) -> Result<bool, InvalidPattern> {
         let mut ahead = self.rest.clone();
         let min = digits(&mut ahead);
         let mut max = min.clone();
@@ -129,43 +177,68 @@ impl<'a> Rewriter<'a> {
         }
         if min.is_empty() || ahead.next() != Some('}') {
             self.literal('{');
+            self.has_argument = true;
             return Ok(false);
         }
+        self.rest = ahead;
         let open = max.is_empty();
         let count = |digits: &str| digits.parse::<u32>().ok().filter(|count| *count <= MAX_REPEAT);
         let (low, high) = (count(&min), if open { Some(MAX_REPEAT) } else { count(&max) });
         match (low, high) {
             (Some(low), Some(high)) if low <= high => {
-                self.rest = ahead;
                 let max = if open { String::new() } else { high.to_string() };
                 write!(self.out, "{{{low},{max}}}").expect("writing to a string cannot fail");
                 Ok(true)
             }
-            _ => Err(InvalidPattern(format!("invalid repeat count: `{{{min},{max}}}`"))),
+            _ => Err(InvalidPattern::new("invalid repeat count", self.text_since(start))),
         }
     }
 
     /// The head of a group. Flags that Go does not know would mean something here.
-    fn group(&mut self) -> Result<(), InvalidPattern> {
+    fn group(&mut self, start: &Peekable<Chars<'a>>) -> Result<(), InvalidPattern> {
         self.out.push('(');
         if self.rest.next_if_eq(&'?').is_none() {
+            self.open_group();
             return Ok(());
         }
         self.out.push('?');
-        if let Some(c) = self.rest.next_if(|c| matches!(c, 'P' | '<')) {
-            self.out.push(c);
+        if self.is_named_group() {
+            self.open_group();
             return Ok(());
         }
         while let Some(c) = self.rest.next_if(|c| matches!(c, 'i' | 'm' | 's' | 'U' | '-')) {
             self.out.push(c);
         }
-        match self.rest.next_if(|c| matches!(c, ':' | ')')) {
-            Some(c) => {
-                self.out.push(c);
+        match self.rest.next() {
+            Some(':') => {
+                self.out.push(':');
+                self.open_group();
                 Ok(())
             }
-            None => Err(InvalidPattern("invalid or unsupported Perl syntax".to_owned())),
+            Some(')') => {
+                self.out.push(')');
+                Ok(())
+            }
+            _ => Err(InvalidPattern::new("invalid or unsupported Perl syntax", self.text_since(start))),
         }
+    }
+
+    fn open_group(&mut self) {
+        self.depth += 1;
+        self.has_argument = false;
+    }
+
+    /// Whether `P<` or `<` follows, of which the first letter is passed on.
+    fn is_named_group(&mut self) -> bool {
+        let mut ahead = self.rest.clone();
+        let is_named = match ahead.next() {
+            Some('P') => ahead.next() == Some('<'),
+            first => first == Some('<'),
+        };
+        if is_named {
+            self.out.extend(self.rest.next());
+        }
+        is_named
     }
 
     fn escape(&mut self, in_class: bool) -> Result<(), InvalidPattern> {
@@ -261,7 +334,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    fn class(&mut self) -> Result<(), InvalidPattern> {
+    fn class(&mut self, start: &Peekable<Chars<'a>>) -> Result<(), InvalidPattern> {
         self.out.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
             self.out.push('^');
@@ -269,7 +342,7 @@ impl<'a> Rewriter<'a> {
         let mut is_first = true;
         loop {
             match self.rest.next() {
-                None => return Err(InvalidPattern("missing closing ]".to_owned())),
+                None => return Err(InvalidPattern::new("missing closing ]", self.text_since(start))),
                 Some(']') if !is_first => break,
                 Some('[') if self.rest.peek() == Some(&':') => self.named_class(),
                 Some('\\') => self.escape(true)?,
@@ -337,6 +410,31 @@ mod tests {
         }
         for pattern in ["a**", "(", "[a", r"\y", "a{1001}", "(?x)a", "(?=a)", r"\1", "a{3,2}", r"\"] {
             assert!(compile(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn invalid_patterns_are_reported_in_the_words_of_go() {
+        for (pattern, expected) in [
+            ("a[", "missing closing ]: `[`"),
+            ("a[b", "missing closing ]: `[b`"),
+            ("a(b", "missing closing ): `a(b`"),
+            ("a)b", "unexpected ): `a)b`"),
+            ("(?=x)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?!x)", "invalid or unsupported Perl syntax: `(?!`"),
+            ("b(?x)a", "invalid or unsupported Perl syntax: `(?x`"),
+            ("*a", "missing argument to repetition operator: `*`"),
+            ("(+a)", "missing argument to repetition operator: `+`"),
+            ("a|?b", "missing argument to repetition operator: `?`"),
+            ("ba**", "invalid nested repetition operator: `**`"),
+            ("a+?*", "invalid nested repetition operator: `+?*`"),
+            (r"a\y", r"invalid escape sequence: `\y`"),
+            (r"a\", "trailing backslash at end of expression: ``"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("a{3,2}b", "invalid repeat count: `{3,2}`"),
+        ] {
+            let error = check_pattern(pattern).unwrap_err().to_string();
+            assert_eq!(error, format!("error parsing regexp: {expected}"), "{pattern}");
         }
     }
 }

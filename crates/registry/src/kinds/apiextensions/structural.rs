@@ -173,6 +173,14 @@ fn check_junctors(schema: &Value, skip_any_of: bool, path: &Path<'_>, errors: &m
     if let Some(nested) = schema.get("not") {
         check_nested(nested, false, &path.child("not"), errors);
     }
+    check_pattern(view::text(schema, &["pattern"]), &path.child("pattern"), errors);
+}
+
+fn check_pattern(pattern: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if let Err(error) = coracle_crd::check_pattern(pattern) {
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
+        errors.push(FieldError::invalid(path, pattern, detail));
+    }
 }
 
 fn check_nested(nested: &Value, skip_any_of: bool, path: &Path<'_>, errors: &mut ErrorList) {
@@ -266,6 +274,27 @@ mod tests {
             "s.properties[a].type: Required value: must not be empty for specified object fields",
         ];
         assert_eq!(faults(typed), expected);
+    }
+
+    #[test]
+    fn invalid_pattern_is_rejected_wherever_it_stands() {
+        let bad = json!({"type": "string", "pattern": "["});
+        let detail = "Invalid value: \"[\": must be a valid regular expression, but isn't: error parsing \
+                      regexp: missing closing ]: `[`";
+        for (schema, place) in [
+            (json!({"type": "object", "properties": {"a": bad}}), "s.properties[a]"),
+            (json!({"type": "object", "properties": {"a": {"type": "array", "items": bad}}}), "s.properties[a].items"),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"pattern": "["}]}}}),
+                "s.properties[a].anyOf[0]",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}}, "not": {"properties": {"a": {"pattern": "["}}}}),
+                "s.not.properties[a]",
+            ),
+        ] {
+            assert_eq!(faults(schema), [format!("{place}.pattern: {detail}")]);
+        }
     }
 
     #[test]
