@@ -115,11 +115,21 @@ pub struct Pool<'a> {
     pub(crate) rng: &'a mut Rng,
     /// What was chosen in this attempt, for the same object.
     chosen: HashSet<String>,
+    dry_run: bool,
 }
 
 impl<'a> Pool<'a> {
     pub(crate) fn new(network: &'a ServiceNetwork, taken: &'a Taken, rng: &'a mut Rng) -> Self {
-        Self { network, taken, rng, chosen: HashSet::new() }
+        Self { network, taken, rng, chosen: HashSet::new(), dry_run: false }
+    }
+
+    pub(crate) fn for_dry_run(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
+    /// Whether nothing of what is chosen will be stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     /// From where services get their addresses and ports.

@@ -278,7 +278,8 @@ impl Cluster {
         taken: &Taken,
     ) -> Result<()> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let chosen = write.kind.allocate(new, old, &mut Pool::new(&self.network, taken, &mut rng));
+        let mut pool = Pool::new(&self.network, taken, &mut rng).for_dry_run(write.dry_run);
+        let chosen = write.kind.allocate(new, old, &mut pool);
         chosen.map_err(|refused| match refused {
             Unallocated::Invalid(errors) => {
                 let subject = Box::new(Subject::of(write.kind.declaration(), Meta::of(new).name()));

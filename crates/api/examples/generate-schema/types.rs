@@ -123,6 +123,10 @@ fn write_fields<'a>(
     Ok(())
 }
 
+/// Lists whose defaults apply only where the list is absent, while validation rejects an empty list, so that
+/// an empty one is never stored.
+const TELL_EMPTY_FROM_ABSENT: [&str; 1] = ["[@HPAScalingPolicy"];
+
 fn flags(package: &str, type_text: &str, facts: &GoField, property: &Value, required: bool) -> String {
     let mut flags = String::new();
     // What Go calls empty: structs never are, and some single values are structs there.
@@ -134,7 +138,7 @@ fn flags(package: &str, type_text: &str, facts: &GoField, property: &Value, requ
     for (flag, set) in [
         ('!', required),
         ('o', omitted),
-        ('*', facts.pointer),
+        ('*', facts.pointer || TELL_EMPTY_FROM_ABSENT.contains(&type_text)),
         ('e', keeps_empty && !omitted),
         ('z', zero_default),
     ] {

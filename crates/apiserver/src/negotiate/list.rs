@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::accept::{Form, Shape};
-use super::encode::{Encoding, go_type, metadata_json, served, tree};
+use super::encode::{Encoding, go_type, metadata_json, seen, served, tree};
 use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
 use super::table;
 use crate::body::ResponseBody;
@@ -79,11 +79,30 @@ fn list(
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
+    let entries = match encoding.kind.row_order().filter(|_| encoding.wanted.shape == Shape::Table) {
+        Some(order) => in_row_order(encoding, entries, order)?,
+        None => entries,
+    };
     match encoding.wanted.form {
         Form::Json => Ok(json_list(encoding, metadata, entries)),
         Form::Yaml => yaml_list(encoding, metadata, &entries),
         Form::Protobuf => protobuf_list(encoding, metadata, &entries),
     }
+}
+
+/// Sorts the entries of a table; those of the same rank stay in the order of their names.
+fn in_row_order(
+    encoding: &Encoding<'_>,
+    entries: Vec<Entry>,
+    order: fn(&Value) -> i64,
+) -> Result<Vec<Entry>, Refusal> {
+    let ranked: Result<Vec<(i64, Entry)>, Refusal> = entries
+        .into_iter()
+        .map(|entry| Ok((order(&seen(&**encoding.kind, &Object::from(&entry))?), entry)))
+        .collect();
+    let mut ranked = ranked?;
+    ranked.sort_by_key(|(rank, _)| *rank);
+    Ok(ranked.into_iter().map(|(_, entry)| entry).collect())
 }
 
 fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) -> Response<ResponseBody> {

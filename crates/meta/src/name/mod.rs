@@ -11,6 +11,8 @@ mod qualified;
 
 use std::borrow::Cow;
 
+use crate::field::Path;
+
 pub use dns::{
     DNS1123_LABEL_MAX_LENGTH, DNS1123_SUBDOMAIN_MAX_LENGTH, dns1035_label, dns1123_label, dns1123_subdomain,
     dns1123_subdomain_caseless, dns1123_subdomain_with_underscore, wildcard_dns1123_subdomain,
@@ -53,6 +55,11 @@ pub fn object_dns1035_label(value: &str, prefix: bool) -> Messages {
 /// [`NameRule`] that every kind shares: what fits into one segment of a URL's path.
 pub fn object_path_segment(value: &str, prefix: bool) -> Messages {
     if prefix { path_segment_prefix(value) } else { path_segment_name(value) }
+}
+
+/// [`NameRule`] of IPAddress: an IP address in its canonical form. A prefix of one is not an address.
+pub fn object_ip_address(value: &str, _prefix: bool) -> Messages {
+    ip(&Path::NIL, value).into_iter().map(|error| error.detail.into()).collect()
 }
 
 /// A prefix may end with a dash, because something follows it. Like upstream, this looks

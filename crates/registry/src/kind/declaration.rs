@@ -36,6 +36,8 @@ pub struct Declaration {
     pub subresources: Vec<Subresource>,
     /// What names may look like.
     pub names: NameRule,
+    /// Whether a new object without `name` and `generateName` gets a random UUID as its name.
+    pub uuid_as_default_name: bool,
     /// Whether finalizers of its objects that are not those of the system need a prefix. Upstream
     /// asks that, and once more what may change in metadata, for each kind, and forgets some.
     pub prefixed_finalizers: bool,
@@ -62,6 +64,9 @@ pub struct Declaration {
     /// What happens to dependents when the client does not say: they are deleted, unless this
     /// says that they are orphaned.
     pub orphans_by_default: bool,
+    /// Whether deletion ignores what the client says of dependents: the garbage collector does not watch
+    /// objects of this kind, so that nothing would remove the finalizer again.
+    pub ignores_propagation: bool,
     /// Whether a deletion answers with the object and not with a Status.
     pub deletion_returns_object: bool,
     /// Fields that can be selected by, beyond name and namespace.
@@ -96,6 +101,7 @@ impl Declaration {
             verbs: Verbs::ALL,
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,
+            uuid_as_default_name: false,
             prefixed_finalizers: true,
             checks_metadata_again: false,
             generation: Generation::Untracked,
@@ -107,6 +113,7 @@ impl Declaration {
             unconditional_update: true,
             create_on_update: false,
             orphans_by_default: false,
+            ignores_propagation: false,
             deletion_returns_object: false,
             selectable_fields: Vec::new(),
             columns: vec![Column::name(), Column::age()],
@@ -220,13 +227,15 @@ pub enum NameRule {
     IpAddress,
 }
 
-/// What makes an object's generation grow.
+/// The changes that increment an object's `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
-    /// Nothing: it has none.
+    /// None. A new object keeps the generation that the client sent, as in kube-apiserver.
     Untracked,
     /// A change of its `spec`.
     Spec,
+    /// A change of its `spec`; a new object keeps the generation that the client sent.
+    SpecOnUpdate,
     /// A change of its `spec` or of an annotation.
     SpecAndAnnotations,
     /// A change of anything but metadata and status.
@@ -235,6 +244,13 @@ pub enum Generation {
     ContentAndLabels,
     /// A change of anything but metadata.
     All,
+}
+
+impl Generation {
+    /// Whether creation sets the generation to 1.
+    pub fn starts_at_one(self) -> bool {
+        !matches!(self, Self::Untracked | Self::SpecOnUpdate)
+    }
 }
 
 /// Texts that are known beforehand.

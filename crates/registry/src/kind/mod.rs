@@ -92,6 +92,11 @@ pub trait Kind: Send + Sync {
         let _ = object;
     }
 
+    /// Sets the times that default to the time of the write. Called after [`Kind::set_defaults`].
+    fn set_default_times(&self, object: &mut Value, now: Time) {
+        let _ = (object, now);
+    }
+
     /// Why there may be no new objects for now, if there may not.
     fn creation_refused(&self) -> Option<&'static str> {
         None
@@ -101,6 +106,18 @@ pub trait Kind: Send + Sync {
     /// status the client sent has already been dropped where there is a status subresource.
     fn prepare_for_create(&self, object: &mut Value, now: Time) {
         let _ = (object, now);
+    }
+
+    /// Prepares a new object that the client sent without labels, before [`Kind::prepare_for_create`].
+    fn prepare_unlabelled(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Warnings about a new object that [`Kind::prepare_for_create`] makes unrecognizable, such as
+    /// an annotation that it copies into a field.
+    fn warnings_before_create(&self, object: &Value) -> Vec<String> {
+        let _ = object;
+        Vec::new()
     }
 
     /// Notes in a new object who asks for it, where the kind keeps that.
@@ -253,6 +270,11 @@ pub trait Kind: Send + Sync {
     /// seconds since the epoch.
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         crate::view::name_and_age(object, now)
+    }
+
+    /// The number by which the rows of a table are sorted, if they are not only sorted by name.
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        None
     }
 
     /// What is to be said of its row beside the cells.

@@ -44,6 +44,22 @@ pub(crate) fn required_name(
     }
 }
 
+/// Runs a check of the whole object during an update, beside [`crate::Kind::revalidate`].
+///
+/// kube-apiserver validates updates of some kinds by two functions that share checks, and reports the
+/// errors of both.
+pub(crate) fn check_again(
+    new: &Value,
+    old: &Value,
+    errors: &mut ErrorList,
+    check: fn(&Value, &mut ErrorList),
+) {
+    let mut found = ErrorList::new();
+    check(new, &mut found);
+    found.forgive(new, old, check);
+    errors.extend(found);
+}
+
 /// A field may not change.
 pub(crate) fn unchanged(path: &Path<'_>, new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
     if !same(new, old) {

@@ -2,7 +2,7 @@
 
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::commit::{Known, Plan, Step};
 use super::owner_references::{Stage, keep_each_once};
@@ -15,7 +15,6 @@ use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::error::{Error, Result};
 use crate::keys;
-use crate::kind::Generation;
 
 /// How often another name is tried for an object that is to be given one.
 const NAME_ATTEMPTS: usize = 8;
@@ -35,6 +34,9 @@ impl Cluster {
     /// # Errors
     /// If it may not be, or exists already.
     pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Updated> {
+        if write.declaration().uuid_as_default_name && is_unnamed(&object) {
+            meta_mut(&mut object)?.set_name(&self.new_uid());
+        }
         let meta = Meta::of(&object);
         if !meta.name().is_empty() || meta.generate_name().is_empty() {
             let shown = meta.name().to_owned();
@@ -106,6 +108,7 @@ impl Cluster {
             return Err(Error::Forbidden { subject: write.subject(shown), message: why.to_owned() });
         }
         let revision = Meta::of(&object).resource_version().parse::<u64>().unwrap_or(0);
+        let is_unlabelled = Meta::of(&object).labels().is_none_or(Map::is_empty);
         let mut object = self.complete_new(write, object)?;
         let mut warnings = Vec::new();
         if tracking == Tracking::Update {
@@ -117,6 +120,10 @@ impl Cluster {
         let attributes = Attributes { cluster: self, write, operation, name: shown, old: None, conditions };
         self.mutate(&attributes, &mut object, &mut warnings).await?;
         warnings.extend(keep_each_once(&mut object, Stage::AfterAdmission));
+        if is_unlabelled {
+            write.kind.prepare_unlabelled(&mut object);
+        }
+        warnings.extend(write.kind.warnings_before_create(&object));
         let object = self.check_new(write, object, taken)?;
         warnings.extend(write.kind.warnings(&object, None));
         let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
@@ -137,11 +144,14 @@ impl Cluster {
         ensure_namespace(&mut meta, write.namespace)?;
         wipe_system_fields(&mut meta);
         fill_system_fields(&mut meta, &self.new_uid(), self.now());
-        meta.set_generation(if declaration.generation == Generation::Untracked { 0 } else { 1 });
+        if declaration.generation.starts_at_one() {
+            meta.set_generation(1);
+        }
         if declaration.has_status() && !declaration.keeps_status_on_create {
             drop_status(write, &mut object);
         }
         write.kind.set_defaults(&mut object);
+        write.kind.set_default_times(&mut object, self.now());
         Ok(object)
     }
 
@@ -165,6 +175,11 @@ pub(super) struct Candidate<'a> {
     /// What it is called in refusals: only the beginning of a name that is made up.
     pub(super) shown: &'a str,
     pub(super) tracking: Tracking,
+}
+
+fn is_unnamed(object: &Value) -> bool {
+    let meta = Meta::of(object);
+    meta.name().is_empty() && meta.generate_name().is_empty()
 }
 
 /// Leaves the status as it is where nobody has written any.

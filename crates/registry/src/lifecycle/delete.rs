@@ -164,7 +164,10 @@ fn set_propagation(write: &Write<'_>, options: &DeleteOptions, meta: &mut MetaMu
     } else {
         Propagation::Background
     };
-    let wanted = options.propagation.unwrap_or(default);
+    let wanted = match write.declaration().ignores_propagation {
+        true => Propagation::Background,
+        false => options.propagation.unwrap_or(default),
+    };
     let mut changed = false;
     for (name, policy) in [(ORPHAN, Propagation::Orphan), (FOREGROUND, Propagation::Foreground)] {
         changed |= if wanted == policy { meta.add_finalizer(name) } else { meta.remove_finalizer(name) };

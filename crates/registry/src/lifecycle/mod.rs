@@ -147,7 +147,7 @@ fn content_changed(generation: Generation, new: &Value, old: &Value) -> bool {
     let spec = || new.get("spec") != old.get("spec");
     match generation {
         Generation::Untracked => false,
-        Generation::Spec => spec(),
+        Generation::Spec | Generation::SpecOnUpdate => spec(),
         Generation::SpecAndAnnotations => {
             let annotations = |object| Meta::of(object).annotations().filter(|map| !map.is_empty()).cloned();
             spec() || annotations(new) != annotations(old)
@@ -172,8 +172,8 @@ fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
         NameRule::DnsSubdomain => name::object_dns_subdomain,
         NameRule::DnsLabel => name::object_dns_label,
         NameRule::Dns1035Label => name::object_dns1035_label,
-        // Whether it is an address is for the kind to say.
-        NameRule::PathSegment | NameRule::IpAddress => name::object_path_segment,
+        NameRule::PathSegment => name::object_path_segment,
+        NameRule::IpAddress => name::object_ip_address,
     };
     let namespaced = declaration.scope == Scope::Namespaced;
     let path = Path::root("metadata");

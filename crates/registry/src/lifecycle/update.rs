@@ -182,6 +182,7 @@ impl Cluster {
         keep_system_fields(&mut meta_mut(&mut new)?, Meta::of(old));
         let mut new = if write.is_status() { with_status_of(old, new) } else { new };
         write.kind.set_defaults(&mut new);
+        write.kind.set_default_times(&mut new, self.now());
         if matches!(change, Change::Replace(_) | Change::Patch(_)) {
             // Whoever writes owns what it wrote, and not what admission adds.
             new = ownership.track(Some(old), new, self.now());

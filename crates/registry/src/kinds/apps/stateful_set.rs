@@ -1,5 +1,6 @@
 //! StatefulSet: pods with names, order and volumes of their own.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
@@ -286,7 +287,8 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 /// volumes for the claims.
 fn template_as_used(spec: &Value) -> Value {
     let mut template = pod_controller::template(spec).clone();
-    let claims: Vec<_> = view::items(spec, &["volumeClaimTemplates"]).iter().map(view::name).collect();
+    // kube-apiserver keeps one volume for claims of the same name.
+    let claims: BTreeSet<_> = view::items(spec, &["volumeClaimTemplates"]).iter().map(view::name).collect();
     let Some(Value::Object(pod)) = template.get_mut("spec") else { return template };
     pod.remove("hostname");
     pod.remove("subdomain");

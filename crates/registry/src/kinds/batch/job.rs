@@ -15,7 +15,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, tex
 use crate::kinds::apps::checks::{self, count, ensure};
 use crate::kinds::apps::pod_controller;
 use crate::kinds::core::label_selector;
-use crate::kinds::rules::same;
+use crate::kinds::rules::{check_again, same};
 use crate::view;
 
 /// The labels that tell a Job's pods, each with its name from before it had a prefix.
@@ -60,15 +60,19 @@ impl Kind for Job {
         set_default_labels(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        // Labels that came from the template stay those of the template.
+    /// Removes the labels that defaulting copied from the template, so that the copy is made again after the
+    /// selector has been generated. Labels that admission changed stay.
+    fn prepare_unlabelled(&self, object: &mut Value) {
         let of_template =
             object.pointer("/metadata/labels") == object.pointer("/spec/template/metadata/labels");
-        if !view::is_true(object, &["spec", "manualSelector"]) {
-            generate_selector(object);
-        }
         if let (true, Some(Value::Object(metadata))) = (of_template, object.get_mut("metadata")) {
             metadata.remove("labels");
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
+        if !view::is_true(object, &["spec", "manualSelector"]) {
+            generate_selector(object);
         }
         set_default_labels(object);
         checks::set(object, "status", Value::Object(Map::new()));
@@ -88,22 +92,14 @@ impl Kind for Job {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         validate_generated_selector(object, errors);
-        let path = Path::root("spec");
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        job_spec::validate(spec, &path, errors);
-        let selector = pod_controller::selector(spec);
-        if selector.is_null() {
-            errors.push(FieldError::required(&path.child("selector"), ""));
-        }
-        if pod_controller::validate_selector(selector, &path.child("selector"), errors) {
-            pod_controller::validate_selector_fits(spec, &path, errors);
-        }
+        validate_spec(object, errors);
         validate_host_names(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
         let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
+        check_again(new, old, errors, validate_spec);
         validate_completions(new_spec, old_spec, &path, errors);
         checks::immutable(new_spec, old_spec, "selector", &path, errors);
         template_update::validate(new_spec, old, &path, errors);
@@ -148,6 +144,19 @@ impl Kind for Job {
     #[cfg(any(test, feature = "samples"))]
     fn samples(&self) -> crate::samples::Samples {
         super::job_samples::samples()
+    }
+}
+
+fn validate_spec(job: &Value, errors: &mut ErrorList) {
+    let path = Path::root("spec");
+    let spec = job.get("spec").unwrap_or(&Value::Null);
+    job_spec::validate(spec, &path, errors);
+    let selector = pod_controller::selector(spec);
+    if selector.is_null() {
+        errors.push(FieldError::required(&path.child("selector"), ""));
+    }
+    if pod_controller::validate_selector(selector, &path.child("selector"), errors) {
+        pod_controller::validate_selector_fits(spec, &path, errors);
     }
 }
 
@@ -322,6 +331,7 @@ mod tests {
     fn the_selector_is_generated() {
         let mut job = sample(json!({}));
         Job.set_defaults(&mut job);
+        Job.prepare_unlabelled(&mut job);
         Job.prepare_for_create(&mut job, Time(0));
         let uid = &job["metadata"]["uid"];
         assert_eq!(job["spec"]["selector"], json!({"matchLabels": {UID_LABELS[1]: uid}}));

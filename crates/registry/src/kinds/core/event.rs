@@ -48,6 +48,7 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
         short_names: texts(&["ev"]),
         create_on_update: true,
         prefixed_finalizers: false,
+        ignores_propagation: true,
         time_to_live: Some(TIME_TO_LIVE),
         columns: columns(),
         storage_version_hash: "r2yiGXH7wu8=".into(),
@@ -152,7 +153,7 @@ fn check_length(length: usize, max: usize, path: &Path<'_>, errors: &mut ErrorLi
 /// The row of an event in the form of the core group.
 pub(crate) fn cells(object: &Value, now: i64) -> Vec<Value> {
     let age = |path: &[&str]| view::age_since(object, path, now);
-    let has = |field: &str| object.get(field).is_some();
+    let has = |field: &str| view::at(object, &[field]).is_some();
     let first = age(if has("firstTimestamp") { &["firstTimestamp"] } else { &["eventTime"] });
     let (last, count) = if has("series") {
         (age(&["series", "lastObservedTime"]), view::integer(object, &["series", "count"]).unwrap_or(0))

@@ -21,6 +21,7 @@ pub struct LimitRange;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["limits"]),
     create_on_update: true,
+    uuid_as_default_name: true,
     columns: plain_columns(),
     storage_version_hash: "EBKMFVe6cwo=".into(),
     ..Declaration::new("", &["v1"], "LimitRange", "limitranges", "limitrange", Scope::Namespaced)

@@ -76,9 +76,7 @@ impl Kind for Node {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        // The path is upstream's, who looks for taints in the metadata.
-        let taints = view::items(object, &["spec", "taints"]);
-        taint::validate(taints, &Path::root("metadata.taints"), errors);
+        check_taints(object, errors);
         check_resources(object, errors);
         if let Some(capacity) = view::integer(object, &["status", "nodeInfo", "swap", "capacity"])
             && capacity <= 0
@@ -91,27 +89,11 @@ impl Kind for Node {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        check_addresses(new, errors);
-        let field = |object: &Value, name: &str| view::at(object, &["spec", name]).cloned();
-        let may_not = |what: &str| format!("node updates may not change {what} except from \"\" to valid");
-        if !view::items(old, &["spec", "podCIDRs"]).is_empty()
-            && field(old, "podCIDRs") != field(new, "podCIDRs")
-        {
-            errors.push(FieldError::forbidden(&Path::root("spec.podCIDRs"), may_not("podCIDR")));
-        }
-        let provider = view::text(old, &["spec", "providerID"]);
-        if !provider.is_empty() && provider != view::text(new, &["spec", "providerID"]) {
-            errors.push(FieldError::forbidden(&Path::root("spec.providerID"), may_not("providerID")));
-        }
-        if view::text(new, &["spec", "externalID"]) != view::text(old, &["spec", "externalID"]) {
-            errors.push(FieldError::forbidden(&Path::root("spec.externalID"), "may not be updated"));
-        }
+        check_update(new, old, errors);
     }
 
-    fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        check_resources(new, errors);
-        check_declared_features(new, errors);
-        check_addresses(new, errors);
+    fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_update(new, old, errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -176,6 +158,43 @@ fn drop_config(object: &mut Value, part: &str, field: &str) {
     if let Some(Value::Object(part)) = object.get_mut(part) {
         part.remove(field);
     }
+}
+
+/// The checks of an update of the node or of its status. kube-apiserver repeats checks of the whole node here,
+/// and reports their errors twice for an update of the node.
+fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
+    check_resources(new, errors);
+    check_declared_features(new, errors);
+    check_addresses(new, errors);
+    check_identity_stays(new, old, errors);
+    check_taints(new, errors);
+    if view::text(new, &["spec", "externalID"]) != view::text(old, &["spec", "externalID"]) {
+        errors.push(FieldError::forbidden(&Path::root("spec.externalID"), "may not be updated"));
+    }
+}
+
+/// The addresses of pods and the provider's id, once set, do not change.
+fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let may_not = |what: &str| format!("node updates may not change {what} except from \"\" to valid");
+    let [new_cidrs, old_cidrs] = [new, old].map(|node| view::items(node, &["spec", "podCIDRs"]));
+    let changed = old_cidrs.iter().zip(new_cidrs).filter(|(old, new)| old != new).count();
+    let causes = match (old_cidrs.is_empty(), old_cidrs.len() == new_cidrs.len()) {
+        (true, _) => 0,
+        (false, true) => changed,
+        (false, false) => 1,
+    };
+    for _ in 0..causes {
+        errors.push(FieldError::forbidden(&Path::root("spec.podCIDRs"), may_not("podCIDR")));
+    }
+    let provider = view::text(old, &["spec", "providerID"]);
+    if !provider.is_empty() && provider != view::text(new, &["spec", "providerID"]) {
+        errors.push(FieldError::forbidden(&Path::root("spec.providerID"), may_not("providerID")));
+    }
+}
+
+/// kube-apiserver names `metadata.taints` instead of `spec.taints`.
+fn check_taints(node: &Value, errors: &mut ErrorList) {
+    taint::validate(view::items(node, &["spec", "taints"]), &Path::root("metadata.taints"), errors);
 }
 
 fn check_resources(object: &Value, errors: &mut ErrorList) {

@@ -124,7 +124,7 @@ impl Kind for Event {
 /// that came from the core group.
 fn validate_new(event: &Value, errors: &mut ErrorList) {
     check_series(event, errors);
-    if event.get("eventTime").is_none() {
+    if view::at(event, &["eventTime"]).is_none() {
         errors.push(FieldError::required(&Path::root("eventTime"), ""));
     }
     let event_type = view::text(event, &["type"]);
@@ -133,7 +133,7 @@ fn validate_new(event: &Value, errors: &mut ErrorList) {
         errors.push(FieldError::invalid(&Path::root("type"), "", detail));
     }
     for field in ["firstTimestamp", "lastTimestamp", "count"] {
-        if !rules::same(event.get(field), None) {
+        if !rules::same(view::at(event, &[field]), None) {
             errors.push(FieldError::invalid(&Path::root(field), "", "needs to be unset"));
         }
     }
@@ -144,11 +144,11 @@ fn validate_new(event: &Value, errors: &mut ErrorList) {
 }
 
 fn check_series(event: &Value, errors: &mut ErrorList) {
-    let Some(series) = event.get("series") else { return };
+    let Some(series) = view::at(event, &["series"]) else { return };
     if view::integer(series, &["count"]).unwrap_or(0) < 2 {
         errors.push(FieldError::invalid(&Path::root("series.count"), "", "should be at least 2"));
     }
-    if series.get("lastObservedTime").is_none() {
+    if view::at(series, &["lastObservedTime"]).is_none() {
         errors.push(FieldError::required(&Path::root("series.lastObservedTime"), ""));
     }
 }

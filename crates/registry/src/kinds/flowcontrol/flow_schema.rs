@@ -80,6 +80,10 @@ impl Kind for FlowSchema {
         check_conditions(new, errors);
     }
 
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        Some(|schema| view::integer(schema, &["spec", "matchingPrecedence"]).unwrap_or(0))
+    }
+
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let method = view::at(object, &["spec", "distinguisherMethod"]);
         let method = method.map_or("<none>", |method| view::text(method, &["type"]));

@@ -6,7 +6,7 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subresource, texts};
 use crate::kinds::apps::{checks, int_or_percent};
 use crate::kinds::core::label_selector;
 use crate::kinds::{conditions, rules};
@@ -18,6 +18,8 @@ pub struct PodDisruptionBudget;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["pdb"]),
     subresources: vec![Subresource::status("PodDisruptionBudget")],
+    // kube-apiserver does not validate the metadata of this kind beyond what all kinds share.
+    names: NameRule::PathSegment,
     generation: Generation::Spec,
     prefixed_finalizers: false,
     unconditional_update: false,

@@ -24,7 +24,7 @@ const MIN_UPDATE_PERIOD_SECONDS: i64 = 10;
 pub struct CsiDriver;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    generation: Generation::Spec,
+    generation: Generation::SpecOnUpdate,
     unconditional_update: false,
     deletion_returns_object: true,
     columns: vec![

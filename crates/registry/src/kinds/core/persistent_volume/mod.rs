@@ -15,7 +15,7 @@ pub use secrets::node_secrets;
 use super::pod_spec::validate_node_selector;
 use super::{resource_list, rules, volume_access};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
-use crate::kinds::rules::deprecated_node_label;
+use crate::kinds::rules::{check_again, deprecated_node_label};
 use crate::view;
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
@@ -112,29 +112,12 @@ impl Kind for PersistentVolume {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let nothing = Value::Null;
-        let spec = object.get("spec").unwrap_or(&nothing);
-        volume_access::check_modes(spec, "", &path, errors);
-        check_capacity(spec, &path.child("capacity"), errors);
-        let policy = view::text(spec, &["persistentVolumeReclaimPolicy"]);
-        let policy_path = path.child("persistentVolumeReclaimPolicy");
-        rules::one_of(policy, &["Delete", "Recycle", "Retain"], &policy_path, errors);
-        if let Some(affinity) = spec.get("nodeAffinity") {
-            check_node_affinity(affinity, &path.child("nodeAffinity"), errors);
-        }
-        source::validate(spec, view::name(object), &path, errors);
-        if policy == "Recycle" && is_root(view::text(spec, &["hostPath", "path"])) {
-            let detail = "may not be 'recycle' for a hostPath mount of '/'";
-            errors.push(FieldError::forbidden(&policy_path, detail));
-        }
-        volume_access::check_class(spec, "storageClassName", &path, errors);
-        volume_access::check_volume_mode(spec, &path, errors);
-        check_attributes_class(spec, &path, errors);
-        check_mount_options(object, spec, errors);
+        check_spec(object, errors);
+        check_mount_options(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_again(new, old, errors, check_spec);
         let nothing = Value::Null;
         let (new, old) = (new.get("spec").unwrap_or(&nothing), old.get("spec").unwrap_or(&nothing));
         if source::all(new, old) != source::all(old, old) {
@@ -187,6 +170,28 @@ impl Kind for PersistentVolume {
     }
 }
 
+fn check_spec(object: &Value, errors: &mut ErrorList) {
+    let path = Path::root("spec");
+    let nothing = Value::Null;
+    let spec = object.get("spec").unwrap_or(&nothing);
+    volume_access::check_modes(spec, "", &path, errors);
+    check_capacity(spec, &path.child("capacity"), errors);
+    let policy = view::text(spec, &["persistentVolumeReclaimPolicy"]);
+    let policy_path = path.child("persistentVolumeReclaimPolicy");
+    rules::one_of(policy, &["Delete", "Recycle", "Retain"], &policy_path, errors);
+    if let Some(affinity) = spec.get("nodeAffinity") {
+        check_node_affinity(affinity, &path.child("nodeAffinity"), errors);
+    }
+    source::validate(spec, view::name(object), &path, errors);
+    if policy == "Recycle" && is_root(view::text(spec, &["hostPath", "path"])) {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.push(FieldError::forbidden(&policy_path, detail));
+    }
+    volume_access::check_class(spec, "storageClassName", &path, errors);
+    volume_access::check_volume_mode(spec, &path, errors);
+    check_attributes_class(spec, &path, errors);
+}
+
 fn check_capacity(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let count = view::fields(spec, &["capacity"]).count();
     if count == 0 {
@@ -231,9 +236,10 @@ fn check_attributes_class(spec: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-fn check_mount_options(object: &Value, spec: &Value, errors: &mut ErrorList) {
+fn check_mount_options(object: &Value, errors: &mut ErrorList) {
+    let has = |kind: &str| view::at(object, &["spec", kind]).is_some();
     let mountable =
-        source::SOURCES.iter().any(|kind| spec.get(*kind).is_some() && !WITHOUT_MOUNT_OPTIONS.contains(kind));
+        source::SOURCES.iter().any(|kind| has(kind) && !WITHOUT_MOUNT_OPTIONS.contains(kind));
     if !mountable && view::at(object, &["metadata", "annotations", MOUNT_OPTIONS]).is_some() {
         let path = Path::root("metadata.annotations");
         let detail = "may not specify mount options for this volume type";

@@ -130,6 +130,10 @@ impl Kind for Pod {
         profile::copy_annotations_to_fields(object);
     }
 
+    fn warnings_before_create(&self, object: &Value) -> Vec<String> {
+        profile::annotation_warnings(object)
+    }
+
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         within(new, "spec", pod_spec::drop_disabled_fields);
     }

@@ -1,8 +1,10 @@
 //! AppArmor profiles that old clients give as annotations.
 
+use coracle_meta::field::Path;
 use serde_json::{Value, json};
 
-use crate::kinds::core::pod_spec::annotation::APP_ARMOR;
+use super::parts;
+use crate::kinds::core::pod_spec::annotation::{APP_ARMOR, USE_APP_ARMOR_FIELD, profile_of_annotation};
 use crate::kinds::core::pod_spec::container;
 use crate::kinds::core::pod_spec::defaults::{each, within};
 use crate::view;
@@ -21,9 +23,35 @@ pub(super) fn copy_annotations_to_fields(pod: &mut Value) {
     });
 }
 
+/// Warnings about the annotations of containers that have no AppArmor field of their own.
+///
+/// kube-apiserver does not warn of an annotation that repeats the profile of the pod.
+pub(super) fn annotation_warnings(pod: &Value) -> Vec<String> {
+    if view::text(pod, &["spec", "os", "name"]) == "windows" {
+        return Vec::new();
+    }
+    let (metadata, spec) = parts(pod);
+    let path = Path::root("metadata.annotations");
+    let pod_profile = view::at(spec, &["securityContext", "appArmorProfile"]);
+    let mut warnings = Vec::new();
+    container::for_each(spec, &Path::NIL, |container, _| {
+        let key = format!("{APP_ARMOR}{}", view::text(container, &["name"]));
+        let has_own = view::at(container, &["securityContext", "appArmorProfile"]).is_some();
+        let Some(annotation) = view::at(metadata, &["annotations", &key]).and_then(Value::as_str) else {
+            return;
+        };
+        let profile = profile_of_annotation(annotation);
+        if !has_own && (profile.is_none() || profile.as_ref() != pod_profile) {
+            warnings.push(format!("{}: {USE_APP_ARMOR_FIELD}", path.key(&key)));
+        }
+    });
+    warnings
+}
+
 fn copy(container: &mut Value, annotations: &Value, pod_profile: Option<&Value>) {
     let key = format!("{APP_ARMOR}{}", view::text(container, &["name"]));
-    let Some(profile) = annotations.get(&key).and_then(Value::as_str).and_then(field) else { return };
+    let annotation = annotations.get(&key).and_then(Value::as_str);
+    let Some(profile) = annotation.and_then(profile_of_annotation) else { return };
     let has_own = view::at(container, &["securityContext", "appArmorProfile"]).is_some();
     if has_own || pod_profile == Some(&profile) {
         return;
@@ -34,15 +62,32 @@ fn copy(container: &mut Value, annotations: &Value, pod_profile: Option<&Value>)
     });
 }
 
-fn field(annotation: &str) -> Option<Value> {
-    match annotation {
-        "unconfined" => Some(json!({"type": "Unconfined"})),
-        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
-        _ => {
-            let name = annotation.strip_prefix("localhost/")?;
-            // What validation would refuse is not copied.
-            let fits = !name.is_empty() && name.trim() == name;
-            fits.then(|| json!({"type": "Localhost", "localhostProfile": name}))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotation_without_a_field_is_warned_of() {
+        let warning = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: deprecated since \
+                       v1.30; use the \"appArmorProfile\" field instead";
+        let runtime_default = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+        for (annotation, pod_context, container_context, warned) in [
+            ("runtime/default", json!({}), json!({}), true),
+            ("localhost/x", json!({}), json!({}), true),
+            ("localhost/", json!({}), json!({}), true),
+            ("runtime/default", runtime_default.clone(), json!({}), false),
+            ("unconfined", runtime_default.clone(), json!({}), true),
+            ("runtime/default", json!({}), runtime_default, false),
+        ] {
+            let pod = json!({
+                "metadata": {"annotations": {format!("{APP_ARMOR}a"): annotation}},
+                "spec": {
+                    "securityContext": pod_context,
+                    "containers": [{"name": "a", "securityContext": container_context}],
+                },
+            });
+            let expected: &[&str] = if warned { &[warning] } else { &[] };
+            assert_eq!(annotation_warnings(&pod), expected, "{pod}");
         }
     }
 }

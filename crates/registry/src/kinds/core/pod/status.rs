@@ -7,6 +7,7 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{parts, update};
+use crate::kinds::core::pod_spec::defaults::each;
 use crate::kinds::core::pod_spec::{annotation, check};
 use crate::view;
 
@@ -43,7 +44,32 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
         copy(new, old, "observedGeneration");
     }
     observed_generations(new, old);
+    drop_disabled_fields(new, old);
     pod_address(new);
+}
+
+/// Removes the fields of disabled features, unless the stored status uses the feature:
+/// ImageVolumeWithDigest and DRANodeAllocatableResources.
+fn drop_disabled_fields(new: &mut Value, old: &Value) {
+    let has_volume_status = |list: &&str| {
+        let mounts = view::items(old, &[list]).iter().flat_map(|status| view::items(status, &["volumeMounts"]));
+        mounts.into_iter().any(|mount| mount.get("volumeStatus").is_some())
+    };
+    if !LISTS.iter().any(has_volume_status) {
+        for list in LISTS {
+            each(new, list, |status| each(status, "volumeMounts", |mount| remove(mount, "volumeStatus")));
+        }
+    }
+    let claims = "nodeAllocatableResourceClaimStatuses";
+    if view::items(old, &[claims]).is_empty() {
+        remove(new, claims);
+    }
+}
+
+fn remove(object: &mut Value, field: &str) {
+    if let Value::Object(fields) = object {
+        fields.remove(field);
+    }
 }
 
 /// The address is also the first of the addresses; where they differ, the single one wins,
@@ -338,6 +364,20 @@ mod tests {
             addresses,
             "status.podIPs: Invalid value: [{\"IP\":\"10.0.0.1\"},{\"IP\":\"10.0.0.2\"}]: may specify no more than one IP for each IP family",
         );
+    }
+
+    #[test]
+    fn fields_of_disabled_features_are_dropped_unless_stored() {
+        let sent = json!({
+            "containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v", "volumeStatus": {"image": {}}}]}],
+            "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}],
+        });
+        let mut new = sent.clone();
+        drop_disabled_fields(&mut new, &json!({}));
+        assert_eq!(new, json!({"containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v"}]}]}));
+        let mut kept = sent.clone();
+        drop_disabled_fields(&mut kept, &sent);
+        assert_eq!(kept, sent);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Annotations of pods that mean something to Kubernetes.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{check, container, toleration};
 use crate::kinds::ratchet;
@@ -11,6 +11,9 @@ use crate::view;
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Begins the annotations that were there before the field for AppArmor.
 pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+/// The warning about an annotation of [`APP_ARMOR`] without the field.
+pub(crate) const USE_APP_ARMOR_FIELD: &str =
+    "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
@@ -82,6 +85,19 @@ fn app_armor(name: &str, profile: &str, spec: &Value, path: &Path<'_>, errors: &
     if !matches!(profile, "" | "runtime/default" | "unconfined") && !profile.starts_with("localhost/") {
         let message = format!("invalid AppArmor profile name: {}", quoted(profile));
         errors.push(FieldError::invalid(path, profile, message));
+    }
+}
+
+/// The AppArmor profile that an annotation stands for; none if validation would reject the profile.
+pub(crate) fn profile_of_annotation(annotation: &str) -> Option<Value> {
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        _ => {
+            let name = annotation.strip_prefix("localhost/")?;
+            let fits = !name.is_empty() && name.trim() == name;
+            fits.then(|| json!({"type": "Localhost", "localhostProfile": name}))
+        }
     }
 }
 

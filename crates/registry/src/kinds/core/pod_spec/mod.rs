@@ -4,7 +4,7 @@ mod affinity;
 pub(crate) mod aggregate;
 pub(crate) mod annotation;
 pub(crate) mod check;
-mod claim_template;
+pub(crate) mod claim_template;
 pub(crate) mod container;
 pub(crate) mod defaults;
 mod disabled;

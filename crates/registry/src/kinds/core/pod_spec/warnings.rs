@@ -233,11 +233,12 @@ fn profiles(spec: &Value, metadata: &Value, path: &Path<'_>, warnings: &mut Vec<
             warnings.push(format!("{}: {USE_SECCOMP_FIELD}", annotations.key(&key)));
         }
         let key = format!("{}{name}", annotation::APP_ARMOR);
-        let has_profile =
-            view::at(container, &["securityContext", "appArmorProfile"]).or(pod_profile).is_some();
-        if is_template && !has_profile && has(&key) {
-            let message = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-            warnings.push(format!("{}: {message}", annotations.key(&key)));
+        let has_own = view::at(container, &["securityContext", "appArmorProfile"]).is_some();
+        let annotation = view::at(metadata, &["annotations", &key]).and_then(Value::as_str);
+        if let Some(annotation) = annotation.filter(|_| is_template && !has_own)
+            && (pod_profile.is_none() || pod_profile != annotation::profile_of_annotation(annotation).as_ref())
+        {
+            warnings.push(format!("{}: {}", annotations.key(&key), annotation::USE_APP_ARMOR_FIELD));
         }
     });
 }
