@@ -89,6 +89,16 @@ async fn held(cluster: &Cluster) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn dry_run_does_not_check_the_range_of_a_node_port() {
+    let (cluster, dry) = (cluster(), Write { dry_run: true, ..WRITE });
+    let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]});
+    assert!(refusal(&cluster, spec.clone()).await.contains("not in the valid range"));
+    let created = cluster.create(&dry, service("a", spec)).await.unwrap();
+    let created: Value = serde_json::from_slice(&created.object.json).unwrap();
+    assert_eq!(created["spec"]["ports"][0]["nodePort"], 80);
+}
+
+#[tokio::test]
 async fn a_service_gets_an_address_that_others_can_see() {
     let cluster = cluster();
     let created = create(&cluster, "a", json!({})).await.unwrap();

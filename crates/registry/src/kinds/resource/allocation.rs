@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::configuration::{MAX_CONFIGURATIONS, MAX_PARAMETERS_BYTES, check_configuration, check_raw};
 use super::device_requests::{MAX_REQUESTS, check_reference, check_references};
 use super::lists::{check_list, check_set, itself};
-use super::{devices, naming, node_selection};
+use super::{devices, naming, node_selection, taints};
 use crate::kinds::storage::driver_name;
 use crate::kinds::{conditions, rules};
 use crate::view;
@@ -25,6 +25,14 @@ const MAX_ADDRESSES: usize = 16;
 
 /// Texts about a network device and their longest forms, as upstream has them.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
+
+/// Sets the defaults of the devices that a claim got.
+pub(super) fn set_defaults(claim: &mut Value) {
+    let results = claim.pointer_mut("/status/allocation/devices/results").and_then(Value::as_array_mut);
+    for result in results.into_iter().flatten() {
+        taints::set_toleration_defaults(result);
+    }
+}
 
 /// A status that is to replace another.
 pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {

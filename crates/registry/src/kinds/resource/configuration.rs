@@ -1,10 +1,9 @@
-//! Selecting devices and configuring them.
-//!
-//! Expressions are only checked for their length.
+//! The selectors of devices and their configuration.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
+use super::device_selector;
 use super::lists::check_list;
 use crate::kinds::ratchet;
 use crate::kinds::storage::driver_name;
@@ -12,9 +11,6 @@ use crate::view;
 
 /// The most selectors, as upstream has it.
 const MAX_SELECTORS: usize = 32;
-
-/// The longest expression, as upstream has it.
-const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 
 /// The longest parameters, as upstream has it.
 pub(super) const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
@@ -30,12 +26,7 @@ pub(super) fn check_selectors(selectors: &[Value], path: &Path<'_>, errors: &mut
             errors.push(FieldError::required(&path, ""));
             return;
         };
-        let expression = view::text(cel, &["expression"]);
-        if expression.len() > MAX_EXPRESSION_BYTES {
-            errors.push(FieldError::too_long(&path.child("expression"), MAX_EXPRESSION_BYTES));
-        } else if expression.is_empty() {
-            errors.push(FieldError::required(&path.child("expression"), ""));
-        }
+        device_selector::check(view::text(cel, &["expression"]), &path.child("expression"), errors);
     });
 }
 

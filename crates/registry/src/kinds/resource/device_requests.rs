@@ -42,6 +42,7 @@ fn set_request_defaults(request: &mut Value) {
     if exact && view::integer(request, &["count"]).unwrap_or(0) == 0 {
         request["count"] = 1.into();
     }
+    taints::set_toleration_defaults(request);
 }
 
 /// All that a claim asks for.
@@ -234,6 +235,12 @@ pub(super) fn invalid_changes() -> Vec<(&'static str, Value, &'static str, &'sta
             Value::Null,
             "spec.devices.requests[0].exactly.selectors[0].cel",
             "FieldValueRequired",
+        ),
+        (
+            "/requests/0/exactly/selectors/0/cel/expression",
+            json!("device.name == 'gpu-0'"),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+            "FieldValueInvalid",
         ),
         (
             "/requests/0/exactly/tolerations/0/operator",

@@ -28,6 +28,47 @@ const MAX_COUNTERS: usize = 32;
 /// The most conditions of either sort that binding waits for, as upstream has it.
 const MAX_BINDING_CONDITIONS: usize = 4;
 
+/// The lists of values of an attribute, which the feature gate DRAListTypeAttributes disables.
+const LIST_VALUES: [&str; 4] = ["bools", "ints", "strings", "versions"];
+
+/// The field that the feature gate DRANodeAllocatableResources disables.
+const MAPPINGS: &str = "nodeAllocatableResourceMappings";
+
+/// Calls `change` with each device of a slice.
+pub(super) fn for_each_mut(slice: &mut Value, change: impl FnMut(&mut Value)) {
+    let devices = slice.pointer_mut("/spec/devices").and_then(Value::as_array_mut);
+    devices.into_iter().flatten().for_each(change);
+}
+
+/// Removes the fields of disabled features, unless the stored slice uses the feature.
+pub(super) fn drop_disabled_fields(new: &mut Value, old: Option<&Value>) {
+    let old = old.map_or(&[][..], |old| view::items(old, &["spec", "devices"]));
+    if !old.iter().any(has_list_values) {
+        for_each_mut(new, drop_list_values);
+    }
+    if !old.iter().any(|device| view::fields(device, &[MAPPINGS]).next().is_some()) {
+        for_each_mut(new, |device| remove(device, MAPPINGS));
+    }
+}
+
+fn has_list_values(device: &Value) -> bool {
+    let mut attributes = view::fields(device, &["attributes"]);
+    attributes.any(|(_, attribute)| LIST_VALUES.iter().any(|list| attribute.get(list).is_some()))
+}
+
+fn drop_list_values(device: &mut Value) {
+    let attributes = device.get_mut("attributes").and_then(Value::as_object_mut);
+    for attribute in attributes.into_iter().flat_map(|attributes| attributes.values_mut()) {
+        LIST_VALUES.iter().for_each(|list| remove(attribute, list));
+    }
+}
+
+fn remove(object: &mut Value, field: &str) {
+    if let Value::Object(fields) = object {
+        fields.remove(field);
+    }
+}
+
 /// A device of a slice.
 pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
     naming::label(&path.child("name"), view::text(device, &["name"]), errors);
@@ -174,5 +215,31 @@ fn check_unique(items: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
         if !seen.insert(item) {
             errors.push(FieldError::duplicate(&path.index(index), item));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_of_disabled_features_are_dropped_unless_stored() {
+        let slice = |attribute: Value, mappings: Value| {
+            json!({"spec": {"devices": [
+                {"name": "a", "attributes": {"x": attribute}, "nodeAllocatableResourceMappings": mappings},
+            ]}})
+        };
+        let sent = slice(json!({"int": 1, "ints": [1]}), json!({"cpu": {"capacityKey": "c"}}));
+        let mut new = sent.clone();
+        drop_disabled_fields(&mut new, None);
+        assert_eq!(new, json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]}}));
+        let mut kept = sent.clone();
+        drop_disabled_fields(&mut kept, Some(&sent));
+        assert_eq!(kept, sent);
+        let mut updated = sent.clone();
+        drop_disabled_fields(&mut updated, Some(&new));
+        assert_eq!(updated, new);
     }
 }

@@ -5,6 +5,7 @@ mod capacity;
 mod configuration;
 pub mod device_class;
 mod device_requests;
+mod device_selector;
 mod devices;
 mod lists;
 mod naming;

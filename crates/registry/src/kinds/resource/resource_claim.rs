@@ -42,6 +42,7 @@ impl Kind for ResourceClaim {
 
     fn set_defaults(&self, object: &mut Value) {
         device_requests::set_defaults(object, "/spec/devices");
+        allocation::set_defaults(object);
     }
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {

@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, Path};
-use coracle_meta::object::validate_annotations;
 use serde_json::Value;
 
 use super::device_requests;
 use crate::kind::{Declaration, Kind, Scope};
+use crate::kinds::core::pod_spec::claim_template::validate_template_metadata;
 use crate::kinds::rules;
 use crate::view;
 
@@ -15,7 +15,6 @@ use crate::view;
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
     deletion_returns_object: true,
     storage_version_hash: "TuzjC49aUfM=".into(),
     ..Declaration::new(
@@ -39,15 +38,15 @@ impl Kind for ResourceClaimTemplate {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        let metadata = path.child("metadata");
-        rules::labels(&metadata.child("labels"), view::at(object, &["spec", "metadata", "labels"]), errors);
-        let annotations = view::fields(object, &["spec", "metadata", "annotations"]);
-        let annotations = annotations.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
-        errors.extend(validate_annotations(annotations, &metadata.child("annotations")));
+        let metadata = view::at(object, &["spec", "metadata"]);
+        validate_template_metadata(metadata, &path.child("metadata"), errors);
         if let Some(devices) = view::at(object, &["spec", "spec", "devices"]) {
             device_requests::check(devices, &path.child("spec.devices"), errors);
         }
     }
+
+    /// The spec is immutable, so that an update is not validated beyond that.
+    fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
@@ -82,6 +81,19 @@ fn samples() -> crate::samples::Samples {
                 json!({"a b": "c"}),
                 "spec.metadata.annotations",
                 "FieldValueInvalid",
+            ),
+            refused(
+                "/spec/metadata/generateName",
+                json!("a-"),
+                "spec.metadata.generateName",
+                "FieldValueForbidden",
+            ),
+            refused("/spec/metadata/uid", json!("a"), "spec.metadata.uID", "FieldValueForbidden"),
+            refused(
+                "/spec/metadata/ownerReferences",
+                json!([{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "b"}]),
+                "spec.metadata.ownerReferences",
+                "FieldValueForbidden",
             ),
             refused(
                 "/spec/spec/devices/requests/0/name",

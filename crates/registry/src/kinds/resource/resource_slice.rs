@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::lists::check_set;
 use super::node_selection::ways_in_use;
-use super::{devices, naming};
+use super::{devices, naming, taints};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::kinds::storage::driver_name;
@@ -54,6 +55,18 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
 impl Kind for ResourceSlice {
     fn declaration(&self) -> &Declaration {
         &DECLARATION
+    }
+
+    fn set_default_times(&self, object: &mut Value, now: Time) {
+        devices::for_each_mut(object, |device| taints::set_default_times(device, now));
+    }
+
+    fn prepare_for_create(&self, object: &mut Value, _now: Time) {
+        devices::drop_disabled_fields(object, None);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        devices::drop_disabled_fields(new, Some(old));
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

@@ -2,6 +2,7 @@
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
+use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::lists::check_list;
@@ -25,6 +26,22 @@ pub(super) fn check_taints(taints: &[Value], path: &Path<'_>, errors: &mut Error
             rules::one_of(&path, effect, &EFFECTS, errors);
         }
     });
+}
+
+/// Sets `timeAdded` of the taints of a device to the time of the write.
+pub(super) fn set_default_times(device: &mut Value, now: Time) {
+    for taint in device.get_mut("taints").and_then(Value::as_array_mut).into_iter().flatten() {
+        view::set_default(taint, "timeAdded", || now.to_string().into());
+    }
+}
+
+/// Sets the operator of the tolerations of a request or of an allocation result.
+pub(super) fn set_toleration_defaults(owner: &mut Value) {
+    for toleration in owner.get_mut("tolerations").and_then(Value::as_array_mut).into_iter().flatten() {
+        if view::text(toleration, &["operator"]).is_empty() {
+            toleration["operator"] = "Equal".into();
+        }
+    }
 }
 
 /// Tolerations of a request.
