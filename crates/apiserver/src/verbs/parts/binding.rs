@@ -20,7 +20,23 @@ impl ResourceRequest {
     /// Gives the pod of this name to a node; to whichever the body names if it is empty.
     pub(in super::super) async fn bind(&self, name: &str) -> Result<Response<ResponseBody>, Refusal> {
         let (binding, mut warnings) = self.posted().await?;
-        let meta = Meta::of(&binding);
+        match self.admit_and_assign(name, &binding, &mut warnings).await {
+            Ok(()) => {
+                let mut response = self.done(StatusCode::CREATED)?;
+                warn(&mut response, &warnings);
+                Ok(response)
+            }
+            Err(refusal) => Err(refusal.warned_of(warnings)),
+        }
+    }
+
+    async fn admit_and_assign(
+        &self,
+        name: &str,
+        binding: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Refusal> {
+        let meta = Meta::of(binding);
         let name = if name.is_empty() { meta.name() } else { name };
         if name.is_empty() {
             return Err(Refusal::bad_request("Name parameter required."));
@@ -29,7 +45,7 @@ impl ResourceRequest {
             return Err(Refusal::bad_request("name in URL does not match name in Binding object"));
         }
         let mut errors = ErrorList::new();
-        validate_binding(&binding, &mut errors);
+        validate_binding(binding, &mut errors);
         if !errors.is_empty() {
             // Upstream takes this for a fault of its own.
             return Err(Status::failure(Reason::Unknown, errors.to_string()).into());
@@ -39,10 +55,7 @@ impl ResourceRequest {
         let write = Write { kind: pods, subresource: "binding", ..self.write(&api_version)? };
         let mut binding = binding.clone();
         warnings.extend(self.cluster.admit(&write, Operation::Create, name, &mut binding).await?);
-        self.assign(name, &binding).await?;
-        let mut response = self.done(StatusCode::CREATED)?;
-        warn(&mut response, &warnings);
-        Ok(response)
+        self.assign(name, &binding).await
     }
 
     async fn assign(&self, name: &str, binding: &Value) -> Result<(), Refusal> {

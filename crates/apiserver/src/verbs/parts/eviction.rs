@@ -57,11 +57,26 @@ impl ResourceRequest {
     }
 
     pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (mut eviction, mut warnings) = match self.posted().await {
+        let (eviction, mut warnings) = match self.posted().await {
             Ok(posted) => posted,
             // The older version is taken, too, and has the same fields.
             Err(refusal) => self.posted_in_v1beta1().await.map_err(|_| refusal)?,
         };
+        match self.admit_and_evict(eviction, &mut warnings).await {
+            Ok(()) => {
+                let mut response = self.done(StatusCode::CREATED)?;
+                warn(&mut response, &warnings);
+                Ok(response)
+            }
+            Err(refusal) => Err(refusal.warned_of(warnings)),
+        }
+    }
+
+    async fn admit_and_evict(
+        &self,
+        mut eviction: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Refusal> {
         if Meta::of(&eviction).name() != self.path.name {
             return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
         }
@@ -71,13 +86,10 @@ impl ResourceRequest {
         warnings.extend(self.cluster.admit(&write, Operation::Create, name, &mut eviction).await?);
         let body = eviction.get("deleteOptions").unwrap_or(&Value::Null);
         let (options, dry_run) = self.eviction_options(body)?;
-        let outcome = self.evict_within_budgets(&options, dry_run).await?;
-        let mut response = match outcome {
-            Some(status) => return Err(status.into()),
-            None => self.done(StatusCode::CREATED)?,
-        };
-        warn(&mut response, &warnings);
-        Ok(response)
+        match self.evict_within_budgets(&options, dry_run).await? {
+            Some(status) => Err(status.into()),
+            None => Ok(()),
+        }
     }
 
     fn eviction_options(&self, body: &Value) -> Result<(DeleteOptions, bool), Refusal> {

@@ -38,10 +38,17 @@ impl ResourceRequest {
     /// client should be warned of.
     pub(super) async fn posted(&self) -> Result<(Value, Vec<String>), Refusal> {
         let (mut object, warnings) = self.decoded().await?;
+        match self.set_namespace(&mut object) {
+            Ok(()) => Ok((object, warnings)),
+            Err(refusal) => Err(refusal.warned_of(warnings)),
+        }
+    }
+
+    fn set_namespace(&self, object: &mut Value) -> Result<(), Refusal> {
         let no_metadata = || Refusal::bad_request("the object's metadata is not an object");
-        ensure_namespace(&mut MetaMut::of(&mut object).ok_or_else(no_metadata)?, &self.path.namespace)
+        ensure_namespace(&mut MetaMut::of(object).ok_or_else(no_metadata)?, &self.path.namespace)
             .map_err(Error::from)?;
-        Ok((object, warnings))
+        Ok(())
     }
 
     /// An object of the path's namespace, or of none.

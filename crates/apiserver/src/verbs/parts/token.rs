@@ -34,17 +34,32 @@ const EXTENDED_S: i64 = 365 * 24 * 3600;
 
 impl ResourceRequest {
     pub(super) async fn issue_token(&self) -> Result<Response<ResponseBody>, Refusal> {
-        let (mut request, mut warnings) = self.token_request().await?;
+        let (request, mut warnings) = self.posted().await?;
+        match self.issue_posted_token(request, &mut warnings).await {
+            Ok(mut response) => {
+                warn(&mut response, &warnings);
+                Ok(response)
+            }
+            Err(refusal) => Err(refusal.warned_of(warnings)),
+        }
+    }
+
+    async fn issue_posted_token(
+        &self,
+        request: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let mut request = self.with_token_defaults(request)?;
         let api_version = self.kind.declaration().storage_api_version();
         let (write, name) = (self.write(&api_version)?, &self.path.name);
         let (cluster, operation, conditions) = (&self.cluster, Operation::Create, &Conditions::default());
         let attributes = Attributes { cluster, write: &write, operation, name, old: None, conditions };
-        cluster.mutate(&attributes, &mut request, &mut warnings).await?;
+        cluster.mutate(&attributes, &mut request, warnings).await?;
         // The same for all of it, should the key be replaced meanwhile.
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?.current();
         let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account)?;
-        cluster.validate(&attributes, &request, &mut warnings).await?;
+        cluster.validate(&attributes, &request, warnings).await?;
         let bound = self.bound_to(&request, &account).await?;
         warnings.extend(self.shorten(&mut request));
         let claims = self.claims(&request, bound, signer);
@@ -54,14 +69,11 @@ impl ResourceRequest {
         // Written although it has no value, as by upstream.
         view::set_default(&mut request["spec"], "boundObjectRef", || Value::Null);
         request["status"] = json!({"token": token, "expirationTimestamp": expires});
-        let mut response = self.tell(&request, StatusCode::CREATED)?;
-        warn(&mut response, &warnings);
-        Ok(response)
+        self.tell(&request, StatusCode::CREATED)
     }
 
-    /// The request in the body, with its defaults.
-    async fn token_request(&self) -> Result<(Value, Vec<String>), Refusal> {
-        let (mut request, warnings) = self.posted().await?;
+    /// Sets the defaults of a request, which must be about the account of the path.
+    fn with_token_defaults(&self, mut request: Value) -> Result<Value, Refusal> {
         let said = Meta::of(&request).name();
         if !said.is_empty() && said != self.path.name {
             let detail = "must match the service account name if specified";
@@ -77,7 +89,7 @@ impl ResourceRequest {
             spec.retain(|_, value| !value.is_null());
         }
         let api_version = self.kind.declaration().storage_api_version();
-        Ok((self.cluster.note_ownership(&self.write(&api_version)?, request), warnings))
+        Ok(self.cluster.note_ownership(&self.write(&api_version)?, request))
     }
 
     /// Fills in what the account says, and checks the rest.

@@ -24,6 +24,16 @@ impl ResourceRequest {
             return self.bind("").await;
         }
         let (question, warnings) = self.posted().await?;
+        match self.answer_decoded(kind, question).await {
+            Ok(mut response) => {
+                warn(&mut response, &warnings);
+                Ok(response)
+            }
+            Err(refusal) => Err(refusal.warned_of(warnings)),
+        }
+    }
+
+    async fn answer_decoded(&self, kind: &str, question: Value) -> Result<Response<ResponseBody>, Refusal> {
         let api_version = self.kind.declaration().storage_api_version();
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {
@@ -42,9 +52,7 @@ impl ResourceRequest {
                 question
             }
         };
-        let mut response = self.tell(&answer, StatusCode::CREATED)?;
-        warn(&mut response, &warnings);
-        Ok(response)
+        self.tell(&answer, StatusCode::CREATED)
     }
 
     fn check_question(&self, question: &Value) -> Result<(), Refusal> {
