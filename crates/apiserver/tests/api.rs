@@ -317,3 +317,41 @@ async fn typed_clients_speak_protobuf() {
     let object = coracle_api::codec::protobuf::decode(&bytes, Some(id)).unwrap().object;
     assert_eq!((&object["metadata"]["name"], &object["data"]["key"]), (&json!("typed"), &json!("value")));
 }
+
+#[tokio::test]
+async fn table_of_flow_schemas_is_sorted_by_precedence() {
+    let client = client().await;
+    let path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+    for (name, precedence) in [("a", 900), ("b", 100), ("c", 900), ("d", 500)] {
+        let spec = json!({"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": "x"}});
+        let schema = json!({"metadata": {"name": name}, "spec": spec});
+        assert_eq!(client.json(Method::POST, path, schema).await.0, 201);
+    }
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let (_, table) = answer(client.send(Method::GET, path, &accept, "").await).await;
+    let names: Vec<_> = table["rows"].as_array().unwrap().iter().map(|row| &row["cells"][0]).collect();
+    assert_eq!(names, ["b", "d", "a", "c"]);
+    let (_, list) = client.get(path).await;
+    let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn rejected_review_has_the_warnings_of_its_decoding() {
+    let client = client().await;
+    let body = serde_json::to_vec(&json!({"spec": {"unknown": 1}})).unwrap();
+    let headers = [("content-type", "application/json")];
+    for path in [
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        "/api/v1/namespaces/default/serviceaccounts/absent/token",
+    ] {
+        let path = format!("{path}?fieldValidation=Warn");
+        let response = client.send(Method::POST, &path, &headers, body.clone()).await;
+        assert!(!response.status().is_success(), "{path}");
+        let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+        assert_eq!(warnings, [r#"299 - "unknown field \"spec.unknown\"""#], "{path}");
+    }
+}
