@@ -15,6 +15,7 @@ use crate::view;
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     deletion_returns_object: true,
     storage_version_hash: "TuzjC49aUfM=".into(),
     ..Declaration::new(
@@ -44,9 +45,6 @@ impl Kind for ResourceClaimTemplate {
             device_requests::check(devices, &path.child("spec.devices"), errors);
         }
     }
-
-    /// The spec is immutable, so that an update is not validated beyond that.
-    fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);

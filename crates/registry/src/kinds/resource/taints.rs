@@ -10,14 +10,14 @@ use super::naming;
 use crate::kinds::rules;
 use crate::view;
 
-/// The most taints of a device and tolerations of a request, as upstream has it.
-const MAX_COUNT: usize = 16;
+/// The most taints of a device, as in kube-apiserver.
+const MAX_TAINTS: usize = 16;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Taints of a device.
 pub(super) fn check_taints(taints: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
-    check_list(taints, MAX_COUNT, path, errors, |taint, path, errors| {
+    check_list(taints, MAX_TAINTS, path, errors, |taint, path, errors| {
         naming::label_name(&path.child("key"), view::text(taint, &["key"]), errors);
         let value = view::text(taint, &["value"]);
         rules::each_message(&path.child("value"), value, name::label_value(value), errors);
@@ -44,9 +44,9 @@ pub(super) fn set_toleration_defaults(owner: &mut Value) {
     }
 }
 
-/// Tolerations of a request.
+/// Tolerations of a request. kube-apiserver does not enforce the documented limit of 16.
 pub(super) fn check_tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
-    check_list(tolerations, MAX_COUNT, path, errors, check_toleration);
+    check_list(tolerations, usize::MAX, path, errors, check_toleration);
 }
 
 fn check_toleration(toleration: &Value, path: &Path<'_>, errors: &mut ErrorList) {
