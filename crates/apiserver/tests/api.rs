@@ -332,7 +332,8 @@ async fn table_of_flow_schemas_is_sorted_by_precedence() {
     let names: Vec<_> = table["rows"].as_array().unwrap().iter().map(|row| &row["cells"][0]).collect();
     assert_eq!(names, ["b", "d", "a", "c"]);
     let (_, list) = client.get(path).await;
-    let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    let names: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
 }
 

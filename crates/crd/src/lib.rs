@@ -21,8 +21,8 @@ mod validate;
 
 pub use definition::UnknownInDefaults;
 pub use format::is_known_for as is_known_format;
-pub use pattern::{InvalidPattern, check_pattern};
 pub use metadata::{ConformError, Metadata, ReadMetadata};
+pub use pattern::{InvalidPattern, check_pattern};
 pub use publish::{CustomKind, OpenApi, definition_name};
 pub use rules::ExpressionCosts;
 pub use structural::{ParseError, Structural};

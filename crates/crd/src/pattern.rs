@@ -131,9 +131,8 @@ impl<'a> Rewriter<'a> {
 
     /// The text from a place that has been passed up to here.
     fn text_since(&self, start: &Peekable<Chars<'a>>) -> &'a str {
-        let offset = |rest: &Peekable<Chars<'a>>| {
-            self.whole.len() - rest.clone().map(char::len_utf8).sum::<usize>()
-        };
+        let offset =
+            |rest: &Peekable<Chars<'a>>| self.whole.len() - rest.clone().map(char::len_utf8).sum::<usize>();
         &self.whole[offset(start)..offset(&self.rest)]
     }
 

@@ -58,14 +58,16 @@ fn tree(object: &Object) -> Value {
 /// The fields of a refusal, each with its reason.
 fn causes(error: Error) -> Vec<String> {
     let Error::Invalid { errors, .. } = error else { panic!("it is not invalid: {error}") };
-    let mut causes: Vec<_> = errors.iter().map(|error| format!("{} {}", error.field, error.kind.reason())).collect();
+    let mut causes: Vec<_> =
+        errors.iter().map(|error| format!("{} {}", error.field, error.kind.reason())).collect();
     causes.sort();
     causes
 }
 
 #[tokio::test]
 async fn generation_of_a_csi_driver_starts_with_its_first_change() {
-    let (cluster, write) = (cluster(), write(kind("storage.k8s.io", "v1", "csidrivers"), "storage.k8s.io/v1"));
+    let (cluster, write) =
+        (cluster(), write(kind("storage.k8s.io", "v1", "csidrivers"), "storage.k8s.io/v1"));
     let object = json!({"metadata": {"name": "csi.example.com"}, "spec": {}});
     let (mut object, _) = create(&write, &cluster, object).await.unwrap();
     assert_eq!(object["metadata"].get("generation"), None);

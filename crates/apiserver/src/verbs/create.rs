@@ -1,6 +1,7 @@
 //! POST.
 
 use coracle_api::codec::DecodeBudget;
+use coracle_registry::Error;
 use coracle_registry::form::ObjectForm;
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -15,9 +16,16 @@ impl ResourceRequest {
         let (object, mut warnings) = self.decoded().await?;
         let object = self.stored(object);
         let api_version = self.kind.declaration().storage_api_version();
+        let of_preparation = self.kind.warnings_before_create(&object);
         let created = match self.cluster.create(&self.write(&api_version)?, object).await {
             Ok(created) => created,
-            Err(error) => return Err(Refusal::from(error).warned_of(warnings)),
+            Err(error) => {
+                // kube-apiserver rejects these after it has prepared the object and warned of it.
+                if matches!(error, Error::Invalid { .. } | Error::AlreadyExists(_)) {
+                    warnings.extend(of_preparation);
+                }
+                return Err(Refusal::from(error).warned_of(warnings));
+            }
         };
         warnings.extend(created.warnings);
         let mut response = negotiate::object(&self.encoding()?, &created.object)?;

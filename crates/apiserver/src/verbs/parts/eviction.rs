@@ -72,11 +72,7 @@ impl ResourceRequest {
         }
     }
 
-    async fn admit_and_evict(
-        &self,
-        mut eviction: Value,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Refusal> {
+    async fn admit_and_evict(&self, mut eviction: Value, warnings: &mut Vec<String>) -> Result<(), Refusal> {
         if Meta::of(&eviction).name() != self.path.name {
             return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
         }

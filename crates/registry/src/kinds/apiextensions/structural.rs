@@ -283,7 +283,10 @@ mod tests {
                       regexp: missing closing ]: `[`";
         for (schema, place) in [
             (json!({"type": "object", "properties": {"a": bad}}), "s.properties[a]"),
-            (json!({"type": "object", "properties": {"a": {"type": "array", "items": bad}}}), "s.properties[a].items"),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "array", "items": bad}}}),
+                "s.properties[a].items",
+            ),
             (
                 json!({"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"pattern": "["}]}}}),
                 "s.properties[a].anyOf[0]",

@@ -136,7 +136,10 @@ mod tests {
         ] {
             assert!(faults(expression).contains(part), "{expression}: {}", faults(expression));
         }
-        assert_eq!(faults(&"x".repeat(MAX_EXPRESSION_BYTES + 1)), "e: Too long: may not be more than 10240 bytes");
+        assert_eq!(
+            faults(&"x".repeat(MAX_EXPRESSION_BYTES + 1)),
+            "e: Too long: may not be more than 10240 bytes"
+        );
     }
 
     #[test]

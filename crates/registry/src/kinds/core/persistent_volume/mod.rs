@@ -238,8 +238,7 @@ fn check_attributes_class(spec: &Value, path: &Path<'_>, errors: &mut ErrorList)
 
 fn check_mount_options(object: &Value, errors: &mut ErrorList) {
     let has = |kind: &str| view::at(object, &["spec", kind]).is_some();
-    let mountable =
-        source::SOURCES.iter().any(|kind| has(kind) && !WITHOUT_MOUNT_OPTIONS.contains(kind));
+    let mountable = source::SOURCES.iter().any(|kind| has(kind) && !WITHOUT_MOUNT_OPTIONS.contains(kind));
     if !mountable && view::at(object, &["metadata", "annotations", MOUNT_OPTIONS]).is_some() {
         let path = Path::root("metadata.annotations");
         let detail = "may not specify mount options for this volume type";

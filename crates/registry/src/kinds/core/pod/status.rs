@@ -52,7 +52,8 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
 /// ImageVolumeWithDigest and DRANodeAllocatableResources.
 fn drop_disabled_fields(new: &mut Value, old: &Value) {
     let has_volume_status = |list: &&str| {
-        let mounts = view::items(old, &[list]).iter().flat_map(|status| view::items(status, &["volumeMounts"]));
+        let mounts =
+            view::items(old, &[list]).iter().flat_map(|status| view::items(status, &["volumeMounts"]));
         mounts.into_iter().any(|mount| mount.get("volumeStatus").is_some())
     };
     if !LISTS.iter().any(has_volume_status) {

@@ -15,11 +15,7 @@ pub(super) fn validate(template: &Value, path: &Path<'_>, errors: &mut ErrorList
 }
 
 /// The metadata of a template whose object gets only the labels and annotations.
-pub(crate) fn validate_template_metadata(
-    metadata: Option<&Value>,
-    path: &Path<'_>,
-    errors: &mut ErrorList,
-) {
+pub(crate) fn validate_template_metadata(metadata: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
     let metadata = metadata.unwrap_or(&Value::Null);
     annotation::validate_keys(metadata, &path.child("annotations"), errors);
     check::labels(metadata.get("labels"), &path.child("labels"), errors);

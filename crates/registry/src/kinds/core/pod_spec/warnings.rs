@@ -236,7 +236,8 @@ fn profiles(spec: &Value, metadata: &Value, path: &Path<'_>, warnings: &mut Vec<
         let has_own = view::at(container, &["securityContext", "appArmorProfile"]).is_some();
         let annotation = view::at(metadata, &["annotations", &key]).and_then(Value::as_str);
         if let Some(annotation) = annotation.filter(|_| is_template && !has_own)
-            && (pod_profile.is_none() || pod_profile != annotation::profile_of_annotation(annotation).as_ref())
+            && (pod_profile.is_none()
+                || pod_profile != annotation::profile_of_annotation(annotation).as_ref())
         {
             warnings.push(format!("{}: {}", annotations.key(&key), annotation::USE_APP_ARMOR_FIELD));
         }
