@@ -26,6 +26,7 @@ mod negotiate;
 mod openapi;
 mod openid;
 mod options;
+mod request_log;
 mod resource_metrics;
 mod route;
 mod service;

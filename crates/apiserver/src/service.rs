@@ -37,6 +37,7 @@ use crate::negotiate::{Asked, FrameCache, Wanted, told};
 use crate::openapi;
 use crate::openid;
 use crate::options::Query;
+use crate::request_log::RequestLog;
 use crate::resource_metrics::MetricsSource;
 use crate::route::{self, ResourcePath, Route};
 use crate::status::Refusal;
@@ -209,11 +210,12 @@ impl ApiServer {
     }
 
     /// Answers a request. `flow` receives the headers of flow control once the request is classified; the response
-    /// has them also if the request is rejected afterwards.
+    /// has them also if the request is rejected afterwards. `log` receives the user.
     async fn answer<B>(
         &self,
         request: Request<B>,
         flow: &mut Option<PfHeaders>,
+        log: &mut Option<RequestLog>,
     ) -> Result<Response<ResponseBody>, Refusal>
     where
         B: Body<Data = Bytes>,
@@ -230,6 +232,9 @@ impl ApiServer {
         let id = if everywhere { route::DEFAULT_CLUSTER } else { id };
         let cluster = self.open_cluster(id, parts.extensions.get::<Fence>()).await;
         let caller = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
+        if let Some(log) = log {
+            log.set_user(&caller.identity);
+        }
         if matches!(cluster, Err(coracle_registry::Error::UnknownCluster { .. })) && !caller.all_clusters {
             // As for any credential that is not valid in a cluster: only the operator can tell which clusters exist.
             return Err(Refusal::unauthorized());
@@ -678,16 +683,20 @@ where
             method = request.method().as_str(),
             path = request.uri().path(),
         );
+        let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
         // Boxed before anything else, for it is large and would be moved once more.
         let answered: Self::Future = Box::pin(async move {
             let mut flow = None;
-            let answer = server.answer(request, &mut flow).await;
+            let answer = server.answer(request, &mut flow, &mut log).await;
             let mut response =
                 running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form())));
             if let Some(flow) = flow {
                 flow.add_to(response.headers_mut());
             }
             response.headers_mut().insert(AUDIT_ID, audit_id);
+            if let Some(log) = log {
+                log.end(response.status());
+            }
             Ok(response)
         });
         if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) }

@@ -1,13 +1,14 @@
-//! What can be written on the command line, and what it means.
+//! The command line: arguments and how they become a [`Config`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use coracle::config::{
-    AddressRange, ClientCertificate, ClusterLimits, EtcdConfig, EtcdTls, EtcdUser, FakeNodes, PortRange,
-    ServiceNetwork, SubjectName,
+    AddressRange, ClientCertificate, ClusterLimits, ClusterName, EtcdConfig, EtcdTls, EtcdUser, FakeNodes,
+    PortRange, ServiceNetwork, SubjectName,
 };
 use coracle::{Config, ConfigError, StoreConfig};
 
@@ -19,108 +20,143 @@ use crate::cmd::kubeconfig::KubeconfigCommand;
 use crate::cmd::store::StoreCommand;
 use crate::cmd::token::TokenCommand;
 use crate::data_dir;
+use crate::logging::LogArgs;
 use crate::nodes::NodeArgs;
+use crate::version;
 
 /// A whole Kubernetes in one program.
 #[derive(Debug, Parser)]
-#[command(name = "coracle", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "coracle", version = version::TEXT, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  coracle up                            start a cluster that keeps its data in your home
-  coracle up --store memory             start one that keeps nothing
-  coracle kubeconfig create --user me   let somebody else in
-  coracle token create                  let a node join
+  coracle up                            start a cluster with its data in your home directory
+  coracle up --fake-nodes 3             start one with simulated nodes, so that pods run
+  coracle up --store memory             start one whose data is gone when it stops
+  coracle kubeconfig merge              add the cluster to ~/.kube/config
+  coracle kubeconfig create --user me   create a kubeconfig for another user
+  coracle token create                  create a token with which a node can join
   coracle cluster create team-a         create another cluster on the same server
-  coracle certs list                    see which certificates there are, and when they end
-  coracle store check                   look whether the data is in good order
-
-The variable CORACLE_LOG says what is logged, such as `debug` or `info,coracle_store=debug`.";
+  coracle certs list                    list certificates and when they expire
+  coracle store check                   verify data integrity
+  coracle completion bash               print a completion script for bash";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a cluster here and now, and stop it by Ctrl-C.
+    /// Start a control plane in the foreground (Ctrl-C stops it).
     #[command(after_help = UP_EXAMPLES)]
     Up(ServerArgs),
-    /// Start a server of a cluster; the same as `up` as long as there are no nodes.
-    #[command(after_help = UP_EXAMPLES)]
+    /// Start only the control plane (currently identical to `up`).
+    #[command(after_help = "Example:\n  coracle server --data-dir ./data --listen 127.0.0.1:0")]
     Server(ServerArgs),
-    /// Look at, copy or repair the data of a cluster that does not run.
+    /// Inspect, export, import or repair the data of a stopped cluster.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Look at the certificates of a cluster, or replace them.
+    /// List or rotate the certificates of a cluster.
     #[command(subcommand)]
     Certs(CertsCommand),
     /// Create, list, limit or delete clusters of a running server.
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Let further users in.
+    /// Create and merge kubeconfig files.
     #[command(subcommand)]
     Kubeconfig(KubeconfigCommand),
-    /// Look after the tokens by which nodes join.
+    /// Manage node bootstrap tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Print a completion script for a shell.
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completion(CompletionArgs),
     /// Print the version.
     Version,
 }
 
 const UP_EXAMPLES: &str = "\
 Examples:
-  coracle up --data-dir ./data --listen 127.0.0.1:0      any free port, data in ./data
-  coracle up --listen 0.0.0.0:6443 --tls-san api.example.org   for other machines too
+  coracle up --data-dir ./data --listen 127.0.0.1:0            any free port, data in ./data
+  coracle up --listen 0.0.0.0:6443 --tls-san api.example.org   for other machines, too
   coracle up --store etcd=http://10.0.0.1:2379,http://10.0.0.2:2379
   coracle up --store etcd=https://10.0.0.1:2379 --etcd-ca ca.crt
-  coracle up --fake-nodes 100,cpu=8,memory=32Gi      with nodes that only pretend to run pods";
+  coracle up --fake-nodes 100,cpu=8,memory=32Gi                with simulated nodes";
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  source <(coracle completion bash)
+  coracle completion zsh > \"${fpath[1]}/_coracle\"
+  coracle completion fish > ~/.config/fish/completions/coracle.fish";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionArgs {
+    /// The shell.
+    pub(crate) shell: Shell,
+}
 
 /// The settings of a server.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServerArgs {
     #[command(flatten)]
     location: LocationArgs,
-    /// Serve the API at this address; may be given more than once. Port 0 picks a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_values_t = Config::new("").listen)]
+    /// Name of the cluster, its users and contexts in kubeconfigs [default: the name of the data directory].
+    #[arg(long, value_name = "NAME")]
+    name: Option<ClusterName>,
+    /// Serve the API at this address; may be repeated. Port 0 picks a free port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, default_values_t = Config::new("").listen)]
     listen: Vec<SocketAddr>,
-    /// The address by which others reach this machine [default: the one it would itself send
-    /// from].
+    /// Serve plain HTTP at the same addresses, which must be loopback, as the administrator and without credentials. Any
+    /// process on this machine then has full access.
+    #[arg(long)]
+    insecure_http: bool,
+    /// IP address at which other machines reach this one [default: the address of the default route].
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
-    /// A further name or address the server's certificate is for; may be given more than once.
+    /// Additional subject alternative name of the server's certificate; may be repeated.
     #[arg(long, value_name = "NAME|IP")]
     tls_san: Vec<SubjectName>,
-    /// Give services addresses of this range; with a comma, one of IPv4 and one of IPv6.
+    /// IP range of services; with a comma, one of IPv4 and one of IPv6.
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',', default_values_t = ranges())]
     service_cidr: Vec<AddressRange>,
-    /// Give services node ports of this range.
+    /// Port range of services with node ports.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = ServiceNetwork::default().node_ports())]
     service_node_port_range: PortRange,
-    /// Take no more connections from one address, or one network of IPv6, at the same time. Connections
-    /// from this machine are not counted.
+    /// Maximum number of connections from one IP address, or one IPv6 network, at the same time; loopback is not
+    /// limited.
     #[arg(long, value_name = "NUMBER", default_value_t = Config::new("").max_connections_per_address)]
     max_connections_per_address: usize,
-    /// Let a created cluster store this many bytes unless it is created with another limit; or "unlimited".
+    /// Default limit of the bytes that a created cluster stores, or "unlimited".
     #[arg(long, value_name = "QUANTITY", value_parser = limits::parse, default_value = "1Gi")]
     cluster_max_bytes: Limit,
-    /// Let a created cluster store this many objects unless it is created with another limit; or "unlimited".
+    /// Default limit of the objects that a created cluster stores, or "unlimited".
     #[arg(long, value_name = "NUMBER", value_parser = limits::parse, default_value = "200000")]
     cluster_max_objects: Limit,
-    /// Run no controllers: nothing is made of what is stored, unless by controllers of your own.
+    /// Do not run the built-in controllers.
     #[arg(long)]
     disable_controller_manager: bool,
-    /// Do not schedule pods.
+    /// Do not run the scheduler.
     #[arg(long)]
     disable_scheduler: bool,
-    /// Simulate so many nodes, whose pods run by rule; they are as given after a comma: cpu=, memory=,
-    /// pods=, zones=, taint=KEY[=VALUE]:EFFECT, missing-image=NAME.
-    #[arg(long, value_name = "NUMBER[,SETTING...]")]
+    /// Run N simulated nodes, and delete simulated nodes of an earlier start beyond them. Settings, comma-separated:
+    /// cpu=, memory=, pods=, zones=, taint=KEY[=VALUE]:EFFECT, missing-image=NAME.
+    #[arg(long, value_name = "N[,SETTING...]")]
     fake_nodes: Option<FakeNodes>,
     #[command(flatten)]
     authentication: AuthenticationArgs,
     #[command(flatten)]
     nodes: NodeArgs,
+}
+
+/// Parses an address and a port. `localhost` is 127.0.0.1: a name with several addresses would need several listeners.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    local.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "expected ADDRESS:PORT, such as 127.0.0.1:6443, [::1]:6443 or 0.0.0.0:6443 (all interfaces)"
+            .to_owned()
+    })
 }
 
 fn ranges() -> Vec<AddressRange> {
@@ -146,7 +182,9 @@ impl ServerArgs {
 
     fn apply_to(&self, location: Config) -> Result<Config> {
         Ok(Config {
+            name: self.name.clone(),
             listen: self.listen.clone(),
+            insecure_http: self.insecure_http,
             advertise_address: self.advertise_address,
             tls_sans: self.tls_san.clone(),
             service_network: ServiceNetwork::new(self.service_cidr.clone(), self.service_node_port_range)
@@ -167,24 +205,21 @@ impl ServerArgs {
     }
 }
 
-/// The form of what is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Output {
     Text,
     Json,
 }
 
-/// Where the files of a cluster are.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DataDirArgs {
-    /// The directory everything is kept in [default: /var/lib/coracle for root, else
-    /// $XDG_DATA_HOME/coracle or ~/.local/share/coracle].
+    /// Data directory [default: /var/lib/coracle for root, else $XDG_DATA_HOME/coracle or ~/.local/share/coracle].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
 impl DataDirArgs {
-    /// The directory.
     pub(crate) fn path(&self) -> Result<PathBuf> {
         match &self.data_dir {
             Some(dir) => Ok(dir.clone()),
@@ -193,35 +228,34 @@ impl DataDirArgs {
     }
 }
 
-/// Where the data of a cluster is.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LocationArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
-    /// Store the objects in files (disk), in memory only (memory), or in an etcd cluster. A server in memory without
-    /// --data-dir keeps its certificates in a temporary directory, which it removes when it stops.
+    /// Store objects in files (disk), in memory (memory) or in an existing etcd cluster. With memory and without
+    /// --data-dir, certificates are in a temporary directory, which is removed at shutdown.
     #[arg(long, value_name = "disk|memory|etcd=URL[,URL...]", default_value = "disk")]
     store: String,
     #[command(flatten)]
     etcd: EtcdArgs,
 }
 
-/// What an etcd may ask for.
+/// Credentials for etcd.
 #[derive(Debug, ClapArgs)]
 struct EtcdArgs {
-    /// Trust the members of etcd whose certificates these authorities signed (PEM).
+    /// CA bundle for the certificates of etcd members (PEM).
     #[arg(long, value_name = "FILE")]
     etcd_ca: Option<PathBuf>,
-    /// Show this certificate to etcd (PEM).
+    /// Client certificate for etcd (PEM).
     #[arg(long, value_name = "FILE", requires_all = ["etcd_key", "etcd_ca"])]
     etcd_cert: Option<PathBuf>,
-    /// The private key of that certificate (PEM).
+    /// Private key of --etcd-cert (PEM).
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
-    /// Log in to etcd as this user.
+    /// User name for etcd.
     #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
     etcd_user: Option<String>,
-    /// A file that holds the password of that user.
+    /// File with the password of --etcd-user.
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
 }
@@ -288,6 +322,32 @@ mod tests {
     fn addresses_add_up() {
         let config = config("coracle up --data-dir /d --listen 127.0.0.1:0 --listen [::1]:80").unwrap();
         assert_eq!(config.listen, ["127.0.0.1:0".parse().unwrap(), "[::1]:80".parse().unwrap()]);
+    }
+
+    #[test]
+    fn listen_address_without_port_is_rejected_with_an_example() {
+        let local = config("coracle up --data-dir /d --listen localhost:7000").unwrap().listen;
+        assert_eq!(local, ["127.0.0.1:7000".parse().unwrap()]);
+        for text in ["127.0.0.1", ":6443", "6443", "example.org:6443", "localhost:"] {
+            let error = config(&format!("coracle up --data-dir /d --listen {text}")).unwrap_err().to_string();
+            assert!(error.contains("such as 127.0.0.1:6443"), "{error}");
+        }
+    }
+
+    #[test]
+    fn cluster_name_is_that_of_the_data_directory_unless_given() {
+        assert_eq!(config("coracle up --data-dir /d/dev").unwrap().cluster_name().as_str(), "dev");
+        assert_eq!(config("coracle up --data-dir /d --name test").unwrap().cluster_name().as_str(), "test");
+        assert!(config("coracle up --data-dir /d --name a/b").is_err());
+    }
+
+    #[test]
+    fn log_options_are_accepted_after_any_command() {
+        for line in ["coracle --log-level debug up", "coracle token list --log-format json --log-level info"]
+        {
+            assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        assert!(Args::try_parse_from(["coracle", "up", "--log-format", "xml"]).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Flags that say how users are recognized, under upstream's names.
+//! Flags of authentication, under the names of kube-apiserver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,24 +11,23 @@ use coracle::authentication::{FrontProxy, HeaderName};
 
 use crate::duration::duration;
 
-/// How users are recognized, beside their certificates.
+/// Authentication, beside client certificates.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Authentication")]
 pub(crate) struct AuthenticationArgs {
-    /// Let those who do not say who they are ask for anything, as `system:anonymous`; without it they may
-    /// only ask whether the server is well.
+    /// Allow anonymous requests (user system:anonymous, subject to authorization). If false, only health endpoints are
+    /// anonymous.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_value_t = false, default_missing_value = "true")]
     anonymous_auth: bool,
-    /// Know users by the tokens of this file: lines of token,user,uid,"group1,group2". They are
-    /// valid for the default cluster.
+    /// File of static tokens for the default cluster: lines of token,user,uid,"group1,group2".
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
-    /// Let nodes join with the tokens of secrets of type bootstrap.kubernetes.io/token.
+    /// Accept bootstrap tokens (secrets of type bootstrap.kubernetes.io/token).
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_value_t = true, default_missing_value = "true")]
     enable_bootstrap_token_auth: bool,
-    /// By these names tokens may mean this server, in all clusters [default: the issuers of each cluster].
+    /// Accepted token audiences, in all clusters [default: the issuers of each cluster].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     api_audiences: Vec<String>,
     #[command(flatten)]
@@ -40,40 +39,40 @@ pub(crate) struct AuthenticationArgs {
 /// Tokens of service accounts.
 #[derive(Debug, ClapArgs)]
 struct ServiceAccountArgs {
-    /// Who vouches for tokens of service accounts; may be given more than once, and the first counts for
-    /// new ones. The issuer of another cluster is this URL and /clusters/ID.
+    /// Issuer (`iss`) of service account tokens; may be repeated, and new tokens have the first. The issuer of another
+    /// cluster is this URL and /clusters/ID.
     #[arg(long, value_name = "URL", default_value = DEFAULT_ISSUER)]
     service_account_issuer: Vec<String>,
-    /// A further key whose tokens are good (PEM); may be given more than once.
+    /// Additional public key for verifying service account tokens (PEM); may be repeated.
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
-    /// Where others find the keys of tokens [default: at this server].
+    /// URL of the key set that verifies service account tokens [default: of this server].
     #[arg(long, value_name = "URL")]
     service_account_jwks_uri: Option<String>,
-    /// Make no token that is good for longer, such as 24h.
+    /// Maximum lifetime of service account tokens, such as 24h.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     service_account_max_token_expiration: Option<Duration>,
 }
 
-/// Proxies that are believed.
+/// Front proxies.
 #[derive(Debug, ClapArgs)]
 struct FrontProxyArgs {
-    /// Believe the headers of proxies whose certificates these authorities signed (PEM), in the default cluster.
+    /// CA bundle for front-proxy client certificates of the default cluster (PEM).
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// Believe only proxies of these common names.
+    /// Common names of the front proxies that are accepted [default: any].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_allowed_names: Vec<String>,
-    /// Headers that say who it is [default: X-Remote-User].
+    /// Headers of the user name [default: X-Remote-User].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_username_headers: Vec<HeaderName>,
-    /// Headers that say which user of that name it is [default: X-Remote-Uid].
+    /// Headers of the user's UID [default: X-Remote-Uid].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_uid_headers: Vec<HeaderName>,
-    /// Headers that say groups [default: X-Remote-Group].
+    /// Headers of groups [default: X-Remote-Group].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_group_headers: Vec<HeaderName>,
-    /// What headers begin with that say anything else [default: X-Remote-Extra-].
+    /// Prefix of extra headers [default: X-Remote-Extra-].
     #[arg(long, value_name = "PREFIX[,PREFIX]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_extra_headers_prefix: Vec<String>,
 }

@@ -27,7 +27,7 @@ pub(crate) fn temporary() -> Result<TempDir> {
 pub(crate) fn of_user() -> Result<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     let chosen = choose(is_root, std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"));
-    chosen.context("there is no home directory to keep data in; name one by --data-dir")
+    chosen.context("cannot determine the home directory; set --data-dir")
 }
 
 /// Relative paths in `XDG_DATA_HOME` are to be ignored (XDG Base Directory Specification).

@@ -20,11 +20,27 @@ impl fmt::Display for Advice {
     }
 }
 
+/// A command line, or an environment variable, that is invalid.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
 /// Prints the error and says what to exit with.
 pub(crate) fn report(error: &Error) -> ExitCode {
     // If even this cannot be written there is nobody left to tell.
     let _ = io::stderr().write_all(text(error).as_bytes());
-    if error.is::<ConfigError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    if error.is::<ConfigError>() || error.is::<UsageError>() {
+        ExitCode::from(USAGE)
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn text(error: &Error) -> String {

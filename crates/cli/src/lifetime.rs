@@ -8,7 +8,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 
 /// Reads a span. The error is for clap, which says where it was.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no span of time: expected a number and d, h, m or s, such as 24h");
+    let wrong = || format!("invalid duration {text:?}: expected a number and d, h, m or s, such as 24h");
     span(text).ok_or_else(wrong)
 }
 

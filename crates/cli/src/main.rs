@@ -15,6 +15,7 @@ mod progress;
 mod shell;
 mod signals;
 mod table;
+mod version;
 
 use std::process::ExitCode;
 
@@ -26,8 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    logging::init();
-    match cmd::run(&args.command) {
+    match logging::init(&args.log).and_then(|()| cmd::run(&args.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }

@@ -1,4 +1,4 @@
-//! Flags that say how nodes are looked after, under upstream's names.
+//! Flags of the node controllers, under the names of kube-controller-manager.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use coracle::config::{Cidr, NodeCidrs, NodeMonitor};
 
 use crate::duration::duration;
 
-/// How nodes are looked after.
+/// Settings of the node controllers.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct NodeArgs {
-    /// Take a node for not ready that has not been heard of for so long.
+    /// Mark a node NotReady after this long without a heartbeat.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "40s")]
     node_monitor_grace_period: Duration,
-    /// Give a new node so long to report for the first time.
+    /// Time that a new node has for its first heartbeat.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
     node_startup_grace_period: Duration,
-    /// Give every node a part of --cluster-cidr for its pods.
+    /// Allocate a part of --cluster-cidr to each node for its pods.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_value_t = false, default_missing_value = "true")]
     allocate_node_cidrs: bool,
-    /// The addresses of pods; with a comma, a range of IPv4 and one of IPv6.
+    /// IP range of pods; with a comma, one of IPv4 and one of IPv6.
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
     cluster_cidr: Vec<Cidr>,
-    /// The length of the mask of what a node gets of IPv4.
+    /// Mask size of a node's IPv4 range.
     #[arg(long, value_name = "BITS", default_value_t = 24)]
     node_cidr_mask_size_ipv4: u8,
-    /// The length of the mask of what a node gets of IPv6.
+    /// Mask size of a node's IPv6 range.
     #[arg(long, value_name = "BITS", default_value_t = 64)]
     node_cidr_mask_size_ipv6: u8,
 }

@@ -1,29 +1,52 @@
-//! The signals that ask this process to end.
+//! The signals that this process handles: SIGINT and SIGTERM stop it; SIGHUP does not stop a server.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Both of them, from the moment this was made: none that comes later is missed.
+/// Signal handlers. No signal is missed from the moment they are installed.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// None if SIGHUP has its default action, which ends the process.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
     pub(crate) fn install() -> Result<Self> {
-        let install = |kind| signal(kind).context("cannot listen for signals");
-        let interrupt = install(SignalKind::interrupt())?;
-        let terminate = install(SignalKind::terminate())?;
-        Ok(Self { interrupt, terminate })
+        let interrupt = handler(SignalKind::interrupt())?;
+        let terminate = handler(SignalKind::terminate())?;
+        Ok(Self { interrupt, terminate, hangup: None })
     }
 
-    /// The name of the next one. Safe to drop.
+    /// The same for a server, which goes on when its terminal is closed.
+    pub(crate) fn install_for_server() -> Result<Self> {
+        Ok(Self { hangup: Some(handler(SignalKind::hangup())?), ..Self::install()? })
+    }
+
+    /// Waits for the next signal that stops the process and returns its name. Safe to drop.
     pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            // Safe to drop: a signal is kept until it is received.
-            _ = self.interrupt.recv() => "SIGINT",
-            // Safe to drop: a signal is kept until it is received.
-            _ = self.terminate.recv() => "SIGTERM",
+        loop {
+            tokio::select! {
+                // Safe to drop: a signal is kept until it is received.
+                _ = self.interrupt.recv() => return "SIGINT",
+                // Safe to drop: a signal is kept until it is received.
+                _ = self.terminate.recv() => return "SIGTERM",
+                // Safe to drop: a signal is kept until it is received.
+                () = next_hangup(&mut self.hangup) => {
+                    tracing::info!("ignoring SIGHUP; Ctrl-C or SIGTERM stops the server");
+                }
+            }
         }
+    }
+}
+
+fn handler(kind: SignalKind) -> Result<Signal> {
+    signal(kind).context("cannot install a signal handler")
+}
+
+async fn next_hangup(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
     }
 }

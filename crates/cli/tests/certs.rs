@@ -72,7 +72,7 @@ async fn certificates_are_listed_and_replaced_in_a_cluster_that_runs() {
     assert!(server.stop().await.success());
 
     let said = printed(&dir, &["certs", "rotate", "admin"]).await;
-    assert!(said.contains("its next start replaces: admin"), "{said}");
+    assert!(said.contains("rotated at the next start: admin"), "{said}");
     let old = fs::read(dir.data().join("admin.kubeconfig")).unwrap();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
     assert_ne!(fs::read(dir.data().join("admin.kubeconfig")).unwrap(), old);

@@ -91,5 +91,5 @@ async fn errors_say_what_to_do() {
     assert!(said.contains("pass admin.kubeconfig of the server's data directory"), "{said}");
     assert!(server.stop().await.success());
     let said = fails(&data, &["cluster", "list"]).await;
-    assert!(said.contains("is the server running? coracle up starts it"), "{said}");
+    assert!(said.contains("is the cluster running? coracle up starts it"), "{said}");
 }

@@ -23,6 +23,7 @@ use dir::TestDir;
 use https::{Client, body};
 use program::output;
 use server::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 /// The body of the answer to a GET that must succeed.
@@ -59,7 +60,7 @@ async fn it_starts_answers_and_stops() {
     assert_eq!(verbose, "[+]ping ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n");
     assert!(server.stop().await.success());
     let log = fs::read_to_string(dir.path().join("server.log")).unwrap();
-    assert!(log.contains("shut down in order"), "{log}");
+    assert!(log.contains("shutdown complete"), "{log}");
 }
 
 #[tokio::test]
@@ -199,6 +200,11 @@ async fn an_address_in_use_is_refused() {
     let data_dir = dir.data();
     let up = ["up", "--listen", &address, "--data-dir", data_dir.to_str().unwrap()];
     check_error(&up, 1, &["cannot listen on", &address, "in use"]).await;
+    let ran = coracle(&up).await;
+    assert!(
+        String::from_utf8_lossy(&ran.stderr).contains("--listen 127.0.0.1:0 picks a free port"),
+        "{ran:?}"
+    );
     assert!(!data_dir.exists());
 }
 
@@ -241,9 +247,112 @@ async fn an_etcd_that_cannot_be_reached_is_reported() {
 }
 
 #[tokio::test]
-async fn the_version_is_told() {
+async fn version_has_the_commit_if_there_is_a_repository() {
     for arguments in [["version"], ["--version"]] {
         let ran = coracle(&arguments).await;
-        assert_eq!(ran.stdout, concat!("coracle ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let rest = text.strip_prefix(concat!("coracle ", env!("CARGO_PKG_VERSION"))).unwrap();
+        let has_repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.git")).exists();
+        let commit = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(")\n"));
+        let is_commit = |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(if has_repository { commit.is_some_and(is_commit) } else { rest == "\n" }, "{text:?}");
     }
+}
+
+#[tokio::test]
+async fn completion_scripts_name_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = coracle(&["completion", shell]).await;
+        assert!(ran.status.success(), "{ran:?}");
+        let script = String::from_utf8_lossy(&ran.stdout);
+        assert!(script.contains("kubeconfig") && script.contains("fake-nodes"), "{shell}: {script}");
+    }
+}
+
+/// The lines about nodes in the announcement.
+fn node_lines(server: &Server) -> Vec<&str> {
+    // The first line has the name of the directory.
+    server.announced.iter().skip(1).map(String::as_str).filter(|line| line.contains("node")).collect()
+}
+
+#[tokio::test]
+async fn announcement_names_nodes_and_restart_with_fewer_deletes_them() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["--name", "trial"]).await;
+    assert_eq!(server.announced[0], format!("cluster trial: data in {}", dir.data().display()));
+    let none = ["no nodes: pods stay Pending; add simulated nodes with --fake-nodes 3"];
+    assert_eq!(node_lines(&server), none);
+    assert!(server.announced.iter().any(|line| line.starts_with("log: stderr")), "{:?}", server.announced);
+    assert!(server.stop().await.success());
+
+    let simulated = |count: &str| format!("{count}: pods start by rule, no container runs");
+    for (flags, expected) in [
+        (&["--fake-nodes", "5"][..], vec![simulated("5 simulated nodes")]),
+        (
+            &["--fake-nodes", "1"],
+            vec![
+                "4 simulated nodes of an earlier start deleted: this start asks for fewer".to_owned(),
+                simulated("1 simulated node"),
+            ],
+        ),
+        (
+            &[],
+            vec![
+                "1 simulated node of an earlier start deleted: this start asks for none".to_owned(),
+                none[0].to_owned(),
+            ],
+        ),
+    ] {
+        let server = Server::start(&dir, flags).await;
+        assert_eq!(node_lines(&server), expected, "{flags:?}");
+        assert!(server.stop().await.success());
+    }
+}
+
+#[tokio::test]
+async fn plain_http_is_rejected_beside_an_address_of_other_machines() {
+    let dir = TestDir::new();
+    let data_dir = dir.data();
+    let up = ["up", "--insecure-http", "--listen", "0.0.0.0:0", "--data-dir", data_dir.to_str().unwrap()];
+    check_error(&up, 2, &["--insecure-http", "loopback", "0.0.0.0:0"]).await;
+    assert!(!data_dir.exists());
+}
+
+/// The response to a GET over plain HTTP/1.1.
+async fn plain_get(server: &Server, path: &str, headers: &str) -> String {
+    let address = server.url.strip_prefix("https://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+#[tokio::test]
+async fn plain_http_is_served_as_administrator_only_if_asked_for() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["--insecure-http"]).await;
+    let url = server.url.replacen("https:", "http:", 1);
+    assert!(
+        server.announced.contains(&format!("plain HTTP, as administrator: {url}")),
+        "{:?}",
+        server.announced
+    );
+    let secrets = "/clusters/default/api/v1/secrets";
+    let listed = plain_get(&server, secrets, "Host: localhost\r\n").await;
+    assert!(listed.starts_with("HTTP/1.1 200 OK") && listed.contains("SecretList"), "{listed}");
+    for headers in ["Host: evil.example\r\n", "Host: localhost\r\nOrigin: http://evil.example\r\n"] {
+        let refused = plain_get(&server, secrets, headers).await;
+        assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    }
+    assert_eq!(get(&server, "/readyz").await, "ok", "TLS is served at the same address");
+    assert!(server.stop().await.success());
+    let log = fs::read_to_string(dir.path().join("server.log")).unwrap();
+    assert!(log.contains("WARN") && log.contains("any process on this machine is administrator"), "{log}");
+
+    let server = Server::start(&dir, &[]).await;
+    let refused = plain_get(&server, secrets, "Host: localhost\r\n").await;
+    assert!(refused.contains("Client sent an HTTP request to an HTTPS server"), "{refused}");
+    assert!(server.stop().await.success());
 }

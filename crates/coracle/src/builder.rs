@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_apiserver::admission::Plugin;
-use coracle_apiserver::listen::TlsListener;
-use coracle_apiserver::{ApiServer, Endpoint, Fence, Limits, Registry, RotatingSigner, Server, Site};
+use coracle_apiserver::listen::{PlainOrTlsListener, TlsListener};
+use coracle_apiserver::{ApiServer, Endpoint, Limits, Registry, RotatingSigner, Server, Site};
 use coracle_base::{Backoff, Clock, ErrorChain, Rng, Task};
 use coracle_controllers::{NodeCidrs, Settings, Trust};
-use coracle_kubelet::fake;
-use coracle_runtime::Manager;
 use coracle_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -30,6 +28,7 @@ use crate::pki;
 use crate::resource_metrics::Measurements;
 use crate::rotation::{CurrentSigner, Rotation, Socket};
 use crate::signing;
+use crate::simulated_nodes::{self, Simulation};
 use crate::storage;
 use crate::supervise::Components;
 
@@ -88,6 +87,7 @@ impl Coracle {
     /// As for [`Coracle::start`].
     pub async fn start_with(config: Config, extensions: Extensions) -> Result<Handle, StartError> {
         extensions.scheduler.check()?;
+        config.check_insecure_http()?;
         let clock = Clock::system();
         let began = clock.now();
         // Before the store is opened, which may take long: an address in use should not.
@@ -101,6 +101,7 @@ impl Coracle {
         let (node_monitor, node_cidrs) = (config.node_monitor.clone(), node_cidrs(&config));
         let max_connections_per_address = config.max_connections_per_address;
         let cluster_limits = config.cluster_limits;
+        let insecure_http = config.insecure_http;
         let fake_nodes = config.fake_nodes.clone();
         let (controllers, scheduler) = (config.controllers, config.scheduler);
         // Files and memory are ours alone.
@@ -135,7 +136,14 @@ impl Coracle {
         }
         let limits = Limits { max_connections_per_address, ..Limits::default() };
         let server = Server::new(service.clone(), limits);
-        let serve = |listener| Task::spawn("listener", server.clone().serve(listener, closing.clone()));
+        let serve = |listener| {
+            let (server, closing) = (server.clone(), closing.clone());
+            if insecure_http {
+                let listener = PlainOrTlsListener::new(listener, in_process::ADMINISTRATOR.identity());
+                return Task::spawn("listener", server.serve(listener, closing));
+            }
+            Task::spawn("listener", server.serve(listener, closing))
+        };
         let token_writer = Some(signing::token_writer(&service, secured.token_signer.clone()));
         let Secured { listeners, urls, kubeconfig, trust, signer, rotation, .. } = secured;
         let mut running: Vec<_> = listeners.into_iter().map(serve).collect();
@@ -147,16 +155,17 @@ impl Coracle {
         let components = Components::new(running);
         let ready_in = clock.now().since(began);
         // Only now: nobody has to wait for them.
-        let simulation =
-            fake_nodes.map(|nodes| Simulation::new(&service, nodes, clock.clone(), measurements));
-        if let Some(simulation) = &simulation
-            && let Err(error) = simulation.create_nodes().await
-        {
-            closing.cancel();
-            components.ended().await;
-            close_unstarted(&store).await;
-            return Err(StartError::FakeNodes(Box::new(error)));
-        }
+        let nodes = simulated_nodes::provision(&service, fake_nodes.as_ref(), shares_store, &clock).await;
+        let nodes = match nodes {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                closing.cancel();
+                components.ended().await;
+                close_unstarted(&store).await;
+                return Err(StartError::FakeNodes(Box::new(error)));
+            }
+        };
+        let simulation = fake_nodes.map(|_| Simulation::new(&service, clock.clone(), measurements));
         let scheduler =
             start_scheduler(&service, scheduler.then_some(extensions.scheduler), &clock, replica.as_ref());
         let signer = signer.map(|signer| signing::certificate_signer(&service, signer));
@@ -171,6 +180,7 @@ impl Coracle {
             urls,
             kubeconfig,
             ready_in,
+            nodes,
             server: service,
             activity,
             client,
@@ -195,33 +205,6 @@ fn node_cidrs(config: &Config) -> Option<NodeCidrs> {
     let of_services =
         config.service_network.ranges().iter().filter_map(|range| range.to_string().parse().ok());
     Some(config.node_cidrs.clone()?.without(of_services.collect()))
-}
-
-/// Nodes without machines.
-#[derive(Clone)]
-struct Simulation {
-    server: ApiServer,
-    nodes: fake::FakeNodes,
-    clock: Clock,
-    measurements: Measurements,
-}
-
-impl Simulation {
-    fn new(server: &ApiServer, nodes: fake::FakeNodes, clock: Clock, measurements: Measurements) -> Self {
-        Self { server: server.clone(), nodes, clock, measurements }
-    }
-
-    /// Before anyone looks, so that nobody is told of them one by one.
-    async fn create_nodes(&self) -> kube::Result<()> {
-        let client = in_process::client(self.server.clone(), in_process::FAKE_NODES);
-        fake::create_nodes(&client, &self.nodes, &self.clock).await
-    }
-
-    /// Run by the same manager as the controllers, so that idle means that pods are at rest too.
-    fn register(&self, manager: &mut Manager, fence: Option<&Fence>) {
-        let client = in_process::fenced_client(self.server.clone(), in_process::FAKE_NODES, fence.cloned());
-        self.measurements.include(fake::register(manager, &client, &self.clock));
-    }
 }
 
 /// Runs the controllers of all clusters, if they are wanted. Otherwise only those that belong to the server itself:

@@ -11,6 +11,7 @@ pub use coracle_controllers::{Cidr, NodeCidrError, NodeCidrs, NodeMonitor};
 pub use coracle_kubelet::fake::{FakeNodes, FakeNodesError};
 
 use crate::authentication::Authentication;
+pub use crate::cluster_name::ClusterName;
 use crate::error::ConfigError;
 pub use crate::subject_name::SubjectName;
 
@@ -24,8 +25,13 @@ pub struct Config {
     /// [`StoreConfig::Disk`]. It is created when the cluster starts, and locked until it has ended: one directory, one
     /// server. With no address to listen at and without [`StoreConfig::Disk`] it is not used.
     pub data_dir: PathBuf,
+    /// The name in kubeconfigs; none for the name of the data directory ([`Config::cluster_name`]).
+    pub name: Option<ClusterName>,
     /// Where the API is served. Port 0 picks a free one; none at all is possible.
     pub listen: Vec<SocketAddr>,
+    /// Whether plain HTTP is served at the same addresses, beside TLS. Its requests need no credential and are made by
+    /// the administrator, so all addresses must be of the loopback interface.
+    pub insecure_http: bool,
     /// The address by which others reach this machine; by default the one it would itself send
     /// from.
     pub advertise_address: Option<IpAddr>,
@@ -62,7 +68,9 @@ impl Config {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
+            name: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
+            insecure_http: false,
             advertise_address: None,
             tls_sans: Vec::new(),
             store: StoreConfig::Disk,
@@ -76,6 +84,20 @@ impl Config {
             node_monitor: NodeMonitor::default(),
             node_cidrs: None,
         }
+    }
+
+    /// Rejects plain HTTP beside an address that other machines can reach.
+    pub(crate) fn check_insecure_http(&self) -> Result<(), ConfigError> {
+        let is_remote = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        match self.listen.iter().find(is_remote) {
+            Some(address) if self.insecure_http => Err(ConfigError::InsecureHttp { address: *address }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name in kubeconfigs.
+    pub fn cluster_name(&self) -> ClusterName {
+        self.name.clone().unwrap_or_else(|| ClusterName::of_data_dir(&self.data_dir))
     }
 }
 
@@ -173,6 +195,20 @@ fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_http_needs_loopback_addresses() {
+        let check = |insecure_http, addresses: &[&str]| {
+            let listen = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            Config { insecure_http, listen, ..Config::new("/d") }.check_insecure_http()
+        };
+        assert_eq!(check(true, &["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"]), Ok(()));
+        assert_eq!(check(false, &["0.0.0.0:1"]), Ok(()));
+        for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
+            let error = check(true, &["127.0.0.1:1", address]).unwrap_err().to_string();
+            assert!(error.contains(address) && error.contains("loopback"), "{error}");
+        }
+    }
 
     #[test]
     fn engines_are_read() {

@@ -28,6 +28,20 @@ pub enum ConfigError {
         /// Which endpoint, and what is wrong with it.
         reason: String,
     },
+    /// Plain HTTP at an address that other machines can reach.
+    #[error("--insecure-http needs loopback addresses only: {address} can be reached by other machines")]
+    InsecureHttp {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A name that kubeconfigs cannot have.
+    #[error(
+        "invalid cluster name {text:?}: expected at most 63 of A-Z, a-z, 0-9, '.', '_' and '-', a letter or digit first"
+    )]
+    ClusterName {
+        /// The name.
+        text: String,
+    },
     /// A name no certificate can have.
     #[error("{text:?} is neither a DNS name nor an IP address")]
     MalformedName {
@@ -67,6 +81,9 @@ pub enum ConfigError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// Settings that contradict each other.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The address is taken, not ours or forbidden.
     #[error("cannot listen on {address}")]
     Listen {

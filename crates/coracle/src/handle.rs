@@ -10,6 +10,7 @@ use coracle_apiserver::{
     Activity, ApiServer, ClusterInfo, ClusterReference, LimitsChange, RegistryError, UnknownCluster,
 };
 use coracle_base::ErrorChain;
+use coracle_kubelet::fake::NodeSummary;
 use coracle_runtime::IdleReport;
 use coracle_store::{Error as StoreError, RangeRequest, Store};
 use kube::Client;
@@ -26,6 +27,7 @@ pub struct Handle {
     pub(crate) urls: Vec<String>,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) ready_in: Duration,
+    pub(crate) nodes: NodeSummary,
     pub(crate) server: ApiServer,
     pub(crate) activity: Arc<Activity>,
     pub(crate) client: Client,
@@ -61,6 +63,12 @@ impl Handle {
     /// How long it took to start.
     pub fn ready_in(&self) -> Duration {
         self.ready_in
+    }
+
+    /// The nodes of the default cluster when it had started. Simulated nodes of an earlier start that
+    /// [`Config::fake_nodes`](crate::Config::fake_nodes) does not name are deleted by then.
+    pub fn nodes_at_start(&self) -> NodeSummary {
+        self.nodes
     }
 
     /// Whether anybody asks the cluster anything, its own controllers included: for owners who put things away

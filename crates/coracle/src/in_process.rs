@@ -28,6 +28,14 @@ pub(crate) struct Caller {
     program: &'static str,
 }
 
+impl Caller {
+    /// The user, who may do everything.
+    pub(crate) fn identity(self) -> Identity {
+        let groups = vec![MASTERS.to_owned(), "system:authenticated".to_owned()];
+        Identity { name: self.user.to_owned(), groups, ..Identity::default() }
+    }
+}
+
 /// Whoever embeds the cluster: the same user as in the admin kubeconfig.
 pub(crate) const ADMINISTRATOR: Caller = Caller { user: "kubernetes-admin", program: "coracle" };
 
@@ -48,11 +56,7 @@ pub(crate) fn client(server: ApiServer, caller: Caller) -> Client {
 
 /// A client of `server` that writes only while the fence holds, if there is one.
 pub(crate) fn fenced_client(server: ApiServer, caller: Caller, fence: Option<Fence>) -> Client {
-    let identity = Identity {
-        name: caller.user.to_owned(),
-        groups: vec![MASTERS.to_owned(), "system:authenticated".to_owned()],
-        ..Identity::default()
-    };
+    let identity = caller.identity();
     let program = HeaderValue::from_static(caller.program);
     let transport = Transport { server, peer: PeerIdentity(Some(Arc::new(identity))), program, fence };
     Client::new(transport, DEFAULT_NAMESPACE)

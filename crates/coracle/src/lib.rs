@@ -29,6 +29,7 @@ mod advertise;
 pub mod authentication;
 mod builder;
 pub mod certs;
+mod cluster_name;
 pub mod clusters;
 pub mod config;
 mod data_dir;
@@ -41,6 +42,7 @@ mod pki;
 mod resource_metrics;
 mod rotation;
 mod signing;
+mod simulated_nodes;
 pub mod storage;
 mod subject_name;
 mod supervise;
@@ -53,6 +55,8 @@ pub use config::{Config, EtcdConfig, StoreConfig};
 pub use coracle_apiserver::Activity;
 /// What [`Extensions::admission`] is made of.
 pub use coracle_apiserver::admission;
+/// The nodes that [`Handle::nodes_at_start`] counts.
+pub use coracle_kubelet::fake::NodeSummary;
 pub use coracle_runtime::IdleReport;
 /// What [`Extensions::scheduler`] is made of.
 pub use coracle_scheduler as scheduler;

@@ -78,7 +78,7 @@ pub enum TokenError {
     #[error("the system has no randomness for a token")]
     NoRandomness,
     /// The server says no, or does not answer.
-    #[error("the API server refuses")]
+    #[error("request to the API server failed")]
     Api(#[source] kube::Error),
 }
 

@@ -23,6 +23,8 @@ pub struct Peer {
     pub identity: PeerIdentity,
     /// What the certificate is worth that it showed, if any.
     pub certificate: Option<PeerCertificate>,
+    /// Whether the connection is plain HTTP, whose requests need no credential.
+    pub is_plain_http: bool,
 }
 
 /// A source of connections.

@@ -202,7 +202,7 @@ where
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.first_request.cancel();
-        let Peer { identity, certificate } = self.peer.clone();
+        let Peer { identity, certificate, is_plain_http } = self.peer.clone();
         request.extensions_mut().insert(identity);
         request.extensions_mut().insert(Remote);
         if let Some(certificate) = certificate {
@@ -215,7 +215,8 @@ where
         let mut running = self.activity.begin();
         let unread = Unread::new();
         let stalls = self.stalls.clone();
-        if let Some(fault) = host::fault(&request) {
+        let remote_fault = || is_plain_http.then(|| host::remote_fault(&request)).flatten();
+        if let Some(fault) = host::fault(&request).or_else(remote_fault) {
             let response = malformed_request(fault).map(|body| Outgoing::new(body, unread, stalls, running));
             return Box::pin(std::future::ready(Ok(response)));
         }

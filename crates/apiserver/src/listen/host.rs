@@ -5,6 +5,8 @@
 //! HTTP/1.0 without. In HTTP/2 `:authority` is what counts, and `Host` stands in where there is none, so that nothing
 //! is rejected there.
 
+use std::net::IpAddr;
+
 use http::{HeaderMap, Method, Request, Version, header};
 
 /// Why the `Host` header of a request is not accepted, in the words of Go, if it is not.
@@ -26,6 +28,35 @@ pub(super) fn fault<B>(request: &Request<B>) -> Option<&'static str> {
     }
 }
 
+/// Why a request over plain HTTP on the loopback interface may come from a web page, if it may: its `Host` is not this
+/// machine (DNS rebinding), or it has an `Origin`. Without a credential nothing else tells it from one of the user.
+pub(super) fn remote_fault<B>(request: &Request<B>) -> Option<&'static str> {
+    let authority = request.uri().host().map(str::to_owned);
+    let host =
+        hosts(request.headers()).next().map(|host| host_name(&String::from_utf8_lossy(host)).to_owned());
+    match authority.or(host) {
+        Some(host) if !is_local(&host) => Some("400 Bad Request: plain HTTP is served for localhost only"),
+        _ if request.headers().contains_key(header::ORIGIN) => {
+            Some("400 Bad Request: plain HTTP is not served to web pages")
+        }
+        _ => None,
+    }
+}
+
+/// A host without its port.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+}
+
 fn hosts(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes)
 }
@@ -45,6 +76,26 @@ mod tests {
             request = request.header(header::HOST, *host);
         }
         assert_eq!(fault(&request.body(()).unwrap()), expected, "{version:?} {hosts:?}");
+    }
+
+    #[test]
+    fn plain_http_is_for_this_machine_and_not_for_web_pages() {
+        let fault = |uri: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri(uri);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            remote_fault(&request.body(()).unwrap())
+        };
+        for host in ["localhost:6443", "LOCALHOST", "127.0.0.1:1", "[::1]:6443", "127.8.9.1"] {
+            assert_eq!(fault("/api", &[("host", host)]), None, "{host}");
+        }
+        for host in ["evil.example:6443", "localhost.evil.example", "192.0.2.1", "", "[2001:db8::1]:6443"] {
+            assert!(fault("/api", &[("host", host)]).is_some(), "{host}");
+        }
+        assert_eq!(fault("http://localhost:6443/api", &[]), None);
+        assert!(fault("http://evil.example/api", &[]).is_some());
+        assert!(fault("/api", &[("host", "localhost"), ("origin", "http://evil.example")]).is_some());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod connection;
 mod host;
 mod outgoing;
 mod plain_http;
+mod plain_or_tls;
 mod shutting_down;
 mod stall;
 mod tls;
@@ -34,6 +35,7 @@ use tower::Service;
 pub use accept::{Accept, Handshake, Peer, Stream};
 use addresses::{Addresses, Entered};
 use connection::Connection;
+pub use plain_or_tls::{PlainOrTls, PlainOrTlsConnection, PlainOrTlsListener};
 use shutting_down::ShuttingDown;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 

@@ -184,6 +184,16 @@ impl fmt::Debug for TlsConnection {
     }
 }
 
+impl TlsConnection {
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+}
+
 impl Handshake for TlsConnection {
     type Stream = TlsStream<TcpStream>;
 
@@ -223,7 +233,7 @@ fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
         not_after: ends.iter().map(|(_, end)| *end).min().unwrap_or_default(),
     };
     let identity = read.map(identity::authenticated).map(Arc::new);
-    Peer { identity: PeerIdentity(identity), certificate: Some(certificate) }
+    Peer { identity: PeerIdentity(identity), certificate: Some(certificate), is_plain_http: false }
 }
 
 /// Named wherever it is needed: a process may hold others, and a default of its own.

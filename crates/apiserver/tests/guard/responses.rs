@@ -114,7 +114,7 @@ mod stalled {
         }
 
         async fn handshake(self) -> io::Result<(DuplexStream, Peer)> {
-            Ok((self.0, Peer { identity: self.1, certificate: None }))
+            Ok((self.0, Peer { identity: self.1, ..Peer::default() }))
         }
     }
 

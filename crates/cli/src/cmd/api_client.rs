@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
@@ -28,6 +28,14 @@ pub(super) async fn connect(kubeconfig: &Path, cluster: &str) -> Result<Client> 
         config.cluster_url = url.parse().with_context(unusable)?;
     }
     Client::try_from(config).with_context(unusable)
+}
+
+/// The failure of a request that got no response. Libraries wrap its cause several times; the innermost error names it.
+pub(super) fn unreachable(error: kube::Error) -> Error {
+    let error = Error::new(error);
+    let cause = error.root_cause().to_string();
+    anyhow!("cannot reach the API server: {cause}")
+        .context(Advice("is the cluster running? coracle up starts it".to_owned()))
 }
 
 /// Reads the id of a cluster: a DNS label.

@@ -3,6 +3,7 @@
 mod api_client;
 pub(crate) mod certs;
 pub(crate) mod cluster;
+mod completion;
 pub(crate) mod kubeconfig;
 pub(crate) mod store;
 pub(crate) mod token;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use crate::args::Command;
+use crate::version;
 
 /// Carries out a command.
 pub(crate) fn run(command: &Command) -> Result<()> {
@@ -24,7 +26,8 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Cluster(command) => cluster::run(command),
         Command::Kubeconfig(command) => kubeconfig::run(command),
         Command::Token(command) => token::run(command),
-        Command::Version => print(concat!("coracle ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Completion(args) => completion::run(args),
+        Command::Version => print(&format!("coracle {}\n", version::TEXT)),
     }
 }
 

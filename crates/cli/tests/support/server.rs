@@ -22,6 +22,8 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// The file that lets the administrator in.
     pub(crate) kubeconfig: PathBuf,
+    /// What it printed after these two.
+    pub(crate) announced: Vec<String>,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -57,7 +59,11 @@ impl Server {
         let export = next_line(&mut lines).await.expect("a second line");
         let kubeconfig = export.strip_prefix("export KUBECONFIG=").map(PathBuf::from);
         let kubeconfig = kubeconfig.unwrap_or_else(|| panic!("names no kubeconfig: {export}"));
-        Self { child, url, kubeconfig, lines }
+        let mut announced = Vec::new();
+        while announced.last().is_none_or(|line: &String| !line.starts_with("stop: ")) {
+            announced.push(next_line(&mut lines).await.expect("a line"));
+        }
+        Self { child, url, kubeconfig, announced, lines }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -77,7 +83,9 @@ impl Server {
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).expect("a signal is sent");
         let ended = timeout(LIMIT, self.child.wait()).await;
-        let status = ended.unwrap_or_else(|_| panic!("{} does not end", self.url)).expect("a status");
+        let status = ended
+            .unwrap_or_else(|_| panic!("{} does not end: {:?}", self.url, self.announced))
+            .expect("a status");
         assert_eq!(next_line(&mut self.lines).await, None);
         status
     }

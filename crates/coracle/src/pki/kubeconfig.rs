@@ -5,19 +5,31 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::leaf::Leaf;
 
-/// What the cluster is called in it.
-const CLUSTER: &str = "coracle";
+/// The entries of a kubeconfig.
+pub(super) struct Entries<'a> {
+    /// The name of the cluster, which the names of context and user end with. Kubeconfigs of clusters with different
+    /// names can be merged.
+    pub(super) cluster: &'a str,
+    pub(super) user: &'a str,
+    pub(super) url: &'a str,
+    /// The bundle of certificate authorities, in PEM.
+    pub(super) ca: &'a str,
+    pub(super) credential: &'a Leaf,
+}
 
-/// The whole file: where the server is, by what it is recognized, and what its user shows.
-pub(super) fn text(url: &str, ca: &str, user: &str, shown: &Leaf) -> String {
-    let [ca, certificate, key] = [ca, &shown.certificate, shown.key.expose()].map(|pem| STANDARD.encode(pem));
-    let (context, user) = (scalar(&format!("{user}@{CLUSTER}")), scalar(user));
+/// A kubeconfig with one cluster, one user and one context.
+pub(super) fn text(entries: &Entries<'_>) -> String {
+    let Entries { url, credential, .. } = entries;
+    let pems = [entries.ca, &credential.certificate, credential.key.expose()];
+    let [ca, certificate, key] = pems.map(|pem| STANDARD.encode(pem));
+    let cluster = scalar(entries.cluster);
+    let user = scalar(&format!("{}@{}", entries.user, entries.cluster));
     format!(
         "\
 apiVersion: v1
 kind: Config
 clusters:
-- name: {CLUSTER}
+- name: {cluster}
   cluster:
     server: {url}
     certificate-authority-data: {ca}
@@ -27,11 +39,11 @@ users:
     client-certificate-data: {certificate}
     client-key-data: {key}
 contexts:
-- name: {context}
+- name: {user}
   context:
-    cluster: {CLUSTER}
+    cluster: {cluster}
     user: {user}
-current-context: {context}
+current-context: {user}
 "
     )
 }
@@ -39,6 +51,13 @@ current-context: {context}
 /// Where such a file says that the server is.
 pub(super) fn server(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix("server: ")).map(str::trim)
+}
+
+/// The name of the cluster in such a file.
+pub(super) fn cluster(text: &str) -> Option<&str> {
+    let clusters = text.lines().skip_while(|line| *line != "clusters:");
+    let name = clusters.skip(1).find_map(|line| line.strip_prefix("- name: "))?;
+    Some(name.trim_matches('"'))
 }
 
 /// A text in YAML. In double quotes everything can be said that a name can hold.
@@ -87,8 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_found_again() {
+    fn server_and_cluster_are_found_again() {
         assert_eq!(server("clusters:\n- cluster:\n    server: https://a:1\n"), Some("https://a:1"));
         assert_eq!(server(""), None);
+        assert_eq!(cluster("kind: Config\nclusters:\n- name: dev\n  cluster: {}\n- name: b\n"), Some("dev"));
+        assert_eq!(cluster("clusters:\n- name: \"9\"\n"), Some("9"));
+        assert_eq!(cluster("users:\n- name: a\n"), None);
     }
 }

@@ -10,9 +10,11 @@ use super::authorities::{Authorities, CLUSTER, FRONT_PROXY};
 use super::error::PkiError;
 use super::files::{self, Batch};
 use super::inventory::{self, Item};
+use super::kubeconfig::Entries;
 use super::leaf::{self, MAX_LIFE, Profile};
 use super::marker::Wishes;
 use super::{account_key, admin_kubeconfig, authorities, directory, kubeconfig};
+use crate::config::ClusterName;
 
 /// What can be replaced by name, authorities aside.
 const LEAVES: &[&str] = &[leaf::SERVER, leaf::ADMIN, leaf::PROXY];
@@ -136,15 +138,25 @@ pub fn create_kubeconfig(
     let admin = files::read(&admin_kubeconfig(data_dir))?;
     let server = request.server.as_deref().or_else(|| kubeconfig::server(admin.as_deref()?));
     let server = server.ok_or(PkiError::NoServer)?;
-    let server = match &request.scope {
+    let name = admin.as_deref().and_then(kubeconfig::cluster).map(str::to_owned);
+    let name = name.unwrap_or_else(|| ClusterName::of_data_dir(data_dir).to_string());
+    let (server, name) = match &request.scope {
         CredentialScope::Cluster(cluster) => {
-            format!("{}/clusters/{}", server.trim_end_matches('/'), cluster.id)
+            let server = format!("{}/clusters/{}", server.trim_end_matches('/'), cluster.id);
+            // No name of a server has a slash, so this is the name of no other.
+            (server, format!("{name}/{}", cluster.id))
         }
-        CredentialScope::DefaultCluster | CredentialScope::AllClusters => server.to_owned(),
+        CredentialScope::DefaultCluster | CredentialScope::AllClusters => (server.to_owned(), name),
     };
     let profile = Profile::user("kubeconfig", &request.user, &request.groups, request.scope.clone());
     let leaf = profile.issue(&found.current, now, request.life, &dir)?;
-    Ok(kubeconfig::text(&server, &found.bundle(), &request.user, &leaf))
+    Ok(kubeconfig::text(&Entries {
+        cluster: &name,
+        user: &request.user,
+        url: &server,
+        ca: &found.bundle(),
+        credential: &leaf,
+    }))
 }
 
 fn existing(dir: &Path) -> Result<(), PkiError> {

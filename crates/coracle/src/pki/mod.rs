@@ -41,6 +41,7 @@ use authority::Authority;
 pub use error::PkiError;
 use files::Batch;
 pub use inventory::{Item, Role};
+use kubeconfig::Entries;
 use leaf::{Leaf, Profile};
 pub(crate) use manage::request_rotation;
 pub use manage::{KubeconfigRequest, Rotation, create_kubeconfig, list};
@@ -156,7 +157,13 @@ pub(crate) fn prepare(
     let urls: Vec<String> = reachable.map(|address| format!("https://{address}")).collect();
     let kubeconfig = admin_kubeconfig(&config.data_dir);
     if let Some(url) = urls.first() {
-        let text = kubeconfig::text(url, &cluster.bundle(), ADMINISTRATOR, &admin);
+        let text = kubeconfig::text(&Entries {
+            cluster: config.cluster_name().as_str(),
+            user: ADMINISTRATOR,
+            url,
+            ca: &cluster.bundle(),
+            credential: &admin,
+        });
         if files::read(&kubeconfig)?.as_deref() != Some(text.as_str()) {
             batch.add(kubeconfig.clone(), text, Secrecy::Private);
         }

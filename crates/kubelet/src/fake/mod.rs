@@ -18,6 +18,7 @@ mod nodes;
 mod options;
 mod plan;
 mod pods;
+mod provision;
 mod rules;
 mod run;
 mod status;
@@ -28,8 +29,8 @@ use coracle_base::Clock;
 use coracle_runtime::{Manager, Selection};
 use kube::Client;
 
-pub use nodes::create_nodes;
 pub use options::{FakeNodes, FakeNodesError};
+pub use provision::{NodeSummary, Surplus, create_nodes, provision};
 pub use usage::{Amounts, FakeUsage, NodeUsage, PodUsage};
 
 /// The annotation that makes a node one of ours, if it is `true`.

@@ -44,9 +44,14 @@ const PRESSURES: [Pressure; 3] = [
     ),
 ];
 
+/// Names and region of nodes that the server creates.
+pub(super) const NAME_PREFIX: &str = "fake-";
+pub(super) const REGION_LABEL: &str = "topology.kubernetes.io/region";
+pub(super) const REGION: &str = "fake";
+
 /// The node of this number.
 pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
-    let name = format!("fake-{number}");
+    let name = format!("{NAME_PREFIX}{number}");
     let zone = format!("zone-{}", number % nodes.zones.max(1));
     let taints: Vec<Value> = nodes.taints.iter().map(taint).collect();
     let mut annotations = json!({super::NODE: "true"});
@@ -65,7 +70,7 @@ pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
                 "kubernetes.io/arch": "amd64",
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
-                "topology.kubernetes.io/region": "fake",
+                REGION_LABEL: REGION,
                 "topology.kubernetes.io/zone": zone,
             },
         },

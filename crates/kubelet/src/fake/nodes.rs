@@ -1,4 +1,4 @@
-//! Looking after nodes: they are made, their status is said and their leases are renewed.
+//! The kubelet side of simulated nodes: reports their status and renews their leases.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 use coracle_meta::time::MicroTime;
-use coracle_runtime::{
-    Action, Change, ClusterId, Controller, Informer, ObjectKey, Objects, Reconcile, Written,
-};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use coracle_runtime::{Action, Change, Controller, Informer, ObjectKey, Objects, Reconcile, Written};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1;
 use kube::Client;
@@ -17,38 +14,20 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::node::{self, LEASE_DURATION_S};
-use super::options::FakeNodes;
 use super::view::Node;
 
 /// Where the leases of nodes are.
 const LEASES: &str = "kube-node-lease";
 
-/// The code of what another has made or changed meanwhile.
+/// HTTP 409: the object exists, or was changed meanwhile.
 pub(super) const CONFLICT: u16 = 409;
 
 /// How many nodes are written at a time: enough for a store to gather several in one sync.
-const WORKERS: usize = 16;
+pub(super) const WORKERS: usize = 16;
 
 /// How late what failed is tried again at most, for a node whose lease is late is given up: as the kubelet does
 /// (`maxBackoff` of its lease controller).
 const LAST_RETRY: Duration = Duration::from_secs(7);
-
-/// Makes the nodes of the default cluster that are not there yet.
-///
-/// # Errors
-/// Whatever the server refuses, and all that can go wrong on the way.
-pub async fn create_nodes(client: &Client, nodes: &FakeNodes, clock: &Clock) -> kube::Result<()> {
-    let objects = &Objects::of::<v1::Node>(client);
-    let beside = &ObjectKey::cluster_wide(ClusterId::default(), "");
-    let create = |number| async move {
-        match objects.create::<Written>(beside, &node::body(nodes, number, clock.now())).await {
-            // It was made when the cluster last ran.
-            Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),
-            done => done.map(drop),
-        }
-    };
-    stream::iter(0..nodes.count).map(create).buffer_unordered(WORKERS).try_collect().await
-}
 
 pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>) -> Controller {
     let reconcile = Kubelets {

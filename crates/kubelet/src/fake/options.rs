@@ -67,8 +67,8 @@ impl FakeNodes {
         match name {
             "cpu" => self.cpu = quantity(value)?,
             "memory" => self.memory = quantity(value)?,
-            "pods" => self.pods = number(value)?,
-            "zones" => self.zones = number(value)?.max(1),
+            "pods" => self.pods = positive(value)?,
+            "zones" => self.zones = positive(value)?,
             "taint" => self.taints.push(value.parse()?),
             "missing-image" => self.missing_images.push(value.to_owned()),
             _ => return Err(error(setting, expected)),
@@ -128,9 +128,13 @@ fn number(text: &str) -> Result<u32, FakeNodesError> {
     text.parse().map_err(|_| error(text, "a number"))
 }
 
+fn positive(text: &str) -> Result<u32, FakeNodesError> {
+    Some(number(text)?).filter(|number| *number > 0).ok_or_else(|| error(text, "a number above 0"))
+}
+
 fn quantity(text: &str) -> Result<String, FakeNodesError> {
-    text.parse::<Quantity>().map_err(|_| error(text, "a quantity such as 8 or 32Gi"))?;
-    Ok(text.to_owned())
+    let is_positive = text.parse::<Quantity>().is_ok_and(|quantity| quantity > Quantity::default());
+    if is_positive { Ok(text.to_owned()) } else { Err(error(text, "a quantity above 0, such as 8 or 32Gi")) }
 }
 
 #[cfg(test)]
@@ -149,10 +153,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for wrong in ["", "x", "-1", "5,cpu", "5,cpu=fast", "5,gpu=1", "5,taint=a", "5,taint=a:Now", "50001"]
+            .into_iter()
+            .chain(["5,cpu=0", "5,memory=0Gi", "5,zones=0", "5,pods=0"])
         {
             assert!(wrong.parse::<FakeNodes>().is_err(), "{wrong}");
         }
         let said = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
-        assert_eq!(said, r#""fast" is not a quantity such as 8 or 32Gi"#);
+        assert_eq!(said, r#""fast" is not a quantity above 0, such as 8 or 32Gi"#);
     }
 }

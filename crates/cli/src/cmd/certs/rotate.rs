@@ -11,10 +11,10 @@ use crate::args::DataDirArgs;
 pub(crate) struct RotateArgs {
     #[command(flatten)]
     location: DataDirArgs,
-    /// Replace authorities, in steps in which nobody is cut off.
+    /// Rotate the certificate authorities without interrupting clients.
     #[arg(long)]
     ca: bool,
-    /// What to replace, as `coracle certs list` calls it [default: all].
+    /// Names in the output of `coracle certs list` [default: all].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
@@ -26,7 +26,9 @@ pub(super) fn run(args: &RotateArgs) -> Result<()> {
     let mut text = match (rotated.done, args.ca) {
         (true, false) => format!("replaced: {names}\n"),
         (true, true) => format!("begun: {names}\n"),
-        (false, _) => format!("noted; the cluster does not run, its next start replaces: {names}\n"),
+        (false, _) => {
+            format!("cluster is not running; certificates will be rotated at the next start: {names}\n")
+        }
     };
     if args.ca {
         text.push_str("coracle certs list says which step is due when.\n");

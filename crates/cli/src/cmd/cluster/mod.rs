@@ -82,7 +82,7 @@ fn explain(error: kube::Error) -> Error {
             409 => "choose another id, or delete the existing cluster first",
             _ => return Error::new(error),
         },
-        _ => "is the server running? coracle up starts it",
+        _ => return api_client::unreachable(error),
     };
     Error::new(error).context(Advice(advice.to_owned()))
 }

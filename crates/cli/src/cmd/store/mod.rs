@@ -18,10 +18,10 @@ use crate::signals::Signals;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Print how much there is.
+    /// Print revision, number of objects and size.
     #[command(after_help = "Example:\n  coracle store stat -o json | jq .revision")]
     Stat(stat::StatArgs),
-    /// Read every byte, and say whether all is in good order. Changes nothing.
+    /// Verify the integrity of all data files (read-only).
     #[command(after_help = "Example:\n  coracle store check --data-dir ./data")]
     Check(LocationArgs),
     /// Copy all objects to a file.
@@ -31,9 +31,9 @@ pub(crate) enum StoreCommand {
     /// Copy all objects from a file that `export` wrote into an empty store.
     #[command(after_help = "Example:\n  coracle store import objects.export --data-dir ./fresh")]
     Import(import::ImportArgs),
-    /// Give up what follows a damaged place, as told by `check`.
+    /// Truncate the log at a corrupt record reported by `check`.
     #[command(after_help = "Example:\n  coracle store repair --truncate-at log-0000000000000001:8192\n\n\
-        What is given up is set aside in files beside it, not deleted.")]
+        The truncated data is kept in files beside the log.")]
     Repair(repair::RepairArgs),
 }
 

@@ -13,18 +13,17 @@ use kube::Client;
 use super::api_client::{self, DEFAULT_CLUSTER};
 use super::{print, runtime};
 use crate::args::DataDirArgs;
-use crate::failure::Advice;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it. It is told only once.
+    /// Create a bootstrap token and print it (it cannot be shown again).
     #[command(after_help = "\
 Examples:
   coracle token create                                for a day, for any number of nodes
   coracle token create --expires 1h --usage-limit 3   for three nodes within the hour
   coracle token create --cluster team-a               for nodes of another cluster")]
     Create(create::CreateArgs),
-    /// Print the tokens there are, without their secrets.
+    /// List bootstrap tokens without their secrets.
     #[command(after_help = "Example:\n  coracle token list -o json")]
     List(list::ListArgs),
     /// Delete a token. Nodes that have joined with it stay.
@@ -79,13 +78,10 @@ pub(crate) fn run(command: &TokenCommand) -> Result<()> {
     })
 }
 
-/// A server that does not answer is the failure that needs more than its own words.
+/// Adds what to do if the server does not answer.
 fn explain(error: TokenError) -> Error {
-    let unreachable = matches!(&error, TokenError::Api(cause) if !matches!(cause, kube::Error::Api(_)));
-    let error = Error::new(error);
-    if unreachable {
-        error.context(Advice("is the cluster running? coracle up starts it".to_owned()))
-    } else {
-        error
+    match error {
+        TokenError::Api(cause) if !matches!(cause, kube::Error::Api(_)) => api_client::unreachable(cause),
+        error => Error::new(error),
     }
 }

@@ -1,4 +1,7 @@
-//! `coracle kubeconfig`: how further users get in.
+//! `coracle kubeconfig`: kubeconfigs for users, and the user's own.
+
+mod entries;
+mod merge;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,50 +16,65 @@ use tempfile::NamedTempFile;
 use super::api_client::{self, DEFAULT_CLUSTER};
 use super::{print, runtime};
 use crate::args::DataDirArgs;
-use crate::failure::Advice;
 use crate::lifetime;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KubeconfigCommand {
-    /// Make a kubeconfig for a user, with a certificate of the cluster's authority.
+    /// Create a kubeconfig for a user, with a client certificate of the cluster.
     #[command(after_help = "\
-Roles define the user's permissions; the group system:masters may do everything in its cluster. The certificate is
-valid in one cluster, and in none that is created later under the same id. A certificate cannot be taken back, so
-let it be short.
+Roles define the user's permissions; the group system:masters may do everything in its cluster. The certificate is \
+valid in one cluster, and in none that is created later under the same id. Certificates cannot be revoked; use a \
+short lifetime.
 
 Examples:
   coracle kubeconfig create --user jane --group dev --out jane.kubeconfig
   coracle kubeconfig create --user ci --expires 30m > ci.kubeconfig
   coracle kubeconfig create --user jane --cluster team-a > jane.kubeconfig")]
     Create(CreateArgs),
+    /// Merge the administrator's cluster, user and context into your kubeconfig.
+    #[command(after_help = "\
+Entries of the same names are updated if they are this cluster's, and everything else in the file stays. The names \
+are those of `coracle up --name`.
+
+Examples:
+  coracle kubeconfig merge                          into $KUBECONFIG or ~/.kube/config
+  coracle kubeconfig merge --use-context            and make it the current context
+  coracle kubeconfig merge --data-dir ./dev         of the cluster in ./dev")]
+    Merge(merge::MergeArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     location: DataDirArgs,
-    /// The name of the user.
+    /// Name of the user.
     #[arg(long, value_name = "NAME")]
     user: String,
-    /// A group the user is in; may be given more than once.
+    /// Group of the user; may be repeated.
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<String>,
-    /// How long it is good, such as 30m, 24h or 90d; a year at most.
-    #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = lifetime::parse)]
+    /// Lifetime of the certificate, such as 30m, 24h or 90d; at most a year.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = lifetime::parse)]
     expires: Duration,
-    /// The cluster that the user is let into. The server must run if it is not the default one.
+    /// Cluster of the user. The server must run if it is not the default one.
     #[arg(long, value_name = "ID", default_value = DEFAULT_CLUSTER, value_parser = api_client::cluster_id)]
     cluster: String,
-    /// Where the server is [default: what admin.kubeconfig says].
+    /// URL of the server [default: that of admin.kubeconfig].
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// The file to write, for its owner only [default: stdout].
+    /// File to write, with mode 0600 [default: stdout].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(command: &KubeconfigCommand) -> Result<()> {
-    let KubeconfigCommand::Create(args) = command;
+    match command {
+        KubeconfigCommand::Create(args) => create(args),
+        KubeconfigCommand::Merge(args) => merge::run(args),
+    }
+}
+
+fn create(args: &CreateArgs) -> Result<()> {
     let data_dir = args.location.path()?;
     let request = KubeconfigRequest {
         user: args.user.clone(),
@@ -82,10 +100,10 @@ fn scope(data_dir: &Path, cluster: &str) -> Result<CredentialScope> {
         let client = api_client::connect(&data_dir.join("admin.kubeconfig"), DEFAULT_CLUSTER).await?;
         let found = certs::cluster_reference(&client, cluster).await;
         let found = found.map_err(|error| match error {
-            kube::Error::Api(_) => Error::new(error),
-            _ => Error::new(error).context(Advice("is the cluster running? coracle up starts it".to_owned())),
+            kube::Error::Api(_) => Error::new(error).context(failed()),
+            _ => api_client::unreachable(error),
         });
-        Ok(found.with_context(failed)?.into())
+        Ok(found?.into())
     })
 }
 

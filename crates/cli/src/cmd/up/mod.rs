@@ -1,17 +1,21 @@
-//! `coracle up`: a cluster, until a signal or its own failure ends it.
+//! `coracle up`: runs a cluster until a signal or its own failure ends it.
 
-use std::path::{self, Path};
+mod announcement;
+
+use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use coracle::storage::StoreError;
-use coracle::{Config, Coracle, Handle, StartError, StorageError};
+use coracle::{Config, Coracle, StartError, StorageError};
 use tempfile::TempDir;
 
+use self::announcement::Announcement;
 use super::{print, runtime};
 use crate::args::ServerArgs;
 use crate::data_dir;
+use crate::failure::Advice;
 use crate::pages;
-use crate::shell;
 use crate::signals::Signals;
 
 pub(crate) fn run(args: &ServerArgs) -> Result<()> {
@@ -39,23 +43,32 @@ fn remove(temporary: TempDir) {
 }
 
 async fn serve(config: Config) -> Result<()> {
-    let mut signals = Signals::install()?;
-    let data_dir = config.data_dir.clone();
+    let mut signals = Signals::install_for_server()?;
+    let started_with = config.clone();
     let mut cluster = tokio::select! {
         // Safe to drop: nothing is left running, and what is written is whole.
-        started = Coracle::start(config) => started.map_err(|error| explain(error, &data_dir))?,
+        started = Coracle::start(config) => started.map_err(|error| explain(error, &started_with.data_dir))?,
         // Safe to drop: only waits.
         signal = signals.next() => {
-            tracing::info!(signal, "stopped before it was ready");
+            tracing::info!(signal, "stopped before the cluster was ready");
             return Ok(());
         }
     };
-    announce(&cluster);
+    if started_with.insecure_http {
+        warn_of_plain_http();
+    }
+    announce(&Announcement {
+        ready_in: cluster.ready_in(),
+        urls: cluster.urls(),
+        kubeconfig: cluster.kubeconfig(),
+        config: &started_with,
+        nodes: cluster.nodes_at_start(),
+    });
     let activity = cluster.activity();
     let outcome = tokio::select! {
         // Safe to drop: only waits.
         signal = signals.next() => {
-            tracing::info!(signal, "shutting down; a second signal ends it at once");
+            tracing::info!(signal, "shutting down (press Ctrl-C again to force)");
             Ok(())
         }
         // Safe to drop: may be asked again.
@@ -72,32 +85,36 @@ async fn serve(config: Config) -> Result<()> {
     // Why it stopped matters more than how the store ended, which is in the log.
     outcome?;
     report.store.context("the store ended in failure")?;
-    tracing::info!("shut down in order");
+    tracing::info!("shutdown complete");
     Ok(())
 }
 
-/// Tells the user where the cluster is and what to do next.
-fn announce(cluster: &Handle) {
-    let urls = cluster.urls().join(", ");
-    let mut text = format!("ready in {} ms at {urls}\n", cluster.ready_in().as_millis());
-    if let Some(kubeconfig) = cluster.kubeconfig() {
-        // Good in any directory, for it may be pasted elsewhere.
-        let path = path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
-        text.push_str(&format!("export KUBECONFIG={}\n", shell::quoted(&path.to_string_lossy())));
-    }
-    // A cluster is of use also to those who do not listen.
-    if let Err(error) = print(&text) {
-        tracing::warn!(error = format!("{error:#}"), "cannot say that it is ready");
+/// Warns of plain HTTP on every start: it is easy to forget in a script.
+fn warn_of_plain_http() {
+    tracing::warn!(
+        "--insecure-http: plain HTTP needs no credential, so any process on this machine is administrator of the cluster"
+    );
+}
+
+fn announce(announcement: &Announcement<'_>) {
+    // The cluster serves also if stdout is closed.
+    if let Err(error) = print(&announcement.text()) {
+        tracing::warn!(error = format!("{error:#}"), "cannot announce that the cluster is ready");
     }
 }
 
-/// Damage is the one failure that needs a look before it can be mended.
+/// Adds what to do about a failure to start.
 fn explain(error: StartError, data_dir: &Path) -> Error {
-    let damaged = matches!(error, StartError::Storage(StorageError::Store(StoreError::Damaged { .. })));
-    if damaged {
-        let check = format!("coracle store check --data-dir {}", data_dir.display());
-        anyhow!("{error}; for what to do, run: {check}")
-    } else {
-        Error::new(error)
+    match error {
+        StartError::Storage(StorageError::Store(StoreError::Damaged { .. })) => {
+            let check = format!("coracle store check --data-dir {}", data_dir.display());
+            anyhow!("{error}; for what to do, run: {check}")
+        }
+        StartError::Listen { ref source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            let advice = "is another coracle running? --listen 127.0.0.1:0 picks a free port";
+            Error::new(error).context(Advice(advice.to_owned()))
+        }
+        StartError::Config(error) => Error::new(error),
+        _ => Error::new(error),
     }
 }

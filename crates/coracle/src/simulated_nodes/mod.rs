@@ -1,0 +1,46 @@
+//! Simulated nodes of a server: provisioned when it starts, run by the manager of the controllers.
+
+use coracle_apiserver::{ApiServer, Fence};
+use coracle_base::Clock;
+use coracle_kubelet::fake::{self, FakeNodes, NodeSummary, Surplus};
+use coracle_runtime::Manager;
+
+use crate::in_process;
+use crate::resource_metrics::Measurements;
+
+/// Creates the nodes of the config and deletes those of an earlier start, before controllers and scheduler list nodes.
+pub(crate) async fn provision(
+    server: &ApiServer,
+    nodes: Option<&FakeNodes>,
+    shares_store: bool,
+    clock: &Clock,
+) -> kube::Result<NodeSummary> {
+    let client = in_process::client(server.clone(), in_process::FAKE_NODES);
+    let surplus = if nodes.is_none() && shares_store { Surplus::Keep } else { Surplus::Delete };
+    let summary = fake::provision(&client, nodes, surplus, clock).await?;
+    if summary.deleted > 0 {
+        let (deleted, simulated) = (summary.deleted, summary.simulated);
+        tracing::info!(deleted, simulated, "deleted simulated nodes of an earlier start");
+    }
+    Ok(summary)
+}
+
+/// The kubelets of simulated nodes.
+#[derive(Clone)]
+pub(crate) struct Simulation {
+    server: ApiServer,
+    clock: Clock,
+    measurements: Measurements,
+}
+
+impl Simulation {
+    pub(crate) fn new(server: &ApiServer, clock: Clock, measurements: Measurements) -> Self {
+        Self { server: server.clone(), clock, measurements }
+    }
+
+    /// Adds them to the manager of the controllers, so that an idle manager means idle pods, too.
+    pub(crate) fn register(&self, manager: &mut Manager, fence: Option<&Fence>) {
+        let client = in_process::fenced_client(self.server.clone(), in_process::FAKE_NODES, fence.cloned());
+        self.measurements.include(fake::register(manager, &client, &self.clock));
+    }
+}
