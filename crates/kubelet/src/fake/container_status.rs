@@ -5,13 +5,16 @@ use serde_json::{Map, Value, json};
 
 use super::run::{Exit, Run, State};
 use super::status::{Waiting, time};
-use super::view::{Container, ContainerStatus, Pod};
+use super::view::{self, Container, ContainerStatus, Pod};
 
 /// Whether the server says of a container what is to be said. Times do not count.
 pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
     let state = &known.state;
     let same_state = match &run.state {
-        State::Waiting => state.waiting.as_ref().is_some_and(|known| *known.reason == *waiting.reason),
+        State::Waiting => {
+            let is_same = |known: &view::Waiting| (&*known.reason, &*known.message) == (waiting.reason, waiting.message);
+            state.waiting.as_ref().is_some_and(is_same)
+        }
         State::BackingOff(_) => {
             state.waiting.as_ref().is_some_and(|known| &*known.reason == "CrashLoopBackOff")
         }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-use super::rules::{PodRules, SIGKILL_EXIT_CODE, Termination, is_sidecar};
+use super::rules::{ContainerRules, PodRules, SIGKILL_EXIT_CODE, Termination, is_sidecar};
 use super::run::{Exit, Run, State};
-use super::view::{Phase, Pod, RestartPolicy};
+use super::view::{Container, Phase, Pod, RestartPolicy};
 
 /// What a kubelet says of a pod that took too long (`active_deadline.go`).
 const DEADLINE_REASON: &str = "DeadlineExceeded";
@@ -20,6 +20,7 @@ pub(super) struct Life {
     pub(super) message: Box<str>,
     pub(super) init_containers: Vec<Run>,
     pub(super) containers: Vec<Run>,
+    pub(super) ephemeral_containers: Vec<Run>,
     /// Its deletion is complete, as far as its node is concerned.
     pub(super) is_gone: bool,
     /// When something about it changes next.
@@ -86,9 +87,11 @@ impl Life {
             message: Box::default(),
             init_containers,
             containers,
+            ephemeral_containers: Vec::new(),
             is_gone: false,
             next: None,
         };
+        life.ephemeral_containers = ephemeral(pod, rules, life.phase, now);
         if life.phase.is_terminal() {
             // Sidecars end with the last of the others.
             let finished = life.finished().unwrap_or(now);
@@ -98,12 +101,12 @@ impl Life {
         if !rules.ready {
             life.containers.iter_mut().for_each(|run| run.ready = false);
         }
-        life.next = life.all().filter_map(|run| run.next).min();
+        life.next = life.all().chain(&life.ephemeral_containers).filter_map(|run| run.next).min();
         life
     }
 
     fn stop(&mut self, code: i32, now: Timestamp) {
-        for runs in [&mut self.init_containers, &mut self.containers] {
+        for runs in [&mut self.init_containers, &mut self.containers, &mut self.ephemeral_containers] {
             *runs = std::mem::take(runs).into_iter().map(|run| run.stopped(code, now)).collect();
         }
         let succeeded = self.containers.iter().all(|run| run.completed().is_some());
@@ -173,6 +176,23 @@ fn termination(pod: &Pod, rules: &PodRules) -> Option<StopsAt> {
         }
         Termination::Never => None,
     }
+}
+
+/// The ephemeral containers of a pod. They can be added at any time, so each starts when it is first seen; its status
+/// has the time afterwards. None is restarted, and none has readiness.
+fn ephemeral(pod: &Pod, rules: &PodRules, phase: Phase, now: Timestamp) -> Vec<Run> {
+    let containers = pod.spec.ephemeral_containers.iter().zip(&rules.ephemeral_containers);
+    let run = |(container, rules): (&Container, &ContainerRules)| {
+        let known = pod.status.ephemeral_container_statuses.iter().find(|known| known.name == container.name);
+        match known.and_then(|known| known.state.started_at()) {
+            None if phase != Phase::Running => Run::waiting(None),
+            started => {
+                let run = Run::at(rules, RestartPolicy::Never, started.unwrap_or(now), now);
+                Run { ready: false, ..run }
+            }
+        }
+    };
+    containers.map(run).collect()
 }
 
 /// The init containers, one after the other, and when the others may start.
@@ -357,6 +377,20 @@ mod tests {
         check(json!({"terminate-after": "never"}), 500_000, false, None);
         let well = check(json!({"terminate-exit-code": "0"}), 20_000, true, None);
         assert_eq!(well.phase, Phase::Succeeded);
+    }
+
+    #[test]
+    fn ephemeral_container_starts_when_it_is_first_seen_and_ends_by_its_command() {
+        let spec = json!({"ephemeralContainers": [{"name": "shell"}, {"name": "once", "command": ["sleep", "5"]}]});
+        let seen = life(&json!({}), &spec, None, 60_000);
+        let states = |life: &Life| -> Vec<State> {
+            life.ephemeral_containers.iter().map(|run| run.state.clone()).collect()
+        };
+        assert_eq!(states(&seen), [Running { since: at(60_000) }, Running { since: at(60_000) }]);
+        assert_eq!((seen.phase, seen.next), (Phase::Running, Some(at(65_000))));
+        assert!(seen.ephemeral_containers.iter().all(|run| !run.ready));
+        let waiting = life(&json!({"start-after": "never"}), &spec, None, 60_000);
+        assert_eq!(states(&waiting), [Waiting, Waiting]);
     }
 
     #[test]

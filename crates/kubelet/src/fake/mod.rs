@@ -13,12 +13,14 @@ mod container_status;
 mod duration;
 mod hosted;
 mod life;
+mod logs;
 mod node;
 mod nodes;
 mod options;
 mod plan;
 mod pods;
 mod provision;
+mod rule_check;
 mod rules;
 mod run;
 mod status;
@@ -29,8 +31,10 @@ use coracle_base::Clock;
 use coracle_runtime::{Manager, Selection};
 use kube::Client;
 
+pub use logs::{LogError, LogLine, is_simulated, log};
 pub use options::{FakeNodes, FakeNodesError};
 pub use provision::{NodeSummary, Surplus, create_nodes, provision};
+pub use rule_check::{RuleScope, check_rules};
 pub use usage::{Amounts, FakeUsage, NodeUsage, PodUsage};
 
 /// The annotation that makes a node one of ours, if it is `true`.

@@ -70,6 +70,7 @@ fn misconfigured(pod: &Pod, message: &str, place: &Place, now: Timestamp) -> Pla
         message: Box::default(),
         init_containers: wait(&pod.spec.init_containers),
         containers: wait(&pod.spec.containers),
+        ephemeral_containers: wait(&pod.spec.ephemeral_containers),
         is_gone: false,
         next: None,
     };
@@ -138,5 +139,9 @@ mod tests {
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];
         assert_eq!(waiting["reason"], CONFIG_ERROR);
         assert!(waiting["message"].as_str().unwrap().contains("start-after"));
+        let other = json!({"annotations": {"fake.coracle.dev/start-after": "later"}});
+        let changed = planned(&pod(other, status), 11).status.unwrap();
+        let waiting = &changed["status"]["containerStatuses"][0]["state"]["waiting"];
+        assert!(waiting["message"].as_str().unwrap().contains("later"), "{waiting}");
     }
 }

@@ -12,10 +12,10 @@ use coracle_runtime::informer::Labels;
 use super::PREFIX;
 use super::command;
 use super::duration::{self, Delay};
-use super::view::{Container, Phase, Pod};
+use super::view::{Container, Phase, Pod, RestartPolicy};
 
-/// How long the containers of a Job's pod run if nothing is said: long enough to be seen.
-const JOB_RUN: Duration = Duration::from_secs(1);
+/// How long containers run by default that are not restarted when they succeed: long enough to be seen.
+const RUN_TO_COMPLETION: Duration = Duration::from_secs(1);
 
 /// What a container says that ends by a signal it does not handle.
 pub(super) const SIGTERM_EXIT_CODE: i32 = 143;
@@ -82,14 +82,29 @@ pub(super) struct PodRules {
     pub(super) ready: bool,
     pub(super) init_containers: Box<[ContainerRules]>,
     pub(super) containers: Box<[ContainerRules]>,
+    pub(super) ephemeral_containers: Box<[ContainerRules]>,
+}
+
+impl ContainerRules {
+    /// A container that runs by its command alone.
+    fn of(course: command::Course) -> Self {
+        Self {
+            finish_after: course.run,
+            exit_codes: [course.exit_code].into(),
+            ready_after: Delay::AT_ONCE,
+            unready_after: Delay::Never,
+            unready_for: Delay::Never,
+        }
+    }
 }
 
 impl PodRules {
     /// Those of a pod on a node with these annotations.
     pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
         let found = Found::new(pod, node);
-        let is_job = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "Job");
-        let run = if is_job { Delay::After(JOB_RUN) } else { Delay::Never };
+        // `restartPolicy` of a Job's pods, of `kubectl run --restart=Never` and of chart tests: they are to complete.
+        let runs_on = pod.spec.restart_policy == RestartPolicy::Always;
+        let run = if runs_on { Delay::Never } else { Delay::After(RUN_TO_COMPLETION) };
         let app = |container: &Container| {
             let run = if is_pause(&container.image) { Delay::Never } else { run };
             let course = command::course(container).unwrap_or(command::Course { run, exit_code: 0 });
@@ -103,6 +118,7 @@ impl PodRules {
                 found.container(container, ["init-after", "init-exit-code"], course)
             }
         };
+        let ephemeral = |container: &Container| ContainerRules::of(command::course(container).unwrap_or(ENDLESS));
         let missing = found.missing_image(pod);
         let start = if missing.is_some() { Delay::Never } else { Delay::AT_ONCE };
         let reason = found.text("waiting-reason", "").or(missing.map(|_| "ImagePullBackOff"));
@@ -119,6 +135,7 @@ impl PodRules {
             ready: found.text("ready", "") != Some("false"),
             init_containers: pod.spec.init_containers.iter().map(init).collect::<Result<_, _>>()?,
             containers: pod.spec.containers.iter().map(app).collect::<Result<_, _>>()?,
+            ephemeral_containers: pod.spec.ephemeral_containers.iter().map(ephemeral).collect(),
         })
     }
 }
@@ -135,7 +152,7 @@ fn is_pause(image: &str) -> bool {
 
 /// Whether an init container goes on running beside the others.
 pub(super) fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy == Some(super::view::RestartPolicy::Always)
+    container.restart_policy == Some(RestartPolicy::Always)
 }
 
 /// Where rules are looked for.
@@ -219,29 +236,15 @@ impl<'a> Found<'a> {
     }
 
     fn end(&self) -> Result<Option<End>, RuleError> {
-        let read = |text: &str| {
-            let (phase, after) = text.split_once('=')?;
-            let phase = match phase {
-                "Succeeded" => Phase::Succeeded,
-                "Failed" => Phase::Failed,
-                _ => return None,
-            };
-            Some((phase, parse_go_wait(after)?))
-        };
         let expected = "Succeeded or Failed with a duration, such as Failed=2s";
-        let Some((phase, after)) = self.read("phase-after", "", expected, read)? else { return Ok(None) };
+        let Some((phase, after)) = self.read("phase-after", "", expected, phase_after)? else { return Ok(None) };
         let text = |key| self.text(key, "").unwrap_or_default().into();
         Ok(Some(End { after, phase, reason: text("phase-reason"), message: text("phase-message") }))
     }
 
     fn termination(&self) -> Result<Termination, RuleError> {
-        let read = |text: &str| match text {
-            "grace" => Some(Termination::Grace),
-            "never" => Some(Termination::Never),
-            _ => parse_go_wait(text).map(Termination::After),
-        };
         let expected = "a duration such as 2s, grace or never";
-        let read = self.read("terminate-after", "", expected, read)?;
+        let read = self.read("terminate-after", "", expected, termination)?;
         Ok(read.unwrap_or(Termination::After(Duration::ZERO)))
     }
 
@@ -251,7 +254,26 @@ impl<'a> Found<'a> {
     }
 }
 
-fn exit_codes(text: &str) -> Option<Box<[i32]>> {
+/// Parses the phase that a pod ends with, and after which time: `Failed=2s`.
+pub(super) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
+    let (phase, after) = text.split_once('=')?;
+    let phase = match phase {
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        _ => return None,
+    };
+    Some((phase, parse_go_wait(after)?))
+}
+
+pub(super) fn termination(text: &str) -> Option<Termination> {
+    match text {
+        "grace" => Some(Termination::Grace),
+        "never" => Some(Termination::Never),
+        _ => parse_go_wait(text).map(Termination::After),
+    }
+}
+
+pub(super) fn exit_codes(text: &str) -> Option<Box<[i32]>> {
     text.split(',').map(|code| code.trim().parse().ok()).collect()
 }
 
@@ -268,14 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_rules_runs_for_ever_and_that_of_a_job_does_not() {
+    fn pod_without_rules_runs_on_only_if_it_is_always_restarted() {
         let plain = rules(json!({}), json!({})).unwrap();
         assert_eq!(plain.containers[0].finish_after, Delay::Never);
         assert_eq!((plain.start_after, plain.containers[0].ready_after), (Delay::AT_ONCE, Delay::AT_ONCE));
         assert_eq!(plain.init_containers[0].finish_after, Delay::AT_ONCE);
-        let owner = json!([{"kind": "Job", "name": "j", "uid": "u", "controller": true}]);
-        let job = rules(json!({"ownerReferences": owner}), json!({})).unwrap();
-        assert_eq!(job.containers[0].finish_after, Delay::After(JOB_RUN));
+        for policy in ["Never", "OnFailure"] {
+            let containers = json!([{"name": "a"}, {"name": "p", "image": "pause:3.10"}]);
+            let pod = json!({"spec": {"restartPolicy": policy, "containers": containers}});
+            let rules = PodRules::of(&serde_json::from_value(pod).unwrap(), &Labels::default()).unwrap();
+            assert_eq!(rules.containers[0].finish_after, Delay::After(RUN_TO_COMPLETION), "{policy}");
+            assert_eq!(rules.containers[1].finish_after, Delay::Never, "{policy}");
+        }
         for (image, is_one) in [("r.example/pause:3.10", true), ("pause", true), ("pauses:1", false)] {
             assert_eq!(is_pause(image), is_one, "{image}");
         }

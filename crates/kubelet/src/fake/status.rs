@@ -66,6 +66,10 @@ pub(super) fn patch(
         set("initContainerStatuses", Value::Array(statuses));
     }
     set("containerStatuses", Value::Array(statuses(&pod.spec.containers, &life.containers)));
+    if !life.ephemeral_containers.is_empty() {
+        let statuses = statuses(&pod.spec.ephemeral_containers, &life.ephemeral_containers);
+        set("ephemeralContainerStatuses", Value::Array(statuses));
+    }
     // Should another pod have taken the name, it is not meant.
     Some(json!({"metadata": {"uid": uid}, "status": status}))
 }
@@ -227,6 +231,7 @@ fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) 
         && conditions.iter().all(is_said)
         && same(&status.init_container_statuses, &life.init_containers)
         && same(&status.container_statuses, &life.containers)
+        && same(&status.ephemeral_container_statuses, &life.ephemeral_containers)
 }
 
 /// A time as the API writes it.

@@ -22,6 +22,7 @@ pub(super) struct PodSpec {
     pub(super) host_network: bool,
     pub(super) init_containers: Box<[Container]>,
     pub(super) containers: Box<[Container]>,
+    pub(super) ephemeral_containers: Box<[Container]>,
     pub(super) readiness_gates: Box<[ReadinessGate]>,
 }
 
@@ -106,6 +107,7 @@ pub(super) struct PodStatus {
     pub(super) conditions: Box<[Condition]>,
     pub(super) init_container_statuses: Box<[ContainerStatus]>,
     pub(super) container_statuses: Box<[ContainerStatus]>,
+    pub(super) ephemeral_container_statuses: Box<[ContainerStatus]>,
 }
 
 /// A condition of a pod or of a node.
@@ -143,15 +145,30 @@ pub(super) struct ContainerState {
 #[serde(default)]
 pub(super) struct Waiting {
     pub(super) reason: Box<str>,
+    pub(super) message: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Running {}
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Running {
+    #[serde(deserialize_with = "optional_time")]
+    pub(super) started_at: Option<Timestamp>,
+}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Terminated {
     pub(super) exit_code: i32,
+    #[serde(deserialize_with = "optional_time")]
+    pub(super) started_at: Option<Timestamp>,
+}
+
+impl ContainerState {
+    /// When the container that runs or has terminated was started.
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        let running = self.running.as_ref().and_then(|running| running.started_at);
+        running.or_else(|| self.terminated.as_ref().and_then(|terminated| terminated.started_at))
+    }
 }
 
 impl View for Pod {
