@@ -30,6 +30,7 @@ mod request_log;
 mod resource_metrics;
 mod route;
 mod service;
+mod simulated_nodes;
 mod status;
 mod token;
 mod verbs;
@@ -45,6 +46,7 @@ pub use identity::{Identity, PeerCertificate, PeerIdentity};
 pub use listen::{Accept, Limits, Server};
 pub use resource_metrics::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
 pub use service::{ApiServer, BootstrapError, UnknownCluster};
+pub use simulated_nodes::{LogLine, SimulatedNodes};
 pub use token::{
     EcdsaSigner, LegacySubject, PublicKey, RotatingSigner, SignerError, TokenPolicy, TokenSigner,
     issue_legacy,

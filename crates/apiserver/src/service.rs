@@ -40,6 +40,7 @@ use crate::options::Query;
 use crate::request_log::RequestLog;
 use crate::resource_metrics::MetricsSource;
 use crate::route::{self, ResourcePath, Route};
+use crate::simulated_nodes::SimulatedNodes;
 use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::ResourceRequest;
@@ -91,6 +92,7 @@ pub(crate) struct Components {
     pub(crate) token_policy: TokenPolicy,
     pub(crate) flow: FlowControl,
     pub(crate) metrics_source: Option<Arc<dyn MetricsSource>>,
+    pub(crate) simulated_nodes: Option<Arc<dyn SimulatedNodes>>,
     /// Cancelled when the server drains its requests; watches end then.
     pub(crate) shutdown: CancellationToken,
 }
@@ -111,6 +113,7 @@ impl ApiServer {
             token_policy,
             flow,
             metrics_source: None,
+            simulated_nodes: None,
             shutdown: CancellationToken::new(),
         };
         Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
@@ -151,6 +154,13 @@ impl ApiServer {
     #[must_use]
     pub fn with_metrics_source(mut self, source: Arc<dyn MetricsSource>) -> Self {
         Arc::make_mut(&mut self.components).metrics_source = Some(source);
+        self
+    }
+
+    /// Answers requests to containers of simulated nodes by this.
+    #[must_use]
+    pub fn with_simulated_nodes(mut self, nodes: Arc<dyn SimulatedNodes>) -> Self {
+        Arc::make_mut(&mut self.components).simulated_nodes = Some(nodes);
         self
     }
 

@@ -16,6 +16,8 @@ mod deleting;
 mod dir;
 #[path = "kubectl/discovering.rs"]
 mod discovering;
+#[path = "kubectl/plain_http.rs"]
+mod plain_http;
 #[path = "kubectl/reading.rs"]
 mod reading;
 #[path = "kubectl/rollouts.rs"]
@@ -24,3 +26,5 @@ mod rollouts;
 mod server;
 #[path = "kubectl/session.rs"]
 mod session;
+#[path = "kubectl/simulated.rs"]
+mod simulated;

@@ -28,7 +28,7 @@ use crate::pki;
 use crate::resource_metrics::Measurements;
 use crate::rotation::{CurrentSigner, Rotation, Socket};
 use crate::signing;
-use crate::simulated_nodes::{self, Simulation};
+use crate::simulated_nodes::{self, RuleWarnings, SimulatedLogs, Simulation};
 use crate::storage;
 use crate::supervise::Components;
 
@@ -121,13 +121,15 @@ impl Coracle {
             .with_default_limits(cluster_limits);
         let replica = shares_store.then(|| Replica::new(&registry.new_uid()));
         let measurements = Measurements::new(clock.clone());
+        let rule_warnings = fake_nodes.is_some().then(|| Arc::new(RuleWarnings) as Arc<dyn Plugin>);
         let service = ApiServer::new(health::checks(&store, &stopping), registry, clock.clone())
             .with_authentication(
                 &secured.authentication.config,
                 secured.token_signer.clone(),
                 secured.authentication.policy_at(secured.urls.first().map(String::as_str)),
             )
-            .with_plugins(extensions.admission)
+            .with_plugins(extensions.admission.into_iter().chain(rule_warnings))
+            .with_simulated_nodes(Arc::new(SimulatedLogs))
             .with_shutdown(closing.clone())
             .with_metrics_source(Arc::new(measurements.clone()));
         if let Err(error) = service.bootstrap(&secured.site).await {

@@ -137,6 +137,63 @@ async fn pods_do_what_their_rules_say() {
     cluster.shutdown().await;
 }
 
+/// The response to a GET of a path, as text.
+async fn get_text(cluster: &Handle, path: &str) -> coracle::kube::Result<String> {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    cluster.client().request_text(request).await
+}
+
+#[tokio::test]
+async fn connections_to_a_simulated_node_are_answered_at_once() {
+    let cluster = start("1").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    let rules = json!({"logs": "one\ntwo"});
+    pods.create(&PostParams::default(), &pod("a", &rules, &json!({}))).await.unwrap();
+    idle(&cluster).await;
+    let path = "/api/v1/namespaces/default/pods/a";
+    assert_eq!(get_text(&cluster, &format!("{path}/log")).await.unwrap(), "one\ntwo\n");
+    assert_eq!(get_text(&cluster, &format!("{path}/log?tailLines=1&follow=true")).await.unwrap(), "two\n");
+    for part in ["exec?command=ls", "attach", "portforward", "proxy"] {
+        let error = get_text(&cluster, &format!("{path}/{part}")).await.unwrap_err();
+        let coracle::kube::Error::Api(status) = error else { panic!("{part}: {error}") };
+        assert_eq!(status.code, 400, "{part}: {status:?}");
+        let subject = "pod \"a\" runs on the simulated node \"fake-0\"";
+        assert!(status.message.starts_with(subject), "{part}: {status:?}");
+    }
+    let error = get_text(&cluster, "/api/v1/nodes/fake-0/proxy/metrics").await.unwrap_err().to_string();
+    assert!(error.contains("node \"fake-0\" is simulated"), "{error}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn ephemeral_container_runs_and_has_a_log() {
+    let cluster = start("1").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    pods.create(&PostParams::default(), &pod("a", &json!({}), &json!({}))).await.unwrap();
+    idle(&cluster).await;
+    let ephemeral = json!({"spec": {"ephemeralContainers": [{"name": "shell", "image": "busybox", "targetContainerName": "c"}]}});
+    let patch = Patch::Strategic(ephemeral);
+    pods.patch_ephemeral_containers("a", &PatchParams::default(), &patch).await.unwrap();
+    idle(&cluster).await;
+    let status = pods.get("a").await.unwrap().status.unwrap();
+    let statuses = status.ephemeral_container_statuses.unwrap();
+    assert_eq!(statuses.len(), 1);
+    assert!(statuses[0].state.as_ref().unwrap().running.is_some(), "{statuses:?}");
+    let log = get_text(&cluster, "/api/v1/namespaces/default/pods/a/log?container=shell").await.unwrap();
+    assert!(log.starts_with("simulated node fake-0 runs no container"), "{log}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn pod_that_is_not_restarted_completes() {
+    let cluster = start("1").await;
+    let pods = Api::<Pod>::namespaced(cluster.client(), "default");
+    let never = json!({"restartPolicy": "Never"});
+    pods.create(&PostParams::default(), &pod("a", &json!({}), &never)).await.unwrap();
+    wait_for(LIMIT, &pods, "a", |pod| phase(pod) == "Succeeded").await;
+    cluster.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_node_without_power_does_nothing_until_it_is_back() {
     let cluster = start("0").await;

@@ -18,13 +18,35 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Session {
     dir: TestDir,
     server: Server,
+    /// Whether commands get the kubeconfig of the server.
+    has_kubeconfig: bool,
 }
 
 impl Session {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with further flags of the server.
+    pub(crate) async fn start_with(flags: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", flags).await
+    }
+
+    /// The same, at a given address.
+    pub(crate) async fn start_at(address: &str, flags: &[&str]) -> Self {
         let dir = TestDir::new();
-        let server = Server::start(&dir, &[]).await;
-        Self { dir, server }
+        let server = Server::start_at(&dir, address, flags).await;
+        Self { dir, server, has_kubeconfig: true }
+    }
+
+    /// Runs commands without a kubeconfig from now on.
+    pub(crate) fn without_kubeconfig(self) -> Self {
+        Self { has_kubeconfig: false, ..self }
+    }
+
+    /// The URL of the server.
+    pub(crate) fn url(&self) -> &str {
+        &self.server.url
     }
 
     pub(crate) async fn stop(self) {
@@ -113,7 +135,10 @@ impl Session {
             std::env::var_os("CORACLE_TEST_KUBECTL").expect("CORACLE_TEST_KUBECTL is the path of a kubectl");
         let mut command = Command::new(kubectl);
         // No configuration of the user's, and no cache in their home.
-        command.env("HOME", self.dir.path()).env("KUBECONFIG", &self.server.kubeconfig);
+        command.env("HOME", self.dir.path()).env_remove("KUBECONFIG");
+        if self.has_kubeconfig {
+            command.env("KUBECONFIG", &self.server.kubeconfig);
+        }
         command.current_dir(self.dir.path()).kill_on_drop(true);
         command.args(words(line));
         command

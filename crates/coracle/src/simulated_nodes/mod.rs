@@ -1,9 +1,13 @@
 //! Simulated nodes of a server: provisioned when it starts, run by the manager of the controllers.
 
-use coracle_apiserver::{ApiServer, Fence};
+mod rule_warnings;
+
+use coracle_apiserver::{ApiServer, Fence, LogLine, SimulatedNodes};
 use coracle_base::Clock;
 use coracle_kubelet::fake::{self, FakeNodes, NodeSummary, Surplus};
 use coracle_runtime::Manager;
+pub(crate) use rule_warnings::RuleWarnings;
+use serde_json::Value;
 
 use crate::in_process;
 use crate::resource_metrics::Measurements;
@@ -23,6 +27,27 @@ pub(crate) async fn provision(
         tracing::info!(deleted, simulated, "deleted simulated nodes of an earlier start");
     }
     Ok(summary)
+}
+
+/// Logs of containers that do not run.
+#[derive(Debug)]
+pub(crate) struct SimulatedLogs;
+
+impl SimulatedNodes for SimulatedLogs {
+    fn is_simulated(&self, node: &Value) -> bool {
+        fake::is_simulated(node)
+    }
+
+    fn log(
+        &self,
+        node: &Value,
+        pod: &Value,
+        container: &str,
+        previous: bool,
+    ) -> Result<Vec<LogLine>, String> {
+        let lines = fake::log(node, pod, container, previous).map_err(|error| error.to_string())?;
+        Ok(lines.into_iter().map(|line| LogLine { at: line.at, text: line.text }).collect())
+    }
 }
 
 /// The kubelets of simulated nodes.

@@ -12,7 +12,9 @@ pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>)
     let state = &known.state;
     let same_state = match &run.state {
         State::Waiting => {
-            let is_same = |known: &view::Waiting| (&*known.reason, &*known.message) == (waiting.reason, waiting.message);
+            let is_same = |known: &view::Waiting| {
+                (&*known.reason, &*known.message) == (waiting.reason, waiting.message)
+            };
             state.waiting.as_ref().is_some_and(is_same)
         }
         State::BackingOff(_) => {

@@ -381,7 +381,8 @@ mod tests {
 
     #[test]
     fn ephemeral_container_starts_when_it_is_first_seen_and_ends_by_its_command() {
-        let spec = json!({"ephemeralContainers": [{"name": "shell"}, {"name": "once", "command": ["sleep", "5"]}]});
+        let spec =
+            json!({"ephemeralContainers": [{"name": "shell"}, {"name": "once", "command": ["sleep", "5"]}]});
         let seen = life(&json!({}), &spec, None, 60_000);
         let states = |life: &Life| -> Vec<State> {
             life.ephemeral_containers.iter().map(|run| run.state.clone()).collect()

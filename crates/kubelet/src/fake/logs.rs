@@ -59,11 +59,14 @@ pub fn is_simulated(node: &Value) -> bool {
 /// If the container has not run.
 pub fn log(node: &Value, pod: &Value, container: &str, previous: bool) -> Result<Vec<LogLine>, LogError> {
     let at = started_at(pod, container, previous)?;
-    let (node, pod) = (Node::deserialize(node).unwrap_or_default(), Pod::deserialize(pod).unwrap_or_default());
+    let (node, pod) =
+        (Node::deserialize(node).unwrap_or_default(), Pod::deserialize(pod).unwrap_or_default());
     let rules = Found::new(&pod, &node.metadata.annotations);
     let usual = || {
         let node = node.metadata.name();
-        format!("simulated node {node} runs no container; the annotation fake.coracle.dev/logs sets its log lines")
+        format!(
+            "simulated node {node} runs no container; the annotation fake.coracle.dev/logs sets its log lines"
+        )
     };
     let text = rules.text("logs", container).map_or_else(usual, str::to_owned);
     Ok(text.lines().map(|line| LogLine { at, text: line.to_owned() }).collect())
@@ -123,8 +126,12 @@ mod tests {
     #[test]
     fn log_is_that_of_the_rule_or_says_that_the_node_is_simulated() {
         let plain = texts(&pod(json!({}), running()));
-        assert!(plain.len() == 1 && plain[0].starts_with("simulated node fake-0 runs no container"), "{plain:?}");
-        let rules = json!({"fake.coracle.dev/logs": "all", "fake.coracle.dev/logs.container-c": "one\ntwo\n"});
+        assert!(
+            plain.len() == 1 && plain[0].starts_with("simulated node fake-0 runs no container"),
+            "{plain:?}"
+        );
+        let rules =
+            json!({"fake.coracle.dev/logs": "all", "fake.coracle.dev/logs.container-c": "one\ntwo\n"});
         assert_eq!(texts(&pod(rules, running())), ["one", "two"]);
         let lines = log(&node(), &pod(json!({}), running()), "c", false).unwrap();
         assert_eq!(lines[0].at, Timestamp::from_millis(10_000));
@@ -136,8 +143,14 @@ mod tests {
             log(&node(), &pod(json!({}), status), container, previous).unwrap_err().to_string()
         };
         let waiting = |reason: &str| json!({"name": "c", "state": {"waiting": {"reason": reason}}});
-        assert_eq!(error(waiting("ContainerCreating"), "c", false), "container \"c\" in pod \"p\" is waiting to start: ContainerCreating");
-        assert_eq!(error(waiting("ImagePullBackOff"), "c", false), "container \"c\" in pod \"p\" is waiting to start: trying and failing to pull image");
+        assert_eq!(
+            error(waiting("ContainerCreating"), "c", false),
+            "container \"c\" in pod \"p\" is waiting to start: ContainerCreating"
+        );
+        assert_eq!(
+            error(waiting("ImagePullBackOff"), "c", false),
+            "container \"c\" in pod \"p\" is waiting to start: trying and failing to pull image"
+        );
         assert_eq!(error(running(), "c", true), "previous terminated container \"c\" in pod \"p\" not found");
         assert_eq!(error(running(), "d", false), "container \"d\" in pod \"p\" is not available");
     }

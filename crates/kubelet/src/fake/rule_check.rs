@@ -161,9 +161,9 @@ mod tests {
     fn rules_of_the_guide_are_known() {
         let guide = include_str!("../../../../docs/fake-nodes.md");
         let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
-        let names = cells.flat_map(|cell| cell.split('`')).filter_map(|text| {
-            text.strip_prefix(PREFIX).or_else(|| text.strip_prefix("…/"))
-        });
+        let names = cells
+            .flat_map(|cell| cell.split('`'))
+            .filter_map(|text| text.strip_prefix(PREFIX).or_else(|| text.strip_prefix("…/")));
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         names.dedup();

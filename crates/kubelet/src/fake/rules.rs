@@ -118,7 +118,8 @@ impl PodRules {
                 found.container(container, ["init-after", "init-exit-code"], course)
             }
         };
-        let ephemeral = |container: &Container| ContainerRules::of(command::course(container).unwrap_or(ENDLESS));
+        let ephemeral =
+            |container: &Container| ContainerRules::of(command::course(container).unwrap_or(ENDLESS));
         let missing = found.missing_image(pod);
         let start = if missing.is_some() { Delay::Never } else { Delay::AT_ONCE };
         let reason = found.text("waiting-reason", "").or(missing.map(|_| "ImagePullBackOff"));
@@ -237,7 +238,9 @@ impl<'a> Found<'a> {
 
     fn end(&self) -> Result<Option<End>, RuleError> {
         let expected = "Succeeded or Failed with a duration, such as Failed=2s";
-        let Some((phase, after)) = self.read("phase-after", "", expected, phase_after)? else { return Ok(None) };
+        let Some((phase, after)) = self.read("phase-after", "", expected, phase_after)? else {
+            return Ok(None);
+        };
         let text = |key| self.text(key, "").unwrap_or_default().into();
         Ok(Some(End { after, phase, reason: text("phase-reason"), message: text("phase-message") }))
     }

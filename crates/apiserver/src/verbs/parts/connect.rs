@@ -22,18 +22,18 @@ impl ResourceRequest {
             ("pods", "exec" | "attach") => {
                 let pod = self.find(&*self.kind, &self.path.name).await?;
                 self.chosen_container(&pod)?;
-                Err(self.unreachable(self.node_of(&pod)?))
+                Err(self.no_connection(self.node_of(&pod)?).await)
             }
             ("pods", "portforward") => {
                 let pod = self.find(&*self.kind, &self.path.name).await?;
-                Err(self.unreachable(self.node_of(&pod)?))
+                Err(self.no_connection(self.node_of(&pod)?).await)
             }
             ("pods", _) => self.proxy_to_pod().await,
             ("services", _) => self.proxy_to_service().await,
             _ => {
                 let name = self.proxied_name("node")?;
                 self.find(&*self.kind, name).await?;
-                Err(self.unreachable(name))
+                Err(self.no_connection(name).await)
             }
         }
     }
@@ -45,7 +45,7 @@ impl ResourceRequest {
             return Err(Status::invalid(&kind, &self.path.name, &errors).into());
         }
         let pod = self.find(&*self.kind, &self.path.name).await?;
-        self.chosen_container(&pod)?;
+        let container = self.chosen_container(&pod)?;
         match view::text(&pod, &["spec", "nodeName"]) {
             // Nothing has been said yet.
             "" => {
@@ -53,7 +53,10 @@ impl ResourceRequest {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 Ok(response)
             }
-            node => Err(self.unreachable(node)),
+            name => match self.simulated_node(name).await? {
+                Some(node) => self.simulated_log(&node, &pod, &container),
+                None => Err(self.unreachable(name)),
+            },
         }
     }
 
@@ -97,7 +100,10 @@ impl ResourceRequest {
         let address =
             view::items(&pod, &["status", "podIPs"]).first().map(|address| view::text(address, &["ip"]));
         match address.and_then(|address| address.parse::<std::net::IpAddr>().ok()) {
-            Some(address) if is_elsewhere(address) => Err(self.unreachable(&address.to_string())),
+            Some(address) if is_elsewhere(address) => match view::text(&pod, &["spec", "nodeName"]) {
+                "" => Err(self.unreachable(&address.to_string())),
+                node => Err(self.no_connection(node).await),
+            },
             _ => Err(Refusal::bad_request("address not allowed")),
         }
     }
@@ -130,9 +136,9 @@ impl ResourceRequest {
         split(&self.path.name).map(|(_, name, _)| name).ok_or_else(refused)
     }
 
-    fn unreachable(&self, what: &str) -> Refusal {
+    pub(super) fn unreachable(&self, target: &str) -> Refusal {
         let (plural, part) = (&self.kind.declaration().plural, &self.path.subresource);
-        let message = format!("{plural}/{part} needs a connection to {what}, and this server makes none yet");
+        let message = format!("{plural}/{part} is not implemented: this server does not connect to {target}");
         Status::service_unavailable(message).into()
     }
 }

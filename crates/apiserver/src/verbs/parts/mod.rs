@@ -4,6 +4,7 @@ mod binding;
 mod connect;
 mod eviction;
 mod scale;
+mod simulated;
 mod token;
 
 use coracle_meta::gvk::GroupResource;
