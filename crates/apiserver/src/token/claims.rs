@@ -198,4 +198,27 @@ mod tests {
         assert_eq!(public, PublicKey::from_pem(pair.serialize_pem().as_bytes()).unwrap());
         assert!(PublicKey::from_pem(b"no key").is_err());
     }
+
+    /// Written by `openssl ecparam -name prime256v1 -genkey -noout`, for this test.
+    const SEC1: &str = "\
+-----BEGIN EC PRIVATE KEY-----\n\
+MHcCAQEEIIRNkvBH/aYIFK0KVILilxvpEwqvqpQouq+ShEMVHN3foAoGCCqGSM49\n\
+AwEHoUQDQgAEg55OWdJWdqbmCzNmblIwFUul02f44uQZNwpdLBO0VVS1GUhzE8Mx\n\
+xy5JluBGiOnAC098m3sa0Ep5QPGjtRzzCQ==\n\
+-----END EC PRIVATE KEY-----\n\
+";
+    const SEC1_PUBLIC: &str = "\
+-----BEGIN PUBLIC KEY-----\n\
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEg55OWdJWdqbmCzNmblIwFUul02f4\n\
+4uQZNwpdLBO0VVS1GUhzE8Mxxy5JluBGiOnAC098m3sa0Ep5QPGjtRzzCQ==\n\
+-----END PUBLIC KEY-----\n\
+";
+
+    #[test]
+    fn sec1_key_signs_and_is_known_by_its_public_key() {
+        let public = PublicKey::from_pem(SEC1_PUBLIC.as_bytes()).unwrap();
+        assert_eq!(PublicKey::from_pem(SEC1.as_bytes()).unwrap(), public);
+        let token = issue(&signer(SEC1), &claims()).unwrap();
+        assert_eq!(verified(&token, &[public]), Ok(claims()));
+    }
 }

@@ -11,6 +11,7 @@ use ring::signature::{
 use serde::Serialize;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
+use x509_parser::asn1_rs::{Any, FromDer, Tag};
 
 /// What stands before the point of a P-256 public key in its DER form (RFC 5480).
 const P256_PREFIX: [u8; 26] = [
@@ -20,6 +21,9 @@ const P256_PREFIX: [u8; 26] = [
 
 /// A point of P-256: a byte that says that nothing is left out, and two coordinates.
 const POINT_BYTES: usize = 65;
+
+/// The tag of the public key in an `ECPrivateKey`.
+const SEC1_PUBLIC_KEY: u32 = 1;
 
 /// The name of the algorithm in tokens and key sets.
 const ES256: &str = "ES256";
@@ -58,7 +62,7 @@ pub enum SignerError {
     #[error("no private key in PEM")]
     Pem,
     /// The key is not one for ES256.
-    #[error("not a P-256 key in PKCS #8")]
+    #[error("not a P-256 key in PKCS #8 or SEC 1")]
     Key,
     /// There is no public key for ES256 in PEM.
     #[error("not a P-256 public key in PEM")]
@@ -156,7 +160,7 @@ pub struct EcdsaSigner {
 }
 
 impl EcdsaSigner {
-    /// A signer with a key in PKCS #8, in PEM.
+    /// A signer with a key in PKCS #8 or SEC 1, in PEM.
     ///
     /// # Errors
     /// If there is no such key.
@@ -179,8 +183,31 @@ impl EcdsaSigner {
 }
 
 fn key_pair(der: &PrivateKeyDer<'_>, random: &SystemRandom) -> Result<EcdsaKeyPair, SignerError> {
-    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_der(), random)
-        .map_err(|_| SignerError::Key)
+    let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let pair = match der {
+        PrivateKeyDer::Sec1(der) => {
+            let (scalar, point) = sec1_parts(der.secret_sec1_der()).ok_or(SignerError::Key)?;
+            EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, point, random)
+        }
+        der => EcdsaKeyPair::from_pkcs8(algorithm, der.secret_der(), random),
+    };
+    pair.map_err(|_| SignerError::Key)
+}
+
+/// The private scalar and the public point of an `ECPrivateKey` (RFC 5915).
+fn sec1_parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (_, whole) = Any::from_der(der).ok()?;
+    let (rest, _version) = Any::from_der(whole.data).ok()?;
+    let (mut rest, scalar) = Any::from_der(rest).ok()?;
+    while let Ok((after, part)) = Any::from_der(rest) {
+        if part.header.tag() == Tag(SEC1_PUBLIC_KEY) {
+            let (_, bits) = Any::from_der(part.data).ok()?;
+            // A bit string begins with the number of its unused bits.
+            return Some((scalar.data, bits.data.strip_prefix(&[0])?));
+        }
+        rest = after;
+    }
+    None
 }
 
 impl TokenSigner for EcdsaSigner {

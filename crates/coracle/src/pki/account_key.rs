@@ -100,7 +100,7 @@ pub(crate) fn passing() -> Result<AccountKeys, PkiError> {
 
 fn make(path: &Path) -> Result<PrivateKey, PkiError> {
     let key = KeyPair::generate().map_err(|error| issue_failed(path, error))?;
-    Ok(PrivateKey::new(key.serialize_pem()))
+    Ok(PrivateKey::of(&key))
 }
 
 /// Each key after the line that says since when it signs no more. What is not understood is left out:

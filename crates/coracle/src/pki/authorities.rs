@@ -20,6 +20,7 @@ use super::authority::{self, AN_AUTHORITY, Authority, is_key_of, parse_key};
 use super::error::PkiError;
 use super::files::{self, Batch};
 use super::leaf;
+use super::private_key::PrivateKey;
 use crate::trusted_files::Secrecy;
 
 /// How long a successor is trusted before it signs: whoever reads what we publish has read it by then.
@@ -219,7 +220,7 @@ impl Files<'_> {
     fn make_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
         let path = self.key(suffix);
         let key = KeyPair::generate().map_err(|error| authority::issue_failed(&path, error))?;
-        batch.add(path, key.serialize_pem(), Secrecy::Private);
+        batch.add(path, PrivateKey::of(&key).expose().to_owned(), Secrecy::Private);
         Ok(key)
     }
 

@@ -14,7 +14,7 @@ use super::certificate::{
     self, COMMON_NAME, CertificateError, DIGITAL_SIGNATURE, KEY_CERT_SIGN, Signer, Template,
 };
 use super::error::PkiError;
-use super::private_key::PrivateKey;
+use super::private_key::{self, PrivateKey};
 
 /// As long as kubeadm's authority lives: long enough that most clusters never see its end.
 pub(super) const LIFE: Duration = Duration::from_hours(10 * 365 * 24);
@@ -97,7 +97,7 @@ impl Authority {
 
     /// Its key, for its file.
     pub(super) fn key(&self) -> PrivateKey {
-        PrivateKey::new(self.key.serialize_pem())
+        PrivateKey::of(&self.key)
     }
 
     /// Signs what `template` describes for the holder of a public key, given as `SubjectPublicKeyInfo`,
@@ -128,8 +128,8 @@ pub(super) const AN_AUTHORITY: &str = "the certificate of an authority";
 
 /// The parser's own words are left out: they may repeat what it read.
 pub(super) fn parse_key(pem: &str, path: &Path) -> Result<KeyPair, PkiError> {
-    let malformed = |_| PkiError::Malformed { path: path.to_owned(), expected: "a private key" };
-    KeyPair::from_pem(pem).map_err(malformed)
+    let malformed = || PkiError::Malformed { path: path.to_owned(), expected: "a private key" };
+    private_key::parse(pem).ok_or_else(malformed)
 }
 
 /// All certificates in a text, in DER. None if there is none, or something else beside them.

@@ -122,7 +122,7 @@ impl<'a> Profile<'a> {
             .sign(&self.template(now, life), &pair.subject_public_key_info())
             .map_err(|error| authority::issue_failed(path, error))?;
         let due = schedule::of_pem(&certificate).map_or(now + life, |schedule| schedule.due());
-        Ok(Leaf { certificate, key: PrivateKey::new(pair.serialize_pem()), due })
+        Ok(Leaf { certificate, key: PrivateKey::of(&pair), due })
     }
 }
 
@@ -156,7 +156,8 @@ impl Leaf {
             let parsed = authority::parse_der(&der).ok_or_else(malformed)?;
             let due = schedule::of(&parsed).due();
             if !rotate && now < due && is_good(&parsed, &pair, signer, profile, now) {
-                return Ok(Self { certificate, key: PrivateKey::new(key), due });
+                // The file may be of an earlier version, which wrote PKCS #8; the kubeconfig gets SEC 1 also then.
+                return Ok(Self { certificate, key: PrivateKey::of(&pair), due });
             }
             tracing::info!(path = %certificate_path.display(), "making this certificate anew");
         }

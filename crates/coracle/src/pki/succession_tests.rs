@@ -159,7 +159,7 @@ fn tokens_of_an_old_key_are_known_for_a_year() {
     let first = cluster.prepare(NOW).account_keys;
     let second = cluster.rotate(&["sa"], false, NOW).account_keys;
     assert_ne!(first.signing.expose(), second.signing.expose());
-    let key = |pem: &str| rcgen::KeyPair::from_pem(pem).unwrap().public_key_pem();
+    let key = |pem: &str| private_key::parse(pem).unwrap().public_key_pem();
     assert_eq!(second.retired, [key(first.signing.expose())]);
     let third = cluster.rotate(&["sa"], false, NOW + DAY * 300).account_keys;
     assert_eq!(third.retired, [key(first.signing.expose()), key(second.signing.expose())]);

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
 use super::*;
@@ -122,6 +124,53 @@ fn nothing_changes_without_need() {
     cluster.prepare(NOW);
     assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
     assert_eq!(cluster.changed_by(NOW + DAY * 200, |_| ()), [""; 0]);
+}
+
+/// The private key in a kubeconfig.
+fn client_key(kubeconfig: &str) -> String {
+    let encoded = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("client-key-data: ")).unwrap();
+    String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap()
+}
+
+#[test]
+fn private_keys_are_written_in_sec1() {
+    let cluster = Cluster::new();
+    let credentials = cluster.prepare(NOW);
+    let mut keys: Vec<_> = cluster.files().into_iter().filter(|(name, _)| name.ends_with(".key")).collect();
+    assert_eq!(keys.len(), 6);
+    let admin = fs::read_to_string(&credentials.kubeconfig).unwrap();
+    keys.push(("admin.kubeconfig".to_owned(), client_key(&admin).into_bytes()));
+    let request = KubeconfigRequest {
+        user: "jane".to_owned(),
+        groups: Vec::new(),
+        life: DAY,
+        server: None,
+        scope: CredentialScope::DefaultCluster,
+    };
+    let jane = create_kubeconfig(&cluster.config.data_dir, &request, NOW).unwrap();
+    keys.push(("jane".to_owned(), client_key(&jane).into_bytes()));
+    for (name, key) in keys {
+        assert!(key.starts_with(b"-----BEGIN EC PRIVATE KEY-----\n"), "{name}");
+    }
+}
+
+#[test]
+fn directory_with_pkcs8_keys_is_used_and_its_kubeconfig_gets_sec1() {
+    let mut cluster = Cluster::new();
+    cluster.prepare(NOW);
+    for (name, key) in cluster.files() {
+        if name.ends_with(".key") {
+            let pair = private_key::parse(str::from_utf8(&key).unwrap()).unwrap();
+            cluster.write(&name, pair.serialize_pem().as_bytes());
+        }
+    }
+    let path = admin_kubeconfig(&cluster.config.data_dir);
+    let kubeconfig = fs::read_to_string(&path).unwrap();
+    let old = fs::read_to_string(cluster.path("admin.key")).unwrap();
+    let encoded = |key: &str| STANDARD.encode(key);
+    fs::write(&path, kubeconfig.replace(&encoded(&client_key(&kubeconfig)), &encoded(&old))).unwrap();
+    assert_eq!(cluster.changed_by(NOW, |_| ()), ["admin.kubeconfig"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), kubeconfig);
 }
 
 #[test]
