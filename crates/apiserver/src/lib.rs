@@ -34,6 +34,7 @@ mod simulated_nodes;
 mod status;
 mod token;
 mod verbs;
+mod websocket;
 
 pub use activity::Activity;
 pub use authentication::{Anonymous, AuthenticationConfig, FrontProxy, StaticTokens, TokenFileError};

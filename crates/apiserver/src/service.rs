@@ -44,6 +44,7 @@ use crate::simulated_nodes::SimulatedNodes;
 use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::ResourceRequest;
+use crate::websocket::Upgradable;
 
 /// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
@@ -456,6 +457,7 @@ impl ApiServer {
             kind,
             identity,
             is_remote: parts.extensions.get::<Remote>().is_some(),
+            is_upgradable: parts.extensions.get::<Upgradable>().is_some(),
             unread: parts.extensions.get::<Arc<Unread>>().cloned(),
             audit: parts.extensions.get::<AuditAnnotations>().cloned(),
             components: self.components.clone(),

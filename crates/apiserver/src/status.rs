@@ -116,6 +116,11 @@ impl Refusal {
         Status::bad_request(message).into()
     }
 
+    /// The request is not allowed, for a reason that is not about permissions.
+    pub(crate) fn forbidden(message: &str) -> Self {
+        Self::generic(Reason::Forbidden, message)
+    }
+
     /// Nobody knows who is asking.
     pub(crate) fn unauthorized() -> Self {
         Status::unauthorized("Unauthorized").into()

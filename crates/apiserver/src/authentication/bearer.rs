@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, header};
 use super::authenticator::{
     Attempt, AuthenticationError, Authenticator, BearerToken, Outcome, Pending, TokenAuthenticator,
 };
+use crate::websocket;
 
 /// Longer tokens are not looked at. Ours have about a thousand bytes, and those of identity providers
 /// some thousand; hashing more of them would be work that anybody can ask for.
@@ -82,7 +83,7 @@ pub(super) fn has_extra_space(headers: &HeaderMap) -> bool {
 
 /// The token among the subprotocols of a WebSocket, if there is one.
 fn in_protocols(headers: &HeaderMap) -> Result<Option<BearerToken>, AuthenticationError> {
-    if !is_websocket(headers) {
+    if !websocket::is_requested(headers) {
         return Ok(None);
     }
     let mut encoded = protocols(headers).filter_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX));
@@ -107,14 +108,6 @@ fn in_protocols(headers: &HeaderMap) -> Result<Option<BearerToken>, Authenticati
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(str::trim)
-}
-
-fn is_websocket(headers: &HeaderMap) -> bool {
-    let says = |name, word: &str| {
-        let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        texts.map(str::to_ascii_lowercase).any(|text| text.contains(word))
-    };
-    says(header::UPGRADE, "websocket") && says(header::CONNECTION, "upgrade")
 }
 
 /// Takes away every token, once it is known whose it is: nobody is to be tempted.

@@ -24,10 +24,12 @@ use super::activity::Activity;
 use super::host;
 use super::outgoing::Outgoing;
 use super::stall::{self, Stalls};
+use super::upgrade::{self, Upgraded};
 use crate::body::{LongRunning, MAX_REQUEST_BODY_BYTES, ResponseBody};
 use crate::flow::Unread;
 use crate::identity::Remote;
 use crate::status::malformed_request;
+use crate::websocket::Upgrade;
 
 /// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
 /// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
@@ -93,12 +95,14 @@ impl Connection {
         let first_request = CancellationToken::new();
         let activity = Arc::new(Activity::default());
         let stalls = Arc::<Stalls>::default();
+        let upgrades = upgrade::Slot::default();
         let entrance = Entrance {
             service,
             peer,
             first_request: first_request.clone(),
             activity: activity.clone(),
             stalls: stalls.clone(),
+            upgrades: upgrades.clone(),
         };
         let service = TowerToHyperService::new(entrance);
         let builder = self.builder();
@@ -113,14 +117,14 @@ impl Connection {
             // Safe to drop: only waits.
             () = activity.idle(self.idle_timeout) => {
                 connection.as_mut().graceful_shutdown();
-                stall::run_connection(connection, stalls).await
+                stall::run_connection(connection, stalls.clone()).await
             }
             // Safe to drop: only waits.
             () = self.shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     // Dropped only if nothing but watches is left that nobody reads.
-                    ended = stall::run_connection(connection, stalls) => ended,
+                    ended = stall::run_connection(connection, stalls.clone()) => ended,
                     // Safe to drop: only waits.
                     () = activity.only_long_running(LONG_RUNNING_GRACE) => {
                         return tracing::debug!("closing a connection whose client does not read its watches");
@@ -128,9 +132,30 @@ impl Connection {
                 }
             }
         };
-        if let Some(Err(error)) = ended {
+        match ended {
             // Clients that hang up or speak something else are no concern of the operator.
-            tracing::debug!(error, "connection ended");
+            Some(Err(error)) => tracing::debug!(error, "connection ended"),
+            Some(Ok(())) => {
+                if let Some(upgraded) = upgrades.take() {
+                    self.serve_upgraded(upgraded, &activity, stalls).await;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Serves a connection that HTTP has handed over, under the same limits.
+    async fn serve_upgraded(self, upgraded: Upgraded, activity: &Activity, stalls: Arc<Stalls>) {
+        let served = pin!(upgraded.serve(&self.shutdown));
+        let cut = async {
+            self.shutdown.cancelled().await;
+            activity.only_long_running(LONG_RUNNING_GRACE).await;
+        };
+        tokio::select! {
+            // Dropped only if the client does not read.
+            _ = stall::run_connection(served, stalls) => {}
+            // Safe to drop: only waits.
+            () = cut => tracing::debug!("closing a WebSocket whose client does not read"),
         }
     }
 
@@ -185,6 +210,7 @@ struct Entrance<S> {
     first_request: CancellationToken,
     activity: Arc<Activity>,
     stalls: Arc<Stalls>,
+    upgrades: upgrade::Slot,
 }
 
 impl<S> Service<Request<Incoming>> for Entrance<S>
@@ -222,6 +248,8 @@ where
         }
         request.extensions_mut().insert(unread.clone());
         let is_http2 = request.version() == Version::HTTP_2;
+        let upgrade = upgrade::prepare(&mut request);
+        let (upgrades, activity) = (self.upgrades.clone(), self.activity.clone());
         let answered = self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)));
         Box::pin(async move {
             if is_http2 {
@@ -233,6 +261,13 @@ where
             if response.extensions().get::<LongRunning>().is_some() {
                 running.set_long_running();
             }
+            let response = match upgrade {
+                Some(upgrade) if response.extensions().get::<Upgrade>().is_some() => {
+                    let running = std::mem::replace(&mut running, activity.begin());
+                    upgrades.keep(upgrade, response, unread.clone(), running)
+                }
+                _ => response,
+            };
             Ok(response.map(|body| Outgoing::new(body, unread, stalls, running)))
         })
     }

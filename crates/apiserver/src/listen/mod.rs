@@ -16,6 +16,7 @@ mod plain_or_tls;
 mod shutting_down;
 mod stall;
 mod tls;
+mod upgrade;
 
 use std::convert::Infallible;
 use std::io;

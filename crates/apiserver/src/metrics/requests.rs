@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use coracle_base::metrics::{Buckets, Histogram, Text};
 use coracle_registry::catalog;
-use http::Response;
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
@@ -165,12 +165,12 @@ impl Running {
         let labels = self.info.labels();
         // Paths that lead nowhere are all alike, so that nobody can make up labels.
         let known = labels.resource.is_empty()
-            || response.status().is_success()
+            || is_served(response.status())
             || catalog::find(labels.group, labels.version, labels.resource).is_some();
         let labels = if known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
         let code = response.status().as_u16();
         let Some(series) = self.metrics.requests.series(&labels, code) else { return response };
-        if self.info.is_watch() && response.status().is_success() {
+        if self.info.is_watch() && is_served(response.status()) {
             series.running.fetch_add(1, Ordering::Relaxed);
             return response.map(|body| Held::new(body, Watching(series)).boxed_unsync());
         }
@@ -178,6 +178,11 @@ impl Running {
         series.took.observe_duration(self.began.elapsed());
         response
     }
+}
+
+/// Whether a request was carried out; a watch over a WebSocket is answered with 101.
+fn is_served(status: StatusCode) -> bool {
+    status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
 impl Drop for Running {

@@ -77,6 +77,11 @@ impl Framing {
         }
     }
 
+    /// Whether events are no text.
+    pub(crate) fn is_binary(&self) -> bool {
+        self.wanted.form == Form::Protobuf
+    }
+
     /// Appends the frame of an event; `now` in seconds since the epoch.
     pub(crate) fn event(
         &mut self,

@@ -52,6 +52,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) identity: Arc<Identity>,
     /// Whether over the network, and not from within the process.
     pub(crate) is_remote: bool,
+    /// Whether the connection of the request can be handed over to another protocol.
+    pub(crate) is_upgradable: bool,
     /// Where to note what the audit log should know, if there is one.
     pub(crate) audit: Option<AuditAnnotations>,
     pub(crate) components: Arc<Components>,

@@ -35,6 +35,7 @@ use crate::negotiate::{EventType, Framing, respond};
 use crate::options::{ListQuery, revision_number, unexplained};
 use crate::service::Shared;
 use crate::status::Refusal;
+use crate::websocket::{self, Handshake, MessageType, Upgrade};
 
 /// How long a watch lasts at least when the client does not say; at most twice as long, so that
 /// those begun together do not end together.
@@ -46,6 +47,9 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Events gathered into one write: as much as a TLS record or a few, so that a burst costs few
 /// system calls, and a watcher little memory.
 const READY_BYTES: usize = 64 * 1024;
+
+/// The length of an event before it in a protobuf stream (`LengthDelimitedFramer` of k8s.io/apimachinery).
+const LENGTH_BYTES: usize = 4;
 
 impl ResourceRequest {
     pub(super) async fn watch(self) -> Result<Response<ResponseBody>, Refusal> {
@@ -69,11 +73,25 @@ impl ResourceRequest {
             Err(error @ Error::TooLargeRevision { .. }) => stream.fail(error),
             Err(error) => return Err(error.into()),
         }
-        let content_type = stream.framing.media_type();
-        let body = StreamBody::new(stream::unfold(stream, next_frame)).boxed_unsync();
-        let mut response = respond(Bytes::new(), content_type).map(|_| body);
+        let mut response = match stream.websocket {
+            Some(messages) => {
+                let handshake = Handshake::parse(&self.headers)?;
+                let protocol = handshake.only_protocol()?;
+                handshake.response(protocol, Upgrade { messages }, stream.into_body())
+            }
+            None => {
+                let content_type = stream.framing.media_type();
+                respond(Bytes::new(), content_type).map(|_| stream.into_body())
+            }
+        };
         response.extensions_mut().insert(LongRunning);
         Ok(response)
+    }
+
+    /// The type of messages if the client asks for a WebSocket: text for JSON, as in kube-apiserver.
+    fn websocket(&self, framing: &Framing) -> Option<MessageType> {
+        let is_requested = self.is_upgradable && websocket::is_requested(&self.headers);
+        is_requested.then(|| if framing.is_binary() { MessageType::Binary } else { MessageType::Text })
     }
 
     async fn begin_watch(&self, options: WatchOptions) -> Result<ObjectWatch, Refusal> {
@@ -124,6 +142,8 @@ struct WatchStream {
     /// `None` if there is nothing more to come.
     watch: Option<ObjectWatch>,
     framing: Framing,
+    /// Set if each event is a message of a WebSocket.
+    websocket: Option<MessageType>,
     shared: Arc<Shared>,
     resource: Arc<WatchedResource>,
     /// Seconds since the epoch when the watch began.
@@ -229,6 +249,7 @@ impl WatchStream {
             state: Vec::new().into_iter(),
             state_ends: None,
             watch: None,
+            websocket: request.websocket(&framing),
             framing,
             shared: request.shared.clone(),
             resource,
@@ -244,6 +265,10 @@ impl WatchStream {
             timer: Box::pin(sleep_until(first)),
             shutdown: Shutdown::new(&request.components.shutdown, deletion),
         }
+    }
+
+    fn into_body(self) -> ResponseBody {
+        StreamBody::new(stream::unfold(self, next_frame)).boxed_unsync()
     }
 
     fn now(&self) -> i64 {
@@ -354,6 +379,7 @@ impl WatchStream {
         let now = self.now();
         let before = self.ready.len();
         let told = self.framing.event(&self.shared.frames, event, state, now, &mut self.ready);
+        self.make_message(before);
         let bytes: usize = self.ready.iter().skip(before).map(Bytes::len).sum();
         self.ready_bytes += bytes;
         let ready = self.ready_bytes;
@@ -382,8 +408,23 @@ impl WatchStream {
     }
 
     fn push(&mut self, frame: Bytes) {
-        self.ready_bytes += frame.len();
+        let before = self.ready.len();
         self.ready.push_back(frame);
+        self.make_message(before);
+        self.ready_bytes += self.ready.back().map_or(0, Bytes::len);
+    }
+
+    /// Makes one message of the pieces of the last event, which begin at `first`, if they go over a WebSocket.
+    fn make_message(&mut self, first: usize) {
+        let Some(messages) = self.websocket.filter(|_| first < self.ready.len()) else { return };
+        let mut pieces = self.ready.split_off(first);
+        let event = match pieces.len() {
+            1 => pieces.pop_front().unwrap_or_default(),
+            _ => concatenated(pieces),
+        };
+        // The length before each event of a protobuf stream; messages have their own.
+        let skipped = if messages == MessageType::Binary { LENGTH_BYTES.min(event.len()) } else { 0 };
+        self.ready.push_back(event.slice(skipped..));
     }
 
     /// All that is ready, in one piece. A single frame is shared and not copied.
@@ -392,20 +433,21 @@ impl WatchStream {
         let mut ready = std::mem::take(&mut self.ready);
         match ready.len() {
             1 => ready.pop_front().unwrap_or_default(),
-            _ if bytes > 2 * READY_BYTES => {
-                // Large objects: one after the other, from where they are stored.
+            _ if bytes > 2 * READY_BYTES || self.websocket.is_some() => {
+                // Large objects, and messages of a WebSocket: one after the other.
                 let first = ready.pop_front().unwrap_or_default();
                 self.ready_bytes = bytes - first.len();
                 self.ready = ready;
                 first
             }
-            _ => ready
-                .into_iter()
-                .fold(BytesMut::with_capacity(bytes), |mut all, frame| {
-                    all.extend_from_slice(&frame);
-                    all
-                })
-                .freeze(),
+            _ => concatenated(ready),
         }
     }
+}
+
+fn concatenated(pieces: VecDeque<Bytes>) -> Bytes {
+    let bytes = pieces.iter().map(Bytes::len).sum();
+    let mut all = BytesMut::with_capacity(bytes);
+    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+    all.freeze()
 }

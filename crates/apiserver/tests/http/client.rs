@@ -17,7 +17,7 @@ pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[derive(Clone)]
 pub(crate) struct Client {
-    server: ApiServer,
+    pub(crate) server: ApiServer,
     pub(crate) identity: Option<Arc<Identity>>,
 }
 

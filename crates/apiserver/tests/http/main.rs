@@ -8,3 +8,4 @@ mod metrics;
 mod negotiate;
 mod owners;
 mod watch;
+mod websocket;
