@@ -21,6 +21,7 @@ use tower::Service;
 use super::ConnectionRequest;
 use super::accept::{Handshake, Peer, Stream};
 use super::activity::Activity;
+use super::drain::{IncomingBody, Rest};
 use super::host;
 use super::outgoing::Outgoing;
 use super::stall::{self, Stalls};
@@ -250,7 +251,11 @@ where
         let is_http2 = request.version() == Version::HTTP_2;
         let upgrade = upgrade::prepare(&mut request);
         let (upgrades, activity) = (self.upgrades.clone(), self.activity.clone());
-        let answered = self.service.call(request.map(|body| Limited::new(body, MAX_REQUEST_BODY_BYTES)));
+        let rest = Rest::default();
+        let (parts, body) = request.into_parts();
+        let body = IncomingBody::new(body, &parts.headers, rest.clone());
+        let body = Limited::new(body, MAX_REQUEST_BODY_BYTES);
+        let answered = self.service.call(Request::from_parts(parts, body));
         Box::pin(async move {
             if is_http2 {
                 stall::writes(&unread);
@@ -258,6 +263,7 @@ where
                 stalls.watch(unread.clone());
             }
             let response = answered.await?;
+            rest.drain().await;
             if response.extensions().get::<LongRunning>().is_some() {
                 running.set_long_running();
             }

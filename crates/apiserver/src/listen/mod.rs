@@ -9,6 +9,7 @@ mod addresses;
 mod authorities;
 mod client_certificate;
 mod connection;
+mod drain;
 mod host;
 mod outgoing;
 mod plain_http;
@@ -26,7 +27,6 @@ use std::time::Duration;
 use coracle_base::{Backoff, Rng};
 use http::{Request, Response};
 use http_body_util::Limited;
-use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,7 @@ use tower::Service;
 pub use accept::{Accept, Handshake, Peer, Stream};
 use addresses::{Addresses, Entered};
 use connection::Connection;
+pub use drain::IncomingBody;
 pub use plain_or_tls::{PlainOrTls, PlainOrTlsConnection, PlainOrTlsListener};
 use shutting_down::ShuttingDown;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
@@ -44,7 +45,7 @@ use crate::body::ResponseBody;
 
 /// A request as it comes from a connection: its body cannot be read beyond
 /// [`crate::MAX_REQUEST_BODY_BYTES`].
-pub type ConnectionRequest = Request<Limited<Incoming>>;
+pub type ConnectionRequest = Request<Limited<IncomingBody>>;
 
 /// How long to wait after the first failed accept, and at most. Such failures (no descriptors,
 /// no memory) end when connections do, so the loop must neither give up nor spin.

@@ -1,9 +1,15 @@
 //! Request bodies that do not end: they hold no seat, and memory only up to a limit.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
 use coracle_apiserver::FlowLimits;
 use futures_util::FutureExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 
-use crate::world::{MAPS, PATIENCE, World, response};
+use crate::world::{MAPS, PATIENCE, RequestBody, World, response};
 
 /// More than the seats of a server by default.
 const ATTACKS_PER_USER: usize = 210;
@@ -104,4 +110,66 @@ async fn bodies_over_the_limit_of_their_user_are_rejected_with_429() {
     assert!(response(&mut other).await.starts_with("HTTP/1.1 201"));
     drop(held);
     world.end().await;
+}
+
+/// Larger than a body may be, and than what the buffers of a loopback connection take.
+const TOO_LARGE_BYTES: usize = 12 * 1024 * 1024;
+
+#[tokio::test]
+async fn response_reaches_an_http1_client_that_sends_its_whole_body_first() {
+    let world = World::new(&FlowLimits::default()).await;
+    let body = "x".repeat(TOO_LARGE_BYTES);
+    for (path, expected) in [(MAPS, "413"), (SECRETS, "403")] {
+        let head = format!("POST {path} HTTP/1.1\r\nx-user: alice\r\ncontent-type: application/json");
+        let announced = format!("{head}\r\ncontent-length: {TOO_LARGE_BYTES}");
+        let mut stream = world.send(&announced, &body).await;
+        let text = response(&mut stream).await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {expected} ")), "{path}: {text}");
+        let chunk = format!("{TOO_LARGE_BYTES:x}\r\n{body}\r\n0\r\n\r\n");
+        let mut stream = world.send(&format!("{head}\r\ntransfer-encoding: chunked"), &chunk).await;
+        let text = response(&mut stream).await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {expected} ")), "{path}: {text}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn client_that_waits_before_it_sends_its_body_is_answered_at_once() {
+    let world = World::new(&FlowLimits::default()).await;
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nx-user: alice\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+         content-length: {TOO_LARGE_BYTES}"
+    );
+    let mut stream = world.send(&head, "").await;
+    assert!(response(&mut stream).await.starts_with("HTTP/1.1 413 "), "no 100 before it");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn too_large_http2_body_is_read_to_its_end_before_the_response() {
+    let world = World::new(&FlowLimits::default()).await;
+    let mut connection = world.http2().await;
+    for path in [MAPS, SECRETS] {
+        let (body, sent) = pieces(TOO_LARGE_BYTES / PIECE_BYTES);
+        let request = http::Request::builder().method("POST").uri(format!("http://test{path}"));
+        let request = request.header("x-user", "alice").header("content-type", "application/json");
+        let answer = connection.sender.send_request(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), if path == MAPS { 413 } else { 403 });
+        assert_eq!(sent.load(Ordering::SeqCst), TOO_LARGE_BYTES / PIECE_BYTES, "{path}");
+    }
+    drop(connection);
+    world.end().await;
+}
+
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A body of so many pieces, and how many of them were sent.
+fn pieces(count: usize) -> (RequestBody, Arc<AtomicUsize>) {
+    let sent = Arc::<AtomicUsize>::default();
+    let counter = sent.clone();
+    let piece = move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Ok(Frame::data(Bytes::from(vec![b'x'; PIECE_BYTES])))
+    };
+    (BodyExt::boxed(StreamBody::new(futures_util::stream::iter((0..count).map(piece)))), sent)
 }
