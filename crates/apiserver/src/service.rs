@@ -28,7 +28,7 @@ use crate::catalogue::Catalogue;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
-use crate::flow::{Admission, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
+use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::{Caller, Remote};
 use crate::impersonation::{self, impersonated};
@@ -232,9 +232,7 @@ impl ApiServer {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if announces_too_much(&request) {
-            return Err(Refusal::too_large());
-        }
+        let is_too_large = announces_too_much(&request);
         let (mut parts, body) = request.into_parts();
         let path = parts.uri.path();
         let id = route::cluster_id(path).ok_or_else(|| Refusal::unserved(path))?;
@@ -262,6 +260,8 @@ impl ApiServer {
         let _freed = FreedIfDeleted::new(self, &cluster);
         let info = RequestInfo::of(&parts.method, &parts.uri);
         let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
+        let candidate = self.components.flow.classify(&cluster, &caller, &info).await?;
+        *flow = candidate.as_ref().map(Candidate::headers);
         // Authorized before anything of the body is read: a client without permission costs nothing more.
         self.authorize(&cluster, &identity, &info).await?;
         if everywhere {
@@ -275,30 +275,25 @@ impl ApiServer {
         if let Some(Route::Clusters(_)) = &route {
             check_operator(&caller, &identity, &info)?;
         }
-        let body = match &route {
-            Some(Route::Resource(path)) if info.agrees_with(path) => self.read_body(&client, body).await?,
-            Some(Route::Clusters(_)) => self.read_body(&client, body).await?,
-            _ => RequestBody::default(),
+        let has_body = match &route {
+            Some(Route::Resource(path)) => info.agrees_with(path),
+            route => matches!(route, Some(Route::Clusters(_))),
         };
-        let (body, admission) = body.admitted(self.admit(&cluster, &caller, &info, flow)).await?;
+        let body = match has_body {
+            true if is_too_large => return Err(Refusal::too_large()),
+            true => self.read_body(&client, body).await?,
+            false => RequestBody::default(),
+        };
+        let (body, admission) = body.admitted(self.admit(candidate, &caller)).await?;
         let response = self.serve(route, info, cluster, parts, identity, body).await?;
         self.components.flow.leave(admission, client, lasts, response)
     }
 
     /// Gives a request its seat, maybe after it has waited.
-    async fn admit(
-        &self,
-        cluster: &Cluster,
-        caller: &Caller,
-        info: &RequestInfo,
-        headers: &mut Option<PfHeaders>,
-    ) -> Result<Admission, Refusal> {
-        match self.components.flow.classify(cluster, caller, info).await? {
+    async fn admit(&self, candidate: Option<Candidate>, caller: &Caller) -> Result<Admission, Refusal> {
+        match candidate {
             None => Ok(Admission::LongRunning { is_operator: caller.all_clusters }),
-            Some(candidate) => {
-                *headers = Some(candidate.headers());
-                self.components.flow.enter(candidate).await.map(Admission::Seat)
-            }
+            Some(candidate) => self.components.flow.enter(candidate).await.map(Admission::Seat),
         }
     }
 
@@ -528,7 +523,7 @@ impl ApiServer {
             tracing::error!(error = decision.evaluation_error, "a request could not be authorized");
             return Err(Refusal::undecided());
         }
-        Err(forbidden(identity, &attributes, &decision.reason).into())
+        Err(Refusal::unauthorized_action(forbidden(identity, &attributes, &decision.reason)))
     }
 
     async fn answer_probe(&self, probe: Probe, query: &str, reasons: Reasons) -> Response<ResponseBody> {
@@ -594,7 +589,7 @@ fn check_operator(caller: &Caller, identity: &Arc<Identity>, info: &RequestInfo)
     }
     let why =
         "requests to all clusters and to the admin API need the operator's credential, without impersonation";
-    Err(forbidden(identity, &info.attributes(), why).into())
+    Err(Refusal::unauthorized_action(forbidden(identity, &info.attributes(), why)))
 }
 
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {
@@ -607,7 +602,10 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
     let newer = |core| {
         let document = discovery::document(catalogue, core);
         let mut response = document.respond(&parts.headers, discovery::AGGREGATED);
-        response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+        let headers = response.headers_mut();
+        headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        // As in kube-apiserver (`ServeHTTPWithETag`): clients revalidate by the ETag.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
         response
     };
     let plain = |value: Option<Value>| {

@@ -38,11 +38,13 @@ pub(crate) struct Refusal {
     plain: Option<&'static str>,
     /// What the client should know beside that.
     warnings: Vec<String>,
+    /// Whether a browser must not guess the type of the body, which repeats names from the request.
+    nosniff: bool,
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status: Box::new(status), plain: None, warnings: Vec::new() }
+        Self { status: Box::new(status), plain: None, warnings: Vec::new(), nosniff: false }
     }
 }
 
@@ -116,6 +118,12 @@ impl Refusal {
         Status::bad_request(message).into()
     }
 
+    /// An authorizer or the rules of impersonation forbid the request. It has the header that kube-apiserver sets only here
+    /// (`Forbidden` in `handlers/responsewriters`).
+    pub(crate) fn unauthorized_action(status: Status) -> Self {
+        Self { nosniff: true, ..status.into() }
+    }
+
     /// The request is not allowed, for a reason that is not about permissions.
     pub(crate) fn forbidden(message: &str) -> Self {
         Self::generic(Reason::Forbidden, message)
@@ -167,6 +175,10 @@ impl Refusal {
         *response.status_mut() =
             StatusCode::from_u16(self.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         warn(&mut response, &self.warnings);
+        if self.nosniff {
+            let nosniff = HeaderValue::from_static("nosniff");
+            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        }
         if let Some(seconds) = self.status.retry_after_seconds() {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }

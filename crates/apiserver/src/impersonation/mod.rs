@@ -41,7 +41,7 @@ pub(crate) fn impersonated(
         }
     }
     // The old way is open to everybody, so somebody has refused.
-    Err(refused.map_or_else(Refusal::undecided, |status| Refusal::from(*status)))
+    Err(refused.map_or_else(Refusal::undecided, |status| Refusal::unauthorized_action(*status)))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod flow;
+mod headers;
 mod nodes;
 mod responses;
 #[path = "../support/mod.rs"]
