@@ -90,7 +90,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn of(content: &Value) -> Self {
+    pub(crate) fn of(content: &impl serde::Serialize) -> Self {
         let json = to_json(content);
         let hash = hexadecimal(digest::digest(&digest::SHA512, &json));
         Self { json: json.into(), hash: hash.into() }

@@ -12,7 +12,7 @@ use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Re
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::Instrument;
@@ -608,27 +608,20 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
         response
     };
-    let plain = |value: Option<Value>| {
-        // What is not there is not there however it is asked for.
-        let value = value.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
-        // The groups are told to everyone however it asks, as in upstream.
-        if !matches!(route, Route::Index | Route::Groups | Route::Group(_)) {
-            check_reads(parts)?;
-        }
-        Ok(told(wanted, &value))
-    };
     match route {
-        Route::Index => plain(Some(discovery::index(catalogue))),
-        Route::Version => plain(Some(version())),
+        Route::Index => respond(route, parts, wanted, Some(discovery::index(catalogue))),
+        Route::Version => respond(route, parts, wanted, Some(discovery::version(VERSION))),
         Route::CoreVersions if wanted.aggregated => check_reads(parts).map(|()| newer(true)),
         Route::Groups if wanted.aggregated => Ok(newer(false)),
-        Route::CoreVersions => plain(Some(discovery::core_versions(catalogue))),
-        Route::Groups => plain(Some(discovery::group_list(catalogue))),
-        Route::Group(group) => plain(discovery::group(catalogue, group)),
+        Route::CoreVersions => respond(route, parts, wanted, Some(discovery::core_versions(catalogue))),
+        Route::Groups => respond(route, parts, wanted, Some(discovery::group_list(catalogue))),
+        Route::Group(group) => respond(route, parts, wanted, discovery::group(catalogue, group)),
         Route::Resources { group, version } if catalogue.is_remote(group, version) => {
             Err(Refusal::unavailable())
         }
-        Route::Resources { group, version } => plain(discovery::resource_list(catalogue, group, version)),
+        Route::Resources { group, version } => {
+            respond(route, parts, wanted, discovery::resource_list(catalogue, group, version))
+        }
         Route::OpenApiV2
         | Route::OpenApiIndex
         | Route::OpenApi(_)
@@ -639,31 +632,19 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
     }
 }
 
-fn version() -> Value {
-    json!({
-        "major": "1",
-        "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": format!("{VERSION}+coracle"),
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none",
-        "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
-    })
-}
-
-/// This machine as Go calls it, and with it all of Kubernetes.
-fn go_architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
+/// A document of discovery, or 404 without one.
+fn respond(
+    route: &Route,
+    parts: &Parts,
+    wanted: Wanted,
+    document: Option<impl Serialize>,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+    // kube-apiserver answers these whatever the method is.
+    if !matches!(route, Route::Index | Route::Groups | Route::Group(_)) {
+        check_reads(parts)?;
     }
+    Ok(told(wanted, &document))
 }
 
 impl<B> Service<Request<B>> for ApiServer

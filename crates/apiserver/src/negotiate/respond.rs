@@ -80,8 +80,12 @@ pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, ki
     }
 }
 
-/// A tree that says of which kind it is, such as what we tell of ourselves.
-pub(crate) fn told(wanted: Wanted, value: &Value) -> Response<ResponseBody> {
+/// An object that names its kind, such as a document of discovery. JSON has its fields in the order of the type.
+pub(crate) fn told(wanted: Wanted, object: &impl serde::Serialize) -> Response<ResponseBody> {
+    if wanted.form == Form::Json {
+        return json(wanted, to_json(object));
+    }
+    let value = &to_value(object);
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = split_api_version(text("apiVersion"));
     let kind = text("kind");
