@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = out_dir()?;
     let types = fs::read_to_string("data/schema.txt")?;
     write(&out.join("schema.deflate"), &types)?;
-    let descriptions = descriptions::of_types(&types)?;
+    let descriptions = descriptions::of_types(&types, &fs::read_to_string("data/descriptions.json")?)?;
     write(&out.join("descriptions.deflate"), &descriptions)?;
     println!("cargo::rustc-env=OPENAPI_REVISION={:016x}", revision(&descriptions)?);
     Ok(())

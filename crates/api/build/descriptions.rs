@@ -18,36 +18,52 @@ const NAME_END: char = '\x1f';
 
 const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
-/// The descriptions of the types in `data/schema.txt`, as one text.
-pub(crate) fn of_types(schema: &str) -> Result<String, Box<dyn Error>> {
-    let mut generator = SchemaGenerator::default();
-    kinds::all(&mut generator);
-    let published: BTreeMap<&String, &Value> = generator.definitions().iter().collect();
-    let wanted = names(schema);
-    let described = published.into_iter().filter(|(name, _)| wanted.contains(name.as_str()));
+/// Descriptions of a type, under an empty name, and of its fields.
+type Described = BTreeMap<String, String>;
+
+/// The descriptions of the types in `data/schema.txt`, as one text. `more` has those of types that the crate does not
+/// publish, lists and options of requests, as Kubernetes' own OpenAPI document has them (v1.36.4, Apache-2.0).
+pub(crate) fn of_types(schema: &str, more: &str) -> Result<String, Box<dyn Error>> {
+    let mut types = published(schema)?;
+    types.extend(serde_json::from_str::<BTreeMap<String, Described>>(more)?);
     let mut out = String::new();
-    for (name, definition) in described {
-        if name == WATCH_EVENT {
-            push_watch_event(&mut out, text(definition))?;
-            continue;
-        }
-        push(&mut out, TYPE, name, text(definition))?;
-        for (field, property) in definition["properties"].as_object().into_iter().flatten() {
-            push(&mut out, FIELD, field, text(property))?;
+    for (name, described) in types {
+        push(&mut out, TYPE, &name, described.get("").map_or("", String::as_str))?;
+        for (field, text) in described.iter().filter(|(field, _)| !field.is_empty()) {
+            push(&mut out, FIELD, field, text)?;
         }
     }
     Ok(out)
+}
+
+fn published(schema: &str) -> Result<BTreeMap<String, Described>, Box<dyn Error>> {
+    let mut generator = SchemaGenerator::default();
+    kinds::all(&mut generator);
+    let wanted = names(schema);
+    let mut types = BTreeMap::new();
+    for (name, definition) in generator.definitions().iter().filter(|(name, _)| wanted.contains(*name)) {
+        let described = match name.as_str() {
+            WATCH_EVENT => watch_event(text(definition))?,
+            _ => {
+                let fields = definition["properties"].as_object().into_iter().flatten();
+                let fields = fields.map(|(field, property)| (field.clone(), text(property).to_owned()));
+                fields.chain([(String::new(), text(definition).to_owned())]).collect()
+            }
+        };
+        types.insert(name.clone(), described);
+    }
+    Ok(types)
 }
 
 fn text(schema: &Value) -> &str {
     schema["description"].as_str().unwrap_or_default()
 }
 
-/// The crate tells of the whole event what is to be told of the object in it.
-fn push_watch_event(out: &mut String, text: &str) -> Result<(), Box<dyn Error>> {
+/// The crate describes the object of an event where the event is described.
+fn watch_event(text: &str) -> Result<Described, Box<dyn Error>> {
     let (event, object) = text.split_once("\n\n").ok_or("the words of watch events have no second part")?;
-    push(out, TYPE, WATCH_EVENT, event)?;
-    push(out, FIELD, "object", object.trim_end())
+    let fields = [("", event), ("object", object.trim_end())];
+    Ok(fields.map(|(field, text)| (field.to_owned(), text.to_owned())).into())
 }
 
 fn push(out: &mut String, mark: char, name: &str, text: &str) -> Result<(), Box<dyn Error>> {

@@ -37,13 +37,22 @@ static MAKING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
 /// The form that documents of both versions have.
 const JSON: Form = Form { subtypes: &["json"], media_type: "application/json" };
 
-/// The form that only version 2 has; clients ask for it by its older name.
-const PROTOBUF: Form = Form {
+/// Protobuf of version 2. client-go asks for it by its older name.
+const PROTOBUF_V2: Form = Form {
     subtypes: &[
         "com.github.proto-openapi.spec.v2@v1.0+protobuf",
         "com.github.proto-openapi.spec.v2.v1.0+protobuf",
     ],
     media_type: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+};
+
+/// Protobuf of version 3, with the two names of version 2's.
+const PROTOBUF_V3: Form = Form {
+    subtypes: &[
+        "com.github.proto-openapi.spec.v3@v1.0+protobuf",
+        "com.github.proto-openapi.spec.v3.v1.0+protobuf",
+    ],
+    media_type: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
 };
 
 /// A form of documents.
@@ -113,15 +122,16 @@ async fn answer_v3(
     catalogue: Catalogue,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let topic = Topic::all(&catalogue).find(|topic| topic.path() == path).ok_or_else(Refusal::not_found)?;
-    if negotiate(headers, &[JSON]).is_none() {
-        return Ok(not_acceptable());
-    }
+    let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V3]) else { return Ok(not_acceptable()) };
     let hash = topic.hash(&catalogue);
     if !asked_hash.is_empty() && asked_hash != hash {
         return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
     }
-    let make = move || to_json(&topic.told(&catalogue, Some(OpenApi::V3), openapi::v3));
-    let mut response = made(headers, &hash, JSON, make).await?;
+    let make = move || {
+        let document = topic.told(&catalogue, Some(OpenApi::V3), openapi::v3);
+        if form == PROTOBUF_V3 { openapi::encode_v3(&document) } else { to_json(&document) }
+    };
+    let mut response = made(headers, &hash, form, make).await?;
     if !asked_hash.is_empty() {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
     }
@@ -130,7 +140,7 @@ async fn answer_v3(
 
 /// `/openapi/v2`.
 async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response<ResponseBody>, Refusal> {
-    let Some(form) = negotiate(headers, &[JSON, PROTOBUF]) else { return Ok(not_acceptable()) };
+    let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V2]) else { return Ok(not_acceptable()) };
     let mut all = digest::Context::new(&digest::SHA512);
     Topic::all(&catalogue).for_each(|topic| all.update(topic.hash(&catalogue).as_bytes()));
     let hash = hexadecimal(all.finish());
@@ -139,7 +149,7 @@ async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response
         Topic::all(&catalogue)
             .for_each(|topic| topic.told(&catalogue, Some(OpenApi::V2), |subject| document.add(subject)));
         let document = document.finish();
-        if form == PROTOBUF { openapi::encode_v2(&document) } else { to_json(&document) }
+        if form == PROTOBUF_V2 { openapi::encode_v2(&document) } else { to_json(&document) }
     };
     made(headers, &hash, form, make).await
 }
@@ -431,19 +441,19 @@ mod tests {
 
     fn form(accept: &str) -> Option<Form> {
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
-        negotiate(&headers, &[JSON, PROTOBUF])
+        negotiate(&headers, &[JSON, PROTOBUF_V2])
     }
 
     #[test]
     fn the_form_is_what_the_client_likes_best() {
-        assert_eq!(negotiate(&HeaderMap::new(), &[JSON, PROTOBUF]), Some(JSON));
+        assert_eq!(negotiate(&HeaderMap::new(), &[JSON, PROTOBUF_V2]), Some(JSON));
         for (accept, expected) in [
             ("application/json", Some(JSON)),
             ("*/*", Some(JSON)),
             ("application/*", Some(JSON)),
-            ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", Some(PROTOBUF)),
-            ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF)),
-            ("*/*, application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF)),
+            ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", Some(PROTOBUF_V2)),
+            ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF_V2)),
+            ("*/*, application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(PROTOBUF_V2)),
             (
                 "application/com.github.proto-openapi.spec.v2@v1.0+protobuf;q=0.3, application/json;q=0.7",
                 Some(JSON),

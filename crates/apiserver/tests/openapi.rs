@@ -181,3 +181,19 @@ async fn a_crowd_gets_its_documents_one_after_the_other() {
     let answers = futures_util::future::join_all(crowd).await;
     assert!(answers.iter().all(|(code, _, body)| *code == 200 && *body == answers[0].2));
 }
+
+#[tokio::test]
+async fn version_3_comes_in_protobuf() {
+    let server = server();
+    let told = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    let index = document(&server, "/openapi/v3").await;
+    for path in ["api", "api/v1", "apis/apps", "apis/apps/v1", "version"] {
+        for accept in [told, "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"] {
+            let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap();
+            let (code, headers, body) = get(&server, url, &[("accept", accept)]).await;
+            assert_eq!((code, headers[header::CONTENT_TYPE].to_str().unwrap()), (200, told), "{path}");
+            assert_eq!(headers[header::ETAG], format!("\"{}\"", url.split_once("hash=").unwrap().1));
+            assert!(body.starts_with(b"\x0a\x053.0.0\x12\x12\x0a\x0aKubernetes\x32\x041.36"), "{path}");
+        }
+    }
+}

@@ -73,20 +73,14 @@ fn definition(name: &str, group_version: GroupVersion<'_>, descriptions: &Descri
         Some((single, _)) => single_definition(*single),
         None => struct_definition(types().get(types().named(name)?), group_version, descriptions),
     };
-    let description = match listed(name) {
-        Some(kind) => Some(format!("{kind}List is a list of objects of kind {kind}.")),
-        None => descriptions.of_type(name).map(str::to_owned),
-    };
-    schema.extend(description.map(|text| ("description".to_owned(), text.into())));
+    schema.extend(descriptions.of_type(name).map(|text| ("description".to_owned(), text.into())));
     Some(Value::Object(schema))
 }
 
-/// The kind that a type is the list of.
-fn listed(name: &str) -> Option<&str> {
-    let kind = name.strip_suffix("List")?;
-    let _is_type = types().named(kind)?;
-    let list = types().get(types().named(name)?);
-    list.field("items").map(|_| kind.rsplit('.').next().unwrap_or(kind))
+/// Whether a type is the list of a kind.
+fn is_list(name: &str) -> bool {
+    let is_of_kind = name.strip_suffix("List").is_some_and(|kind| types().named(kind).is_some());
+    is_of_kind && types().named(name).is_some_and(|list| types().get(list).field("items").is_some())
 }
 
 fn single_definition(single: Single) -> Map<String, Value> {
@@ -109,13 +103,13 @@ fn struct_definition(
     descriptions: &Descriptions,
 ) -> Map<String, Value> {
     let name = format!("{}.{}", one.package, one.name);
-    let is_list = listed(&name).is_some();
+    let is_list = is_list(&name);
     let properties: Map<String, Value> = one
         .fields
         .iter()
         .map(|field| {
             let text = match is_list {
-                true => descriptions.of_list_field(field.name),
+                true => descriptions.of_list_field(&name, field.name),
                 false => descriptions.of_field(&name, field.name),
             };
             (field.name.to_owned(), property(field, text))

@@ -46,12 +46,11 @@ impl Descriptions {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// What a field of a list is: the crate has one type for the lists of all kinds.
-    pub(super) fn of_list_field(&self, field: &str) -> Option<&str> {
+    /// The description of a field of a list. All kinds have the same `apiVersion` and `kind`.
+    pub(super) fn of_list_field(&self, type_name: &str, field: &str) -> Option<&str> {
         match field {
-            "items" => Some("The objects that were found."),
-            "metadata" => Some("What the list has as a whole: its version, and how to read on."),
-            _ => self.of_field(ANY_KIND, field),
+            "apiVersion" | "kind" => self.of_field(ANY_KIND, field),
+            _ => self.of_field(type_name, field),
         }
     }
 
@@ -81,15 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn only_lists_are_without_words() {
+    fn types_have_descriptions() {
         let descriptions = Descriptions::load();
-        let silent = |name: &String| descriptions.of_type(name).is_none() && !name.ends_with("List");
+        let silent = |name: &String| descriptions.of_type(name).is_none();
         let names = types().iter().map(|(_, one)| format!("{}.{}", one.package, one.name));
         let silent: Vec<String> = names.filter(silent).collect();
         let expected = [
             // Described in no document.
             "io.k8s.api.admissionregistration.v1alpha1.MatchCondition",
             "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
+            "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList",
         ];
         assert_eq!(silent, expected);
     }

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use descriptions::Descriptions;
 use operation::{ANSWERS, META, content, plain_get};
 
-pub use gnostic::encode as encode_v2;
+pub use gnostic::{encode_v2, encode_v3};
 
 /// Differs between programs that make different documents of the same subjects; made of the
 /// texts and of this module's source when it is built.
@@ -140,7 +140,7 @@ impl V2 {
 }
 
 fn document(subject: Subject<'_>, descriptions: &Descriptions, with_definitions: bool) -> Value {
-    let paths = paths_of(subject);
+    let paths = paths_of(subject, descriptions);
     let group_version = match subject {
         Subject::Resources(group_version, _) => group_version,
         _ => GroupVersion { group: "", version: "v1" },
@@ -172,11 +172,13 @@ fn bearer_token() -> Value {
     })
 }
 
-fn paths_of(subject: Subject<'_>) -> Value {
+fn paths_of(subject: Subject<'_>, descriptions: &Descriptions) -> Value {
     let answer = |media: &[&str], name: &str| content(media, &reference(name));
     let meta = |name: &str| answer(ANSWERS, &format!("{META}.{name}"));
     let (path, operation) = match subject {
-        Subject::Resources(group_version, resources) => return paths::all(group_version, resources),
+        Subject::Resources(group_version, resources) => {
+            return paths::all(group_version, resources, descriptions);
+        }
         Subject::CoreVersions => (
             "/api/".to_owned(),
             plain_get("get available API versions", "getCoreAPIVersions", "core", &meta("APIVersions")),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::descriptions::Descriptions;
 use super::parameters::{self, Parameter};
 use super::{GroupVersion, object, reference};
 use crate::schema::types;
@@ -32,9 +33,16 @@ pub(super) struct Operation<'a> {
 }
 
 /// What can be done at a path. What all requests take is told once for all of them.
-pub(super) fn path_item(path: &str, kind: &str, tag: &str, operations: Vec<Operation<'_>>) -> Value {
+pub(super) fn path_item(
+    path: &str,
+    kind: &str,
+    tag: &str,
+    operations: Vec<Operation<'_>>,
+    descriptions: &Descriptions,
+) -> Value {
     let in_path = parameters::of_path(path, kind);
-    let mut taken: Vec<Vec<Value>> = operations.iter().map(|one| parameters(one, &in_path)).collect();
+    let mut taken: Vec<Vec<Value>> =
+        operations.iter().map(|one| parameters(one, &in_path, descriptions)).collect();
     let mut shared = taken.first().cloned().unwrap_or_default();
     shared.retain(|one| taken.iter().all(|taken| taken.contains(one)));
     taken.iter_mut().for_each(|taken| taken.retain(|one| !shared.contains(one)));
@@ -48,9 +56,10 @@ pub(super) fn path_item(path: &str, kind: &str, tag: &str, operations: Vec<Opera
 }
 
 /// All parameters of a request, ascending by name.
-fn parameters(operation: &Operation<'_>, in_path: &[Value]) -> Vec<Value> {
+fn parameters(operation: &Operation<'_>, in_path: &[Value], descriptions: &Descriptions) -> Vec<Value> {
     let common = if operation.action == "connect" { &[] } else { parameters::COMMON };
-    let query = parameters::query(common).into_iter().chain(parameters::query(operation.parameters));
+    let query = [common, operation.parameters].map(|some| parameters::query(some, descriptions));
+    let query = query.into_iter().flatten();
     let mut all: Vec<Value> = in_path.iter().cloned().chain(query).collect();
     let key = |one: &Value| (one["name"].to_string(), one["in"].to_string());
     all.sort_by_key(key);

@@ -2,66 +2,57 @@
 
 use serde_json::{Value, json};
 
-/// A parameter: its name, the type of its value, what it does.
+use super::descriptions::Descriptions;
+
+/// A parameter: its name, the type of its value, and the type whose field of that name describes it.
 pub(super) struct Parameter(&'static str, &'static str, &'static str);
 
-const DRY_RUN: Parameter =
-    Parameter("dryRun", "string", "\"All\" processes the request in full and changes nothing.");
-const FIELD_MANAGER: Parameter = Parameter(
-    "fieldManager",
-    "string",
-    "Who makes the change, for the ownership of fields; at most 128 characters.",
-);
-const FIELD_VALIDATION: Parameter = Parameter(
-    "fieldValidation",
-    "string",
-    "What happens to unknown and duplicate fields: \"Ignore\", \"Warn\" or \"Strict\".",
-);
-const FORCE: Parameter = Parameter("force", "boolean", "Whether apply takes over fields that others own.");
-const CONTINUE: Parameter = Parameter("continue", "string", "The token of the page before this one.");
-const FIELD_SELECTOR: Parameter = Parameter("fieldSelector", "string", "Only objects whose fields match.");
-const LABEL_SELECTOR: Parameter = Parameter("labelSelector", "string", "Only objects whose labels match.");
-const LIMIT: Parameter = Parameter("limit", "integer", "How many objects a page has at most.");
-const RESOURCE_VERSION: Parameter =
-    Parameter("resourceVersion", "string", "The version the answer is made from.");
-const RESOURCE_VERSION_MATCH: Parameter = Parameter(
-    "resourceVersionMatch",
-    "string",
-    "How resourceVersion is meant: \"Exact\" or \"NotOlderThan\".",
-);
-const SEND_INITIAL_EVENTS: Parameter =
-    Parameter("sendInitialEvents", "boolean", "Whether a watch begins with the objects there are.");
-const SHARD_SELECTOR: Parameter = Parameter(
-    "shardSelector",
-    "string",
-    "Only objects whose hash is in a range; an early feature that servers may leave out.",
-);
-const TIMEOUT_SECONDS: Parameter = Parameter("timeoutSeconds", "integer", "How long the request may take.");
-const BOOKMARKS: Parameter =
-    Parameter("allowWatchBookmarks", "boolean", "Whether a watch may have bookmarks in it.");
-const WATCH: Parameter = Parameter("watch", "boolean", "Whether changes are sent as they happen.");
-const GRACE_PERIOD: Parameter =
-    Parameter("gracePeriodSeconds", "integer", "How long the object has to end by itself.");
-const ORPHAN: Parameter =
-    Parameter("orphanDependents", "boolean", "Deprecated; use propagationPolicy. Whether dependents stay.");
-const PROPAGATION: Parameter = Parameter(
-    "propagationPolicy",
-    "string",
-    "What happens to dependents: \"Orphan\", \"Background\" or \"Foreground\".",
-);
-const UNSAFE_DELETE: Parameter = Parameter(
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "boolean",
-    "Whether an object that cannot be read is deleted all the same, past finalizers and preconditions.",
-);
-const PRETTY: Parameter = Parameter("pretty", "string", "\"true\" indents the answer.");
+const LIST_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions";
+const CREATE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.CreateOptions";
+const PATCH_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.PatchOptions";
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+const LOG_OPTIONS: &str = "io.k8s.api.core.v1.PodLogOptions";
+const ATTACH_OPTIONS: &str = "io.k8s.api.core.v1.PodAttachOptions";
+const EXEC_OPTIONS: &str = "io.k8s.api.core.v1.PodExecOptions";
+const PORT_FORWARD_OPTIONS: &str = "io.k8s.api.core.v1.PodPortForwardOptions";
+const POD_PROXY_OPTIONS: &str = "io.k8s.api.core.v1.PodProxyOptions";
+const SERVICE_PROXY_OPTIONS: &str = "io.k8s.api.core.v1.ServiceProxyOptions";
+const NODE_PROXY_OPTIONS: &str = "io.k8s.api.core.v1.NodeProxyOptions";
 
-pub(super) const CREATE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
+const BOOKMARKS: Parameter = Parameter("allowWatchBookmarks", "boolean", LIST_OPTIONS);
+const CONTINUE: Parameter = Parameter("continue", "string", LIST_OPTIONS);
+const FIELD_SELECTOR: Parameter = Parameter("fieldSelector", "string", LIST_OPTIONS);
+const LABEL_SELECTOR: Parameter = Parameter("labelSelector", "string", LIST_OPTIONS);
+const LIMIT: Parameter = Parameter("limit", "integer", LIST_OPTIONS);
+const RESOURCE_VERSION: Parameter = Parameter("resourceVersion", "string", LIST_OPTIONS);
+const RESOURCE_VERSION_MATCH: Parameter = Parameter("resourceVersionMatch", "string", LIST_OPTIONS);
+const SEND_INITIAL_EVENTS: Parameter = Parameter("sendInitialEvents", "boolean", LIST_OPTIONS);
+const SHARD_SELECTOR: Parameter = Parameter("shardSelector", "string", LIST_OPTIONS);
+const TIMEOUT_SECONDS: Parameter = Parameter("timeoutSeconds", "integer", LIST_OPTIONS);
+const WATCH: Parameter = Parameter("watch", "boolean", LIST_OPTIONS);
+const DELETE_DRY_RUN: Parameter = Parameter("dryRun", "string", DELETE_OPTIONS);
+const GRACE_PERIOD: Parameter = Parameter("gracePeriodSeconds", "integer", DELETE_OPTIONS);
+const ORPHAN: Parameter = Parameter("orphanDependents", "boolean", DELETE_OPTIONS);
+const PROPAGATION: Parameter = Parameter("propagationPolicy", "string", DELETE_OPTIONS);
+const UNSAFE_DELETE: Parameter =
+    Parameter("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean", DELETE_OPTIONS);
+
+pub(super) const COMMON: &[Parameter] = &[Parameter("pretty", "string", "pretty")];
+pub(super) const CREATE: &[Parameter] = &[
+    Parameter("dryRun", "string", CREATE_OPTIONS),
+    Parameter("fieldManager", "string", CREATE_OPTIONS),
+    Parameter("fieldValidation", "string", CREATE_OPTIONS),
+];
 pub(super) const UPDATE: &[Parameter] = CREATE;
-/// What reading an object of a custom kind takes beyond what every request does.
+/// Parameters for reading an object of a custom kind, beyond those of every request.
 pub(super) const GET_UNTYPED: &[Parameter] = &[RESOURCE_VERSION];
-pub(super) const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
-pub(super) const DELETE: &[Parameter] = &[DRY_RUN, GRACE_PERIOD, UNSAFE_DELETE, ORPHAN, PROPAGATION];
+pub(super) const PATCH: &[Parameter] = &[
+    Parameter("dryRun", "string", PATCH_OPTIONS),
+    Parameter("fieldManager", "string", PATCH_OPTIONS),
+    Parameter("fieldValidation", "string", PATCH_OPTIONS),
+    Parameter("force", "boolean", PATCH_OPTIONS),
+];
+pub(super) const DELETE: &[Parameter] = &[DELETE_DRY_RUN, GRACE_PERIOD, UNSAFE_DELETE, ORPHAN, PROPAGATION];
 pub(super) const LIST: &[Parameter] = &[
     BOOKMARKS,
     CONTINUE,
@@ -77,7 +68,7 @@ pub(super) const LIST: &[Parameter] = &[
 ];
 pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     CONTINUE,
-    DRY_RUN,
+    DELETE_DRY_RUN,
     FIELD_SELECTOR,
     GRACE_PERIOD,
     UNSAFE_DELETE,
@@ -91,57 +82,54 @@ pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     SHARD_SELECTOR,
     TIMEOUT_SECONDS,
 ];
-const CONTAINER: Parameter =
-    Parameter("container", "string", "Which container; the only one if there is one.");
-const STDERR: Parameter = Parameter("stderr", "boolean", "Whether the error output is sent.");
-const STDIN: Parameter = Parameter("stdin", "boolean", "Whether the input is taken.");
-const STDOUT: Parameter = Parameter("stdout", "boolean", "Whether the output is sent.");
-const TTY: Parameter = Parameter("tty", "boolean", "Whether the process has a terminal.");
-
-const ATTACH: &[Parameter] = &[CONTAINER, STDERR, STDIN, STDOUT, TTY];
-const EXEC: &[Parameter] = &[
-    Parameter("command", "string", "The program and its arguments."),
-    CONTAINER,
-    STDERR,
-    STDIN,
-    STDOUT,
-    TTY,
-];
-const PORT_FORWARD: &[Parameter] = &[Parameter("ports", "integer", "The ports to forward.")];
-const PROXY: &[Parameter] = &[Parameter("path", "string", "The path that is asked for behind the proxy.")];
-
 pub(super) const LOG: &[Parameter] = &[
-    CONTAINER,
-    Parameter("follow", "boolean", "Whether lines are sent as they are written."),
-    Parameter(
-        "insecureSkipTLSVerifyBackend",
-        "boolean",
-        "Whether the certificate of the node is not checked.",
-    ),
-    Parameter("limitBytes", "integer", "How many bytes are sent at most."),
-    Parameter("previous", "boolean", "Whether it is the log of the container before this one."),
-    Parameter("sinceSeconds", "integer", "Only lines that are not older."),
-    Parameter("stream", "string", "Only lines of one output: \"All\", \"Stdout\" or \"Stderr\"."),
-    Parameter("tailLines", "integer", "Only so many of the last lines."),
-    Parameter("timestamps", "boolean", "Whether lines begin with their time."),
+    Parameter("container", "string", LOG_OPTIONS),
+    Parameter("follow", "boolean", LOG_OPTIONS),
+    Parameter("insecureSkipTLSVerifyBackend", "boolean", LOG_OPTIONS),
+    Parameter("limitBytes", "integer", LOG_OPTIONS),
+    Parameter("previous", "boolean", LOG_OPTIONS),
+    Parameter("sinceSeconds", "integer", LOG_OPTIONS),
+    Parameter("stream", "string", LOG_OPTIONS),
+    Parameter("tailLines", "integer", LOG_OPTIONS),
+    Parameter("timestamps", "boolean", LOG_OPTIONS),
 ];
+const ATTACH: &[Parameter] = &[
+    Parameter("container", "string", ATTACH_OPTIONS),
+    Parameter("stderr", "boolean", ATTACH_OPTIONS),
+    Parameter("stdin", "boolean", ATTACH_OPTIONS),
+    Parameter("stdout", "boolean", ATTACH_OPTIONS),
+    Parameter("tty", "boolean", ATTACH_OPTIONS),
+];
+const EXEC: &[Parameter] = &[
+    Parameter("command", "string", EXEC_OPTIONS),
+    Parameter("container", "string", EXEC_OPTIONS),
+    Parameter("stderr", "boolean", EXEC_OPTIONS),
+    Parameter("stdin", "boolean", EXEC_OPTIONS),
+    Parameter("stdout", "boolean", EXEC_OPTIONS),
+    Parameter("tty", "boolean", EXEC_OPTIONS),
+];
+const PORT_FORWARD: &[Parameter] = &[Parameter("ports", "integer", PORT_FORWARD_OPTIONS)];
+const POD_PROXY: &[Parameter] = &[Parameter("path", "string", POD_PROXY_OPTIONS)];
+const SERVICE_PROXY: &[Parameter] = &[Parameter("path", "string", SERVICE_PROXY_OPTIONS)];
+const NODE_PROXY: &[Parameter] = &[Parameter("path", "string", NODE_PROXY_OPTIONS)];
 
-/// What can be asked of a subresource that hands requests on.
-pub(super) fn connect(subresource: &str) -> &'static [Parameter] {
-    match subresource {
-        "attach" => ATTACH,
-        "exec" => EXEC,
-        "portforward" => PORT_FORWARD,
-        _ => PROXY,
+/// The parameters of a subresource that hands requests on, by the kind of its options.
+pub(super) fn connect(kind: &str) -> &'static [Parameter] {
+    match kind {
+        "PodAttachOptions" => ATTACH,
+        "PodExecOptions" => EXEC,
+        "PodPortForwardOptions" => PORT_FORWARD,
+        "ServiceProxyOptions" => SERVICE_PROXY,
+        "NodeProxyOptions" => NODE_PROXY,
+        _ => POD_PROXY,
     }
 }
 
-pub(super) const COMMON: &[Parameter] = &[PRETTY];
-
 /// Parameters of the query.
-pub(super) fn query(parameters: &[Parameter]) -> Vec<Value> {
-    let one = |Parameter(name, kind, description): &Parameter| {
+pub(super) fn query(parameters: &[Parameter], descriptions: &Descriptions) -> Vec<Value> {
+    let one = |Parameter(name, kind, options): &Parameter| {
         let schema = json!({ "type": kind, "uniqueItems": true });
+        let description = descriptions.of_field(options, name).unwrap_or_default();
         json!({ "name": name, "in": "query", "description": description, "schema": schema })
     };
     parameters.iter().map(one).collect()

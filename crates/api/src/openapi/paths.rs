@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::descriptions::Descriptions;
 use super::operation::{
     ANSWERS, FullKind, META, Operation, STREAMS, TEXTS, body, content, name_of, path_item, plain_get, schema,
 };
@@ -19,10 +20,14 @@ const PATCHES: &[&str] = &[
 const UNTYPED_PATCHES: usize = 3;
 
 /// All paths of a group and version.
-pub(super) fn all(group_version: GroupVersion<'_>, resources: &[Resource<'_>]) -> Value {
+pub(super) fn all(
+    group_version: GroupVersion<'_>,
+    resources: &[Resource<'_>],
+    descriptions: &Descriptions,
+) -> Value {
     let GroupVersion { group, version } = group_version;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let mut paths = Paths { group_version, root, all: Map::new() };
+    let mut paths = Paths { group_version, root, all: Map::new(), descriptions };
     if resources.iter().all(Resource::is_typed) {
         paths.discovery();
     }
@@ -36,6 +41,7 @@ struct Paths<'a> {
     group_version: GroupVersion<'a>,
     root: String,
     all: Map<String, Value>,
+    descriptions: &'a Descriptions,
 }
 
 impl<'a> Paths<'a> {
@@ -252,10 +258,18 @@ impl<'a> Paths<'a> {
         let event = reference(&format!("{META}.WatchEvent"));
         let watch = |id: String, action: &'static str| Operation {
             action,
-            description: format!(
-                "watch changes of {}; deprecated: list with the parameter watch",
-                resource.kind
-            ),
+            description: match action {
+                "watchlist" => format!(
+                    "watch individual changes to a list of {}. deprecated: use the 'watch' parameter with a list \
+                     operation instead.",
+                    resource.kind
+                ),
+                _ => format!(
+                    "watch changes to an object of kind {}. deprecated: use the 'watch' parameter with a list \
+                     operation instead, filtered to a single item with the 'fieldSelector' parameter.",
+                    resource.kind
+                ),
+            },
             id,
             content: content(&[ANSWERS, STREAMS].concat(), &event),
             ..self.list(resource)
@@ -302,7 +316,7 @@ impl<'a> Paths<'a> {
                 ),
                 id: format!("connect{}{name}{scope}{}{suffix}{with_path}", self.camel(), resource.kind),
                 kind: (self.group_version, subresource.kind),
-                parameters: parameters::connect(subresource.name),
+                parameters: parameters::connect(subresource.kind),
                 body: None,
                 answers: &["200"],
                 content: content(&["*/*"], &json!({ "type": "string" })),
@@ -318,7 +332,7 @@ impl<'a> Paths<'a> {
 
     fn insert(&mut self, path: &str, kind: &str, operations: Vec<Operation<'a>>) {
         if !operations.is_empty() {
-            let item = path_item(path, kind, &self.tag(), operations);
+            let item = path_item(path, kind, &self.tag(), operations, self.descriptions);
             self.all.insert(path.to_owned(), item);
         }
     }

@@ -96,7 +96,7 @@ fn components_have_types_texts_and_merge_keys() {
         &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"];
     assert_eq!(options[1], json!({ "group": "apps", "version": "v1", "kind": "DeleteOptions" }));
     let list = &schemas["io.k8s.api.apps.v1.DeploymentList"];
-    assert_eq!(list["description"], "DeploymentList is a list of objects of kind Deployment.");
+    assert_eq!(list["description"], "DeploymentList is a list of Deployments.");
     assert!(list["properties"]["apiVersion"]["description"].as_str().unwrap().starts_with("APIVersion"));
     assert!(!schemas.contains_key("io.k8s.api.core.v1.Node"), "only what is reachable");
 }
@@ -228,4 +228,76 @@ fn version_2_in_protobuf_byte_by_byte() {
         b"\xfa\x01\x0c\x0a\x03x-y\x12\x05\x12\x03[1]",
     ];
     assert_eq!(encode_v2(&document), expected.concat());
+}
+
+#[test]
+fn version_3_in_protobuf_byte_by_byte() {
+    let document = json!({
+        "openapi": "3.0.0",
+        "info": { "title": "K", "version": "1" },
+        "paths": { "/a": { "get": {
+            "parameters": [{ "name": "p", "in": "query" }],
+            "responses": { "200": { "description": "OK" } },
+        } } },
+        "components": { "schemas": { "A": {
+            "type": "object",
+            "default": {},
+            "properties": { "b": { "allOf": [{ "$ref": "#/B" }], "default": 1 } },
+            "additionalProperties": { "type": "string" },
+            "x-y": [1],
+        } } },
+    });
+    let properties: &[u8] = b"\x0a\x1d\x0a\x01b\x12\x18\x0a\x16\
+        \xd2\x01\x07\x12\x05\x0a\x03#/B\x8a\x02\x09\x09\x00\x00\x00\x00\x00\x00\xf0\x3f";
+    let schema = [
+        &b"\xca\x01\x06object"[..],
+        b"\xfa\x01\x1f",
+        properties,
+        b"\x82\x02\x0d\x0a\x0b\x0a\x09\xca\x01\x06string",
+        b"\x8a\x02\x00",
+        b"\xa2\x02\x0c\x0a\x03x-y\x12\x05\x12\x03[1]",
+    ]
+    .concat();
+    let wrapped = |tag: &[u8], content: &[u8]| [tag, &[content.len() as u8], content].concat();
+    let named = [&b"\x0a\x01A"[..], &wrapped(b"\x12", &wrapped(b"\x0a", &schema))].concat();
+    let expected = [
+        &b"\x0a\x053.0.0"[..],
+        b"\x12\x06\x0a\x01K\x32\x011",
+        b"\x22\x29\x0a\x27\x0a\x02/a\x12\x21\x22\x1f",
+        b"\x32\x0c\x0a\x0a\x0a\x01p\x12\x05query",
+        b"\x42\x0f\x12\x0d\x0a\x03200\x12\x06\x0a\x04\x0a\x02OK",
+        &wrapped(b"\x2a", &wrapped(b"\x0a", &wrapped(b"\x0a", &named))),
+    ];
+    let encoded = encode_v3(&document);
+    assert_eq!(encoded, expected.concat(), "{:02x?}", encoded);
+}
+
+#[test]
+fn lists_and_parameters_are_described_in_kubernetes_words() {
+    let document = swagger();
+    let list = &document["definitions"]["io.k8s.api.apps.v1.DeploymentList"];
+    assert_eq!(list["description"], "DeploymentList is a list of Deployments.");
+    assert_eq!(list["properties"]["items"]["description"], "Items is the list of Deployments.");
+    assert_eq!(list["properties"]["metadata"]["description"], "Standard list metadata.");
+    assert!(
+        list["properties"]["kind"]["description"].as_str().unwrap().starts_with("Kind is a string value")
+    );
+    let described: Vec<(&str, &str)> = document["parameters"]
+        .as_object()
+        .unwrap()
+        .values()
+        .filter(|one| one["in"] == "query")
+        .map(|one| (one["name"].as_str().unwrap(), one["description"].as_str().unwrap_or_default()))
+        .collect();
+    assert!(described.iter().all(|(_, text)| !text.is_empty()), "{described:?}");
+    for (name, start) in [
+        ("watch", "Watch for changes to the described resources and return them as a stream"),
+        ("labelSelector", "A selector to restrict the list of returned objects by their labels."),
+        ("pretty", "If 'true', then the output is pretty printed."),
+        ("propagationPolicy", "Whether and how garbage collection will be performed."),
+    ] {
+        assert!(described.iter().any(|(found, text)| *found == name && text.starts_with(start)), "{name}");
+    }
+    let watch = &document["paths"]["/apis/apps/v1/watch/deployments"]["get"]["description"];
+    assert!(watch.as_str().unwrap().starts_with("watch individual changes to a list of Deployment."));
 }

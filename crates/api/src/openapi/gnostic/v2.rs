@@ -1,12 +1,10 @@
-//! The document of version 2 in protobuf, as the messages of gnostic (`OpenAPIv2.proto`), which
-//! is what client-go asks for.
-//!
-//! Which JSON field goes where is one table for each message. Fields that no table names are left
-//! out, as long as they do not begin with `x-`: those are kept as text.
+//! Documents of version 2 as the messages of `OpenAPIv2.proto`.
 
 use serde_json::{Map, Value};
 
-use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, write_number};
+use super::Form::{self, Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
+use super::{Table, named};
+use crate::codec::protobuf::wire::write_message;
 
 /// The document as a message.
 pub fn encode(document: &Value) -> Vec<u8> {
@@ -14,34 +12,6 @@ pub fn encode(document: &Value) -> Vec<u8> {
     document_message(document, &mut out);
     out
 }
-
-/// Writes the content of a message.
-type Message = fn(&Value, &mut Vec<u8>);
-
-/// How a value is written.
-#[derive(Clone, Copy)]
-enum Form {
-    Text,
-    Flag,
-    Whole,
-    Double,
-    /// Any JSON, as text.
-    Any,
-    /// Lists of these.
-    Texts,
-    Anys,
-    One(Message),
-    Many(Message),
-    /// A message that has the entries under this number, each with its name and value.
-    Map(u32, Message),
-}
-
-use Form::{Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
-
-type Field = (&'static str, u32, Form);
-
-/// What a message with fields and extensions is made of: the latter have a number, or 0.
-struct Table(&'static [Field], u32);
 
 static DOCUMENT: Table = Table(
     &[
@@ -169,58 +139,6 @@ static SCHEMA: Table = Table(
 static EXTERNAL_DOCS: Table = Table(&[("description", 1, Text), ("url", 2, Text)], 3);
 static API_KEY: Table =
     Table(&[("type", 1, Text), ("name", 2, Text), ("in", 3, Text), ("description", 4, Text)], 5);
-
-impl Table {
-    fn write(&self, value: &Value, out: &mut Vec<u8>) {
-        let Some(fields) = value.as_object() else { return };
-        for (name, number, form) in self.0 {
-            if let Some(value) = fields.get(*name) {
-                form.write(*number, value, out);
-            }
-        }
-        if self.1 != 0 {
-            let extensions = fields.iter().filter(|(name, _)| name.starts_with("x-"));
-            extensions.for_each(|(name, value)| named(self.1, name, value, any, out));
-        }
-    }
-}
-
-impl Form {
-    fn write(self, number: u32, value: &Value, out: &mut Vec<u8>) {
-        match self {
-            Text => write_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
-            Flag => write_number(out, number, u64::from(value.as_bool().unwrap_or_default())),
-            Whole => write_number(out, number, value.as_i64().unwrap_or_default().cast_unsigned()),
-            Double => write_double(out, number, value.as_f64().unwrap_or_default()),
-            Any => write_message(out, number, |out| any(value, out)),
-            One(message) => write_message(out, number, |out| message(value, out)),
-            Texts => items(value).for_each(|one| Text.write(number, one, out)),
-            Anys => items(value).for_each(|one| Any.write(number, one, out)),
-            Many(message) => items(value).for_each(|one| One(message).write(number, one, out)),
-            Form::Map(inner, message) => write_message(out, number, |out| {
-                let entries = value.as_object().into_iter().flat_map(Map::iter);
-                entries.for_each(|(name, value)| named(inner, name, value, message, out));
-            }),
-        }
-    }
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// An entry of a map.
-fn named(number: u32, name: &str, value: &Value, message: Message, out: &mut Vec<u8>) {
-    write_message(out, number, |out| {
-        write_bytes(out, 1, name.as_bytes());
-        write_message(out, 2, |out| message(value, out));
-    });
-}
-
-/// Readers take YAML, which JSON is.
-fn any(value: &Value, out: &mut Vec<u8>) {
-    write_bytes(out, 2, value.to_string().as_bytes());
-}
 
 fn document_message(value: &Value, out: &mut Vec<u8>) {
     DOCUMENT.write(value, out);

@@ -1,0 +1,93 @@
+//! OpenAPI documents in protobuf, as the messages of gnostic, which is what client-go asks for.
+//!
+//! Which JSON field goes where is one table for each message. Fields that no table names are left
+//! out, as long as they do not begin with `x-`: those are kept as text.
+
+mod v2;
+mod v3;
+
+use serde_json::{Map, Value};
+
+use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, write_number};
+
+pub use v2::encode as encode_v2;
+pub use v3::encode as encode_v3;
+
+/// Writes the content of a message.
+type Message = fn(&Value, &mut Vec<u8>);
+
+/// How a value is written.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Flag,
+    Whole,
+    Double,
+    /// Any JSON, as text.
+    Any,
+    /// Lists of these.
+    Texts,
+    Anys,
+    One(Message),
+    Many(Message),
+    /// A message that has the entries under this number, each with its name and value.
+    Map(u32, Message),
+}
+
+type Field = (&'static str, u32, Form);
+
+/// The fields of a message, and the number of its extensions, or 0 if it has none.
+struct Table(&'static [Field], u32);
+
+impl Table {
+    fn write(&self, value: &Value, out: &mut Vec<u8>) {
+        let Some(fields) = value.as_object() else { return };
+        for (name, number, form) in self.0 {
+            if let Some(value) = fields.get(*name) {
+                form.write(*number, value, out);
+            }
+        }
+        if self.1 != 0 {
+            let extensions = fields.iter().filter(|(name, _)| name.starts_with("x-"));
+            extensions.for_each(|(name, value)| named(self.1, name, value, any, out));
+        }
+    }
+}
+
+impl Form {
+    fn write(self, number: u32, value: &Value, out: &mut Vec<u8>) {
+        use Form::{Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
+        match self {
+            Text => write_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+            Flag => write_number(out, number, u64::from(value.as_bool().unwrap_or_default())),
+            Whole => write_number(out, number, value.as_i64().unwrap_or_default().cast_unsigned()),
+            Double => write_double(out, number, value.as_f64().unwrap_or_default()),
+            Any => write_message(out, number, |out| any(value, out)),
+            One(message) => write_message(out, number, |out| message(value, out)),
+            Texts => items(value).for_each(|one| Text.write(number, one, out)),
+            Anys => items(value).for_each(|one| Any.write(number, one, out)),
+            Many(message) => items(value).for_each(|one| One(message).write(number, one, out)),
+            Form::Map(inner, message) => write_message(out, number, |out| {
+                let entries = value.as_object().into_iter().flat_map(Map::iter);
+                entries.for_each(|(name, value)| named(inner, name, value, message, out));
+            }),
+        }
+    }
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// An entry of a map.
+fn named(number: u32, name: &str, value: &Value, message: Message, out: &mut Vec<u8>) {
+    write_message(out, number, |out| {
+        write_bytes(out, 1, name.as_bytes());
+        write_message(out, 2, |out| message(value, out));
+    });
+}
+
+/// Readers take YAML, which JSON is.
+fn any(value: &Value, out: &mut Vec<u8>) {
+    write_bytes(out, 2, value.to_string().as_bytes());
+}
