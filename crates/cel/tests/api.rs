@@ -155,7 +155,7 @@ fn results_become_json() {
     };
     for (text, expected) in [
         ("{'a': [1, x], 'b': []}", json!({"a": [1, 3], "b": []})),
-        ("[1.5, 2.0]", json!([1.5, 2.0])),
+        ("[1.5, 2.0]", json!([1.5, 2])),
         ("[b'hi']", json!(["aGk="])),
         ("[null]", json!([null])),
         ("timestamp('2024-01-01T00:00:00Z') + duration('1.5s')", json!("2024-01-01T00:00:01.5Z")),

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod budget;
 pub mod cron;
 pub mod field;
+pub mod go_json;
 pub mod gvk;
 pub mod json_path;
 pub mod name;

@@ -6,6 +6,7 @@
 //! known, so that the store can insert the revision when it is made. The last byte ends the line.
 
 use bytes::Bytes;
+use coracle_meta::go_json;
 use coracle_store::{Entry, Revision};
 use serde_json::{Map, Value};
 
@@ -180,7 +181,7 @@ impl Writer {
     }
 
     fn value(&mut self, value: &Value) {
-        serde_json::to_writer(&mut self.out, value).expect("memory takes every value");
+        go_json::to_writer(&mut self.out, value).expect("memory takes every value");
     }
 }
 

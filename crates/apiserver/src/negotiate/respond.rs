@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coracle_api::codec::{protobuf, yaml};
 use coracle_api::schema::types;
+use coracle_meta::go_json;
 use coracle_meta::gvk::split_api_version;
 use coracle_meta::status::Status;
 use http::{HeaderValue, Response, header};
@@ -99,7 +100,7 @@ pub(crate) fn told(wanted: Wanted, object: &impl serde::Serialize) -> Response<R
 }
 
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("what is built here has a JSON")
+    go_json::to_vec(value).expect("what is built here has a JSON")
 }
 
 pub(crate) fn to_value(value: &impl serde::Serialize) -> Value {

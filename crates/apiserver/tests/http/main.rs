@@ -6,6 +6,7 @@ mod client;
 mod list;
 mod metrics;
 mod negotiate;
+mod numbers;
 mod owners;
 mod watch;
 mod websocket;

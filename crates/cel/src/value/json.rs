@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map as JsonMap, Number, Value as Json};
+use coracle_meta::go_json;
+use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::EvalError;
 use crate::decl::{Decl, ListKind, Shape};
@@ -35,7 +36,7 @@ impl<'d> Value<'d> {
             Self::Int(value) => Json::from(*value),
             Self::Uint(value) => Json::from(*value),
             Self::Double(value) => {
-                Number::from_f64(*value).map_or_else(|| Json::String(format_double(*value)), Json::Number)
+                go_json::number(*value).map_or_else(|| Json::String(format_double(*value)), Json::Number)
             }
             Self::String(text) => Json::String(text.as_str().to_owned()),
             Self::Bytes(bytes) => Json::String(STANDARD.encode(bytes)),

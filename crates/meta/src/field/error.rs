@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::format::{go_float, json_text, quoted, write_json_string};
+use super::format::{json_text, quoted, write_json_string};
 use super::{Path, Ratchet};
+use crate::go_json;
 
 /// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,7 +171,7 @@ impl fmt::Display for BadValue {
             Self::Omitted => Ok(()),
             Self::Text(text) => quoted(text).fmt(f),
             Self::Int(number) => number.fmt(f),
-            Self::Float(number) => f.write_str(&go_float(*number)),
+            Self::Float(number) => f.write_str(&go_json::general_text(*number)),
             Self::Bool(value) => value.fmt(f),
             Self::Json(json) => f.write_str(json),
         }

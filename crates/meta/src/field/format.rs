@@ -7,6 +7,8 @@ use std::fmt::{self, Write};
 
 use serde_json::Value;
 
+use crate::go_json;
+
 /// Prints text in double quotes with Go's escapes, as its `%q` does.
 pub fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
@@ -66,7 +68,7 @@ fn write_json(out: &mut String, value: &Value) {
         Value::Null => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => out.push_str(&json_float(float)),
+            Some(float) if number.is_f64() => out.push_str(&go_json::float_text(float)),
             _ => out.push_str(&number.to_string()),
         },
         Value::String(text) => write_json_string(out, text),
@@ -110,38 +112,6 @@ pub(crate) fn write_json_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A float as Go prints it with `%v`: with an exponent below 1e-4 and from 1e6 on.
-pub(crate) fn go_float(value: f64) -> String {
-    match exponent(value) {
-        Some(exponent) if !(-4..6).contains(&exponent) => with_exponent(value, 2),
-        _ => format!("{value}"),
-    }
-}
-
-/// A float as Go's JSON encoder writes it: an exponent below 1e-6 and from 1e21 on.
-fn json_float(value: f64) -> String {
-    match exponent(value) {
-        Some(exponent) if !(-6..21).contains(&exponent) => with_exponent(value, 1),
-        _ => format!("{value}"),
-    }
-}
-
-fn exponent(value: f64) -> Option<i32> {
-    format!("{value:e}").split_once('e')?.1.parse().ok()
-}
-
-/// Go always signs an exponent, and pads it except for negative ones in JSON.
-fn with_exponent(value: f64, negative_digits: usize) -> String {
-    let text = format!("{value:e}");
-    match text.split_once('e') {
-        None => text,
-        Some((mantissa, exponent)) => match exponent.strip_prefix('-') {
-            Some(digits) => format!("{mantissa}e-{digits:0>negative_digits$}"),
-            None => format!("{mantissa}e+{exponent:0>2}"),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -169,26 +139,5 @@ mod tests {
         let value = json!({"b": [1, -2.5, true, null, []], "a": {"<&>": "\u{2028}\u{1}\n\u{8}"}, "c": {}});
         let expected = r#"{"a":{"\u003c\u0026\u003e":"\u2028\u0001\n\b"},"b":[1,-2.5,true,null,[]],"c":{}}"#;
         assert_eq!(json_text(&value), expected);
-    }
-
-    #[test]
-    fn floats_are_written_as_in_go() {
-        for (value, plain, json) in [
-            (0.0, "0", "0"),
-            (1.0, "1", "1"),
-            (1.5, "1.5", "1.5"),
-            (-0.25, "-0.25", "-0.25"),
-            (0.0001, "0.0001", "0.0001"),
-            (0.00001, "1e-05", "0.00001"),
-            (0.000_000_1, "1e-07", "1e-7"),
-            (123_456.5, "123456.5", "123456.5"),
-            (1e6, "1e+06", "1000000"),
-            (1e20, "1e+20", "100000000000000000000"),
-            (1e21, "1e+21", "1e+21"),
-            (1.25e-12, "1.25e-12", "1.25e-12"),
-            (1.5e300, "1.5e+300", "1.5e+300"),
-        ] {
-            assert_eq!((go_float(value).as_str(), json_float(value).as_str()), (plain, json));
-        }
     }
 }

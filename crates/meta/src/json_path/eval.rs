@@ -124,7 +124,7 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Followed<bool> {
             Operator::NotEqual => return Ok(true),
             _ => return lost("invalid type for comparison"),
         },
-        (Value::Number(left), Value::Number(right)) if left.is_f64() == right.is_f64() => {
+        (Value::Number(left), Value::Number(right)) if left.is_i64() == right.is_i64() => {
             match (left.as_i64(), right.as_i64()) {
                 (Some(left), Some(right)) => left.cmp(&right),
                 _ => {

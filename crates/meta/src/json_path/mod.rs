@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::apply::go_format;
+use crate::field::json_text;
 
 /// A path.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,11 +115,7 @@ pub fn text(value: &Value) -> Cow<'_, str> {
         Value::Bool(truth) => truth.to_string().into(),
         Value::Number(number) => go_format::number(number).into(),
         Value::String(text) => text.into(),
-        // Go's encoder spares those who put JSON into HTML.
-        Value::Array(_) | Value::Object(_) => {
-            let json = value.to_string();
-            json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").into()
-        }
+        Value::Array(_) | Value::Object(_) => json_text(value).into(),
     }
 }
 

@@ -5,11 +5,11 @@
 //! is all there is to do, it is done in place. Whatever is rare, wrong or takes long to tell is left to the reader.
 
 use coracle_meta::budget::{MAX_DECODED_BYTES, heap_bytes};
+use coracle_meta::go_json;
 use serde_json::{Map, Number, Value};
 
 use super::MAX_DEPTH;
 use super::single::is_canonical_base64;
-use super::walk::float;
 use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{empty, quantity};
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
@@ -93,7 +93,7 @@ impl Look {
                 number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
             }
             (Single::Int64, Value::Number(number)) => number.is_i64(),
-            (Single::Double, Value::Number(number)) => is_as_go_writes(number),
+            (Single::Double, Value::Number(number)) => is_read_as_double(number),
             (Single::Bytes, Value::String(text)) => is_canonical_base64(text),
             (Single::Quantity, Value::String(text)) => {
                 quantity::canonical(text).is_ok_and(|canonical| canonical == *text)
@@ -103,22 +103,26 @@ impl Look {
             (Single::Strings, Value::Array(items)) => {
                 return self.items(items, Item::Single(Single::String));
             }
-            (Single::RawExtension | Single::FieldsV1 | Single::Json | Single::Patch, Value::Object(_)) => {
-                return self.any(value);
+            (Single::RawExtension | Single::FieldsV1 | Single::Patch, Value::Object(_)) => {
+                return self.any(value, is_read_as_raw);
             }
+            (Single::Json, Value::Object(_)) => return self.any(value, is_read_as_untyped),
             _ => false,
         };
         is_so.then_some(())
     }
 
-    /// Any value in which nobody looks for problems.
-    fn any(&mut self, value: &Value) -> Option<()> {
+    /// A value without a schema. `is_so` returns whether the reader leaves a number in this form.
+    fn any(&mut self, value: &Value, is_so: fn(&Number) -> bool) -> Option<()> {
         match value {
             Value::Object(fields) => {
-                self.deeper(|look| fields.values().try_for_each(|value| look.any(value)))
+                self.deeper(|look| fields.values().try_for_each(|value| look.any(value, is_so)))
             }
-            Value::Array(items) => self.deeper(|look| items.iter().try_for_each(|item| look.any(item))),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(()),
+            Value::Array(items) => {
+                self.deeper(|look| items.iter().try_for_each(|item| look.any(item, is_so)))
+            }
+            Value::Number(number) => is_so(number).then_some(()),
+            Value::Null | Value::Bool(_) | Value::String(_) => Some(()),
         }
     }
 
@@ -155,9 +159,19 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
     let _bytes = empty::complete(object, id);
 }
 
-/// Without a point where there is nothing after it.
-fn is_as_go_writes(number: &Number) -> bool {
-    number.as_f64().map(float).and_then(|written| written.as_number().cloned()).as_ref() == Some(number)
+/// Whether a field of type float64 holds the number in this form.
+fn is_read_as_double(number: &Number) -> bool {
+    number.as_f64().and_then(go_json::typed_number).as_ref() == Some(number)
+}
+
+/// Whether an untyped tree holds the number in this form.
+fn is_read_as_untyped(number: &Number) -> bool {
+    number.is_i64() || number.as_f64().and_then(go_json::number).as_ref() == Some(number)
+}
+
+/// Whether a tree that stands for raw bytes holds the number in this form.
+fn is_read_as_raw(number: &Number) -> bool {
+    number.is_u64() || is_read_as_untyped(number)
 }
 
 /// Whether a time is as it is written. Those in UTC with all digits of their precision are.

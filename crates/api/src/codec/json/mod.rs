@@ -15,6 +15,7 @@ mod words;
 use std::io;
 
 use coracle_meta::budget::MAX_JSON_TEXT_BYTES;
+use coracle_meta::go_json;
 use serde_json::Value;
 
 use super::{DecodeBudget, DecodeError, Decoded, Target, TypeMeta};
@@ -25,7 +26,7 @@ use words::Words;
 
 pub use conforming::conform_soon;
 
-pub(super) use walk::float;
+pub(super) use walk::double;
 
 /// How deep objects and lists may be in each other. Upstream stops at 10 000, which a parser
 /// that recurses cannot promise on a small stack; the deepest schemas in the wild have some 100.
@@ -75,11 +76,19 @@ fn conform_in(words: Words, object: Value, id: TypeId) -> Result<Decoded, Decode
     }
 }
 
-/// Writes the text of a tree, up to the length that a decoder reads.
-pub(super) fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
+/// Writes the text of a changed object, up to the length that a decoder reads. `1.0` keeps its point, which a field
+/// of integers rejects.
+fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
     let mut text = LimitedText(Vec::new());
     // A tree can be written, so the only fault is the length.
     serde_json::to_writer(&mut text, object).map_err(|_| DecodeError::TextTooLong)?;
+    Ok(text.0)
+}
+
+/// Writes the text of a YAML document, up to the length that a decoder reads, with numbers as Go prints them.
+pub(super) fn text_of_yaml(object: &Value) -> Result<Vec<u8>, DecodeError> {
+    let mut text = LimitedText(Vec::new());
+    go_json::to_writer(&mut text, object).map_err(|_| DecodeError::TextTooLong)?;
     Ok(text.0)
 }
 
@@ -100,9 +109,13 @@ impl io::Write for LimitedText {
     }
 }
 
-/// Reads JSON that is carried inside of something else, where nobody looks for problems.
-pub(super) fn decode_raw(text: &[u8], budget: &mut DecodeBudget) -> Result<Value, DecodeError> {
-    Walk::new(text, budget).run_raw()
+/// Reads the JSON that a protobuf message carries as bytes.
+pub(super) fn decode_carried(
+    text: &[u8],
+    is_raw: bool,
+    budget: &mut DecodeBudget,
+) -> Result<Value, DecodeError> {
+    Walk::new(text, budget).run_carried(is_raw)
 }
 
 /// Reads only which kind a body says it is. The rest is checked to be JSON.

@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::scan::Scanner;
-use super::walk::{Walk, float};
+use super::walk::{Walk, double};
 use crate::codec::DecodeError;
 use crate::codec::quantity;
 use crate::codec::time::{Precision, Timestamp};
@@ -66,9 +66,9 @@ impl<'a> Walk<'a, '_> {
             (Single::Quantity, _) => self.quantity(scanner),
             (Single::Time, _) => self.time(scanner, Precision::Seconds),
             (Single::MicroTime, _) => self.time(scanner, Precision::Micros),
-            (Single::RawExtension | Single::FieldsV1 | Single::Json | Single::Patch, _) => {
-                self.quietly(|walk| walk.any(scanner))
-            }
+            (Single::RawExtension | Single::FieldsV1 | Single::Patch, _) => self.raw(scanner),
+            // Of an `apiextensions/v1` JSON, kube-apiserver reads the raw bytes and prints the value again.
+            (Single::Json, _) => self.quietly(|walk| walk.any(scanner)),
             (Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray, _) => {
                 self.quietly(|walk| walk.schema_or(scanner, single))
             }
@@ -88,7 +88,7 @@ impl<'a> Walk<'a, '_> {
 
     fn double(&mut self, text: &str) -> Value {
         match text.parse::<f64>().ok().filter(|number| number.is_finite()) {
-            Some(number) => float(number),
+            Some(number) => double(number),
             None => {
                 self.mistake("number", Some(text), "float64");
                 Value::Null

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use coracle_meta::budget::heap_bytes;
+use coracle_meta::go_json;
 use serde_json::{Map, Number, Value};
 
 use super::scan::Scanner;
@@ -37,6 +38,8 @@ pub(super) struct Walk<'a, 'b> {
     seen: HashSet<Problem>,
     /// Above zero inside values that upstream reads without looking for problems.
     quiet: usize,
+    /// Whether the value is one that kube-apiserver keeps as raw bytes.
+    is_raw: bool,
     /// How it is told what does not fit.
     words: Words,
     /// Whether `1.0` is not the same as `1`.
@@ -56,6 +59,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             problems: Vec::new(),
             seen: HashSet::new(),
             quiet: 0,
+            is_raw: false,
             words: Words::Json,
             keeps_points: false,
             misfit: None,
@@ -88,8 +92,10 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(Decoded { object, problems: self.problems })
     }
 
-    pub(super) fn run_raw(mut self) -> Result<Value, DecodeError> {
+    /// Reads a value that another encoding carries as bytes.
+    pub(super) fn run_carried(mut self, is_raw: bool) -> Result<Value, DecodeError> {
         self.quiet = 1;
+        self.is_raw = is_raw;
         self.run(Target::Any).map(|decoded| decoded.object)
     }
 
@@ -150,25 +156,24 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(self.budget.item(index)?)
     }
 
-    /// Whole numbers of 64 bits as they are, others as the nearest floating-point number.
+    /// Integers of 64 bits with a sign as they are, others as the nearest float64.
     fn number(&mut self, text: &str) -> Value {
         if let Ok(whole) = text.parse::<i64>() {
             return Value::from(whole);
         }
-        // What is carried as raw bytes keeps its digits upstream, as far as a tree can.
-        let is_raw = self.quiet > 0;
-        if let Some(whole) = text.parse::<u64>().ok().filter(|_| is_raw) {
+        // kube-apiserver keeps raw bytes as they are. A tree can keep this much of their digits.
+        if let Some(whole) = text.parse::<u64>().ok().filter(|_| self.is_raw || self.keeps_points) {
             return Value::from(whole);
         }
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-        let Some(number) = number else {
-            self.mistake("number", Some(text), "float64");
-            return Value::Null;
-        };
-        if is_raw || self.keeps_points {
-            return Number::from_f64(number).map_or(Value::Null, Value::Number);
+        let found = text.parse::<f64>().ok();
+        let held = if self.keeps_points { Number::from_f64 } else { go_json::number };
+        match found.and_then(held) {
+            Some(number) => Value::Number(number),
+            None => {
+                self.mistake("number", Some(text), "float64");
+                Value::Null
+            }
         }
-        float(number)
     }
 
     /// A value of a type, or `null`, which leaves the value that was there before: none.
@@ -276,6 +281,14 @@ impl<'a, 'b> Walk<'a, 'b> {
         result
     }
 
+    /// Reads a value that kube-apiserver keeps as raw bytes.
+    pub(super) fn raw(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
+        let outside = std::mem::replace(&mut self.is_raw, true);
+        let value = self.quietly(|walk| walk.any(scanner));
+        self.is_raw = outside;
+        value
+    }
+
     fn report(&mut self, problem: fn(String) -> Problem, key: &str) {
         if self.quiet > 0 || self.problems.len() >= MAX_PROBLEMS {
             return;
@@ -356,7 +369,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     pub(super) fn whole_number(&self, text: &str) -> Option<i64> {
         let told_with_point = || match self.words {
             Words::Json => None,
-            Words::Tree => float(text.parse().ok()?).as_i64(),
+            Words::Tree => go_json::number(text.parse().ok()?)?.as_i64(),
         };
         text.parse().ok().or_else(told_with_point)
     }
@@ -394,15 +407,9 @@ impl Seen {
     }
 }
 
-/// A floating-point number as Go writes it: without a point where there is nothing after it.
-pub(in crate::codec) fn float(number: f64) -> Value {
-    /// All whole numbers below this can be told apart.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && number.abs() < EXACT {
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
-        return Value::from(number as i64);
-    }
-    Number::from_f64(number).map_or(Value::Null, Value::Number)
+/// A float64 in a field of that type; `null` if JSON cannot express it.
+pub(in crate::codec) fn double(number: f64) -> Value {
+    go_json::typed_number(number).map_or(Value::Null, Value::Number)
 }
 
 /// The type of a field in Go, which error messages name.

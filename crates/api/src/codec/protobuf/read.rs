@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::special;
 use super::wire::{Field, Fields, Wire, fault, varint};
-use crate::codec::json::{MAX_DEPTH, float};
+use crate::codec::json::{MAX_DEPTH, double};
 use crate::codec::{DecodeBudget, DecodeError, empty};
 use crate::schema::{Entry, Item, Shape, Single, Slot, Type, TypeId, types};
 
@@ -175,7 +175,7 @@ fn read_item(value: Wire<'_>, item: Item, state: &mut State<'_>) -> Result<Value
             if !number.is_finite() {
                 return Err(fault("a floating-point number that JSON cannot write"));
             }
-            float(number)
+            double(number)
         }
         _ => special::read(value.bytes()?, single, state)?,
     })

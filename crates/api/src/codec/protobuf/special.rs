@@ -1,5 +1,6 @@
 //! Values that are single in JSON and messages in protobuf.
 
+use coracle_meta::go_json;
 use serde_json::Value;
 
 use super::read::{self, State};
@@ -35,7 +36,7 @@ pub(super) fn write(out: &mut Vec<u8>, single: Single, value: &Value) {
         }
         // Everything else is carried as JSON.
         _ if value.is_null() => {}
-        _ => write_bytes(out, 1, value.to_string().as_bytes()),
+        _ => write_bytes(out, 1, &go_json::to_vec(value).unwrap_or_default()),
     }
 }
 
@@ -92,7 +93,9 @@ pub(super) fn read(message: &[u8], single: Single, state: &mut State<'_>) -> Res
             read_schema_or(message, single, state)
         }
         _ => match last(message, 1)? {
-            Some(raw) if !raw.bytes()?.is_empty() => json::decode_raw(raw.bytes()?, state.budget),
+            Some(raw) if !raw.bytes()?.is_empty() => {
+                json::decode_carried(raw.bytes()?, single != Single::Json, state.budget)
+            }
             _ => Ok(Value::Null),
         },
     }

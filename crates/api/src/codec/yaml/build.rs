@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use coracle_meta::budget::{BudgetError, MAX_JSON_TEXT_BYTES, heap_bytes};
+use coracle_meta::go_json;
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::faults::{at, fault, of_key, of_parser, of_tag};
 use super::resolve::{self, Resolved};
@@ -257,11 +258,28 @@ fn charge_copy(budget: &mut DecodeBudget, node: &Node) -> Parsed<()> {
     }
 }
 
-/// A key as Go would print it, quotes included.
+/// A key as Go prints it in messages, quotes included.
 fn shown_key(key: &Value) -> String {
     match key {
         Value::String(text) => Quoted(text).to_string(),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => go_json::general_text(float),
+            _ => number.to_string(),
+        },
         other => other.to_string(),
+    }
+}
+
+/// A number as the name of a field: `sigs.k8s.io/yaml` prints it with the precision of a float32.
+fn number_name(number: &Number) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "the precision of the name is that of a float32")]
+    match number.as_f64() {
+        Some(float) if number.is_f64() => match float as f32 {
+            f32::INFINITY => ".inf".to_owned(),
+            f32::NEG_INFINITY => "-.inf".to_owned(),
+            float => go_json::general_text_of_f32(float),
+        },
+        _ => number.to_string(),
     }
 }
 
@@ -289,7 +307,8 @@ fn tagged(name: &str, text: &str) -> Parsed<Resolved> {
 fn key_name(key: &Node) -> Parsed<String> {
     match &key.value {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Ok(shown_key(&key.value)),
+        Value::Number(number) => Ok(number_name(number)),
+        Value::Bool(_) => Ok(shown_key(&key.value)),
         Value::Null => Err(at(key.line, "a key of a map is text, a number or a boolean")),
         other => Err(of_key(other)),
     }

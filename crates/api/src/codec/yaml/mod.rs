@@ -23,7 +23,7 @@ pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
 /// object: the first is gone when the second is built.
 pub fn decode_within(body: &[u8], target: Target, budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
     let (object, duplicates) = build::document(body, &mut budget.clone())?;
-    let text = json::text_of(&object)?;
+    let text = json::text_of_yaml(&object)?;
     drop(object);
     let mut decoded = json::decode_within(&text, target, budget)?;
     decoded.problems.splice(0..0, duplicates);
@@ -33,7 +33,7 @@ pub fn decode_within(body: &[u8], target: Target, budget: &mut DecodeBudget) -> 
 /// Reads only which kind a body says it is.
 pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
     let (object, _) = build::document(body, &mut DecodeBudget::for_body(body.len()))?;
-    json::type_meta(&json::text_of(&object)?)
+    json::type_meta(&json::text_of_yaml(&object)?)
 }
 
 /// Writes a tree as one document.

@@ -1,8 +1,6 @@
 //! What a plain scalar of YAML 1.1 is.
 
-use serde_json::Value;
-
-use crate::codec::json::float;
+use serde_json::{Number, Value};
 
 /// A scalar that JSON can hold, or a number that it cannot.
 pub(super) enum Resolved {
@@ -43,10 +41,10 @@ fn number(text: &str) -> Resolved {
         }
         _ => None,
     };
-    match number {
-        Some(number) if f64::is_finite(number) => Resolved::Value(float(number)),
+    match number.and_then(Number::from_f64) {
+        Some(number) => Resolved::Value(Value::Number(number)),
         // Go reports that it is out of range, and the text stays text.
-        _ => Resolved::Value(Value::from(text)),
+        None => Resolved::Value(Value::from(text)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Writes a tree in block style, keys in the order of the tree, which is ascending.
 
+use coracle_meta::go_json;
 use serde_json::{Map, Value};
 
 use super::resolve::{self, Resolved};
@@ -71,7 +72,10 @@ fn pad(out: &mut String, indent: usize) {
 fn scalar(out: &mut String, value: &Value) {
     match value {
         Value::String(value) => text(out, value),
-        // Numbers, words, and the empty list and object are written as in JSON.
+        Value::Number(number) if number.is_f64() => {
+            out.push_str(&go_json::general_text(number.as_f64().unwrap_or_default()));
+        }
+        // Other numbers, words, and the empty list and object are written as in JSON.
         other => out.push_str(&other.to_string()),
     }
 }

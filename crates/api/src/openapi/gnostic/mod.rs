@@ -6,6 +6,7 @@
 mod v2;
 mod v3;
 
+use coracle_meta::go_json;
 use serde_json::{Map, Value};
 
 use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, write_number};
@@ -89,5 +90,5 @@ fn named(number: u32, name: &str, value: &Value, message: Message, out: &mut Vec
 
 /// Readers take YAML, which JSON is.
 fn any(value: &Value, out: &mut Vec<u8>) {
-    write_bytes(out, 2, value.to_string().as_bytes());
+    write_bytes(out, 2, &go_json::to_vec(value).unwrap_or_default());
 }

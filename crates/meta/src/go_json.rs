@@ -1,0 +1,222 @@
+//! Numbers in JSON as kube-apiserver keeps and prints them.
+//!
+//! kube-apiserver holds a number of an untyped tree as an int64 if its text is an integer of that size, and as a
+//! float64 otherwise, and prints it with Go's `encoding/json`. A tree of this crate holds each number in one form,
+//! the one that reading its printed text gives. So numbers that print alike compare equal, and an object that was
+//! stored and read again equals the object that was stored.
+
+use std::io;
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::Number;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+/// Decimal exponents that Go's `encoding/json` prints as zeros.
+const PLAIN_IN_JSON: Range<i32> = -6..21;
+
+/// Decimal exponents that Go's `%v` and its YAML encoder print as zeros.
+const PLAIN_IN_GENERAL: Range<i32> = -4..6;
+
+/// Sizes of numbers with digits after the point that `serde_json` prints as Go does.
+const PRINTED_ALIKE: Range<f64> = 1e-4..1e15;
+
+/// Whole numbers up to this size have a float64 each.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A float64 in an untyped tree. `None` if JSON cannot express it.
+///
+/// Negative zero becomes zero: kube-apiserver prints it as `-0` and reads that as an integer when it loads the object.
+pub fn number(value: f64) -> Option<Number> {
+    if value.fract() != 0.0 {
+        return Number::from_f64(value);
+    }
+    if value.abs() <= EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
+        return Some((value as i64).into());
+    }
+    // Go prints the shortest digits and fills up with zeros, so the integer in the text may be another one than the
+    // integer that the float64 is.
+    let text = float_text(value);
+    let signed = text.parse::<i64>().map(Number::from);
+    let whole = signed.or_else(|_| text.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| Number::from_f64(value))
+}
+
+/// A float64 in a field of that type. `None` if JSON cannot express it. Negative zero stays, because kube-apiserver
+/// reads the field as a float64 again.
+pub fn typed_number(value: f64) -> Option<Number> {
+    if value == 0.0 && value.is_sign_negative() { Number::from_f64(value) } else { number(value) }
+}
+
+/// The text of a float64 as Go's `encoding/json` prints it.
+pub fn float_text(value: f64) -> String {
+    Digits::of(value).text(PLAIN_IN_JSON, 1)
+}
+
+/// The text of a float64 as Go's `%v` and its YAML encoder print it.
+pub fn general_text(value: f64) -> String {
+    Digits::of(value).text(PLAIN_IN_GENERAL, 2)
+}
+
+/// The same with the digits that a float32 needs, which is how the YAML decoder prints keys.
+pub fn general_text_of_f32(value: f32) -> String {
+    Digits::read(|text| CompactFormatter.write_f32(text, value)).text(PLAIN_IN_GENERAL, 2)
+}
+
+/// The shortest decimal that reads as a number, and of those the nearest, with an even last digit if two are.
+///
+/// `serde_json` finds the digits, because `std` does not round to even.
+struct Digits {
+    is_negative: bool,
+    /// Without a point, and without zeros at the end.
+    digits: String,
+    /// Of the first digit.
+    exponent: i32,
+}
+
+impl Digits {
+    fn of(value: f64) -> Self {
+        Self::read(|text| CompactFormatter.write_f64(text, value))
+    }
+
+    /// Takes the text of a number apart.
+    fn read(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Self {
+        let mut text = Vec::with_capacity(32);
+        write(&mut text).expect("memory takes every number");
+        let text = std::str::from_utf8(&text).expect("numbers are ASCII");
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
+        let (decimal, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+        let exponent: i32 = exponent.parse().expect("the exponent of a float64 has at most three digits");
+        let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+        let all = format!("{whole}{fraction}");
+        let significant = all.trim_start_matches('0');
+        let digits = significant.trim_end_matches('0').to_owned();
+        // At most 17 digits and 4 zeros.
+        let shift = (all.len() - significant.len() + 1) as i32;
+        Self { is_negative: text.starts_with('-'), digits, exponent: exponent + whole.len() as i32 - shift }
+    }
+
+    /// The text, with an exponent of at least so many digits outside of `plain`. Positive exponents always have two.
+    fn text(&self, plain: Range<i32>, exponent_digits: usize) -> String {
+        let Self { digits, exponent, .. } = self;
+        let sign = if self.is_negative { "-" } else { "" };
+        if digits.is_empty() {
+            return format!("{sign}0");
+        }
+        let size = exponent.unsigned_abs() as usize;
+        if !plain.contains(exponent) {
+            let (first, rest) = digits.split_at(1);
+            let point = if rest.is_empty() { "" } else { "." };
+            return match *exponent < 0 {
+                true => format!("{sign}{first}{point}{rest}e-{size:0exponent_digits$}"),
+                false => format!("{sign}{first}{point}{rest}e+{size:02}"),
+            };
+        }
+        if *exponent < 0 {
+            return format!("{sign}0.{:0>width$}", digits, width = size - 1 + digits.len());
+        }
+        match digits.split_at_checked(size + 1) {
+            Some((whole, "")) => format!("{sign}{whole}"),
+            Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+            None => format!("{sign}{digits:0<width$}", width = size + 1),
+        }
+    }
+}
+
+/// Writes compact JSON with numbers as Go prints them.
+///
+/// # Errors
+/// If the writer fails, or a key of a map is not text.
+pub fn to_writer(writer: impl io::Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(writer, GoNumbers))
+}
+
+/// Compact JSON with numbers as Go prints them.
+///
+/// # Errors
+/// If a key of a map is not text.
+pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(128);
+    to_writer(&mut text, value)?;
+    Ok(text)
+}
+
+/// Compact JSON with numbers as Go prints them.
+struct GoNumbers;
+
+impl Formatter for GoNumbers {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        if value.fract() != 0.0 && PRINTED_ALIKE.contains(&value.abs()) {
+            return CompactFormatter.write_f64(writer, value);
+        }
+        writer.write_all(float_text(value).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(value: &Value) -> String {
+        String::from_utf8(to_vec(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn floats_are_printed_as_go_prints_them() {
+        for (value, in_json, in_general) in [
+            (0.0, "0", "0"),
+            (-0.0, "-0", "-0"),
+            (1.0, "1", "1"),
+            (1.5, "1.5", "1.5"),
+            (-0.25, "-0.25", "-0.25"),
+            (0.0001, "0.0001", "0.0001"),
+            (0.00001, "0.00001", "1e-05"),
+            (0.000_001, "0.000001", "1e-06"),
+            (0.000_000_1, "1e-7", "1e-07"),
+            (123_456.5, "123456.5", "123456.5"),
+            (1e6, "1000000", "1e+06"),
+            (1e16, "10000000000000000", "1e+16"),
+            (9_223_372_036_854_775_000.0, "9223372036854775000", "9.223372036854775e+18"),
+            (1e20, "100000000000000000000", "1e+20"),
+            (1e21, "1e+21", "1e+21"),
+            (1.25e-12, "1.25e-12", "1.25e-12"),
+            (1.5e300, "1.5e+300", "1.5e+300"),
+            (5e-324, "5e-324", "5e-324"),
+            // Halfway between two texts of as many digits: the even one is printed.
+            (-f64::from_bits(0x4312_e317_9f33_0455), "-1329060043866389.2", "-1.3290600438663892e+15"),
+            (f64::MAX, "1.7976931348623157e+308", "1.7976931348623157e+308"),
+        ] {
+            assert_eq!((float_text(value).as_str(), general_text(value).as_str()), (in_json, in_general));
+            assert_eq!(written(&json!([value])), format!("[{in_json}]"));
+        }
+        assert_eq!(general_text_of_f32(0.1), "0.1");
+        assert_eq!(general_text_of_f32(1_234_567.5), "1.2345675e+06");
+    }
+
+    #[test]
+    fn floats_are_held_as_their_printed_text_is_read() {
+        for (value, held) in [
+            (1.0, json!(1)),
+            (-0.0, json!(0)),
+            (-3.0, json!(-3)),
+            (0.5, json!(0.5)),
+            (9_007_199_254_740_993.0, json!(9_007_199_254_740_992_i64)),
+            (9_223_372_036_854_775_000.0, json!(9_223_372_036_854_775_000_i64)),
+            (-9_223_372_036_854_775_808.0, json!(-9_223_372_036_854_775_808.0)),
+            (18_446_744_073_709_550_000.0, json!(18_446_744_073_709_550_000_u64)),
+            (18_446_744_073_709_551_615.0, json!(18_446_744_073_709_551_615.0)),
+            (1e20, json!(1e20)),
+            (1e300, json!(1e300)),
+        ] {
+            let number = number(value).map(Value::Number).unwrap();
+            assert_eq!(number, held);
+            assert_eq!(serde_json::from_str::<Value>(&written(&number)).unwrap(), held);
+        }
+        assert_eq!(number(f64::NAN), None);
+        assert_eq!(number(f64::INFINITY), None);
+        assert_eq!(written(&json!([typed_number(-0.0), typed_number(2.0)])), "[-0,2]");
+    }
+}
