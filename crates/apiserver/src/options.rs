@@ -7,8 +7,8 @@ use coracle_meta::patch::PatchType;
 use coracle_meta::selector::{fields, labels};
 use coracle_meta::status::{Reason, Status};
 use coracle_meta::time::parse_go_duration;
-use coracle_registry::Kind;
 use coracle_registry::lifecycle::Selection;
+use coracle_registry::{Kind, Scope};
 use http::Method;
 
 use crate::discovery::group_version;
@@ -333,13 +333,20 @@ fn parse_fields(text: &str) -> Result<fields::Selector, Refusal> {
 fn check_field(kind: &dyn Kind, version: &str, field: &str) -> Result<(), Refusal> {
     let declaration = kind.declaration();
     let selectable = &declaration.selectable_fields;
-    if matches!(field, "metadata.name" | "metadata.namespace")
-        || selectable.iter().any(|known| known == field)
-    {
+    // Built-in kinds without selectable fields of their own have kube-apiserver's default rule, which allows the
+    // namespace for every scope.
+    let is_default = selectable.is_empty() && declaration.routed;
+    let has_namespace = is_default || declaration.scope == Scope::Namespaced;
+    let is_known = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => has_namespace,
+        field => selectable.iter().any(|known| known == field),
+    };
+    if is_known {
         return Ok(());
     }
     let message = match &*declaration.kind {
-        _ if selectable.is_empty() => {
+        _ if is_default => {
             format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         }
         "Job" => format!("field label {field:?} not supported for Job"),

@@ -55,7 +55,8 @@ impl Encoded {
         self.with_revision(&revision.to_string())
     }
 
-    fn with_revision(&self, revision: &str) -> Bytes {
+    /// The JSON with this resourceVersion; without the field if the text is empty.
+    pub(crate) fn with_revision(&self, revision: &str) -> Bytes {
         let (before, after) = self.bytes.split_at(self.stamp as usize);
         if !revision.is_empty() {
             return [before, revision.as_bytes(), after].concat().into();

@@ -22,7 +22,13 @@ impl ResourceRequest {
 
     /// The object of the path, not older than the client says.
     pub(super) async fn read(&self) -> Result<Object, Refusal> {
-        let number = revision_number(self.query.text("resourceVersion")).map_err(unexplained)?;
+        let group_resource = self.kind.declaration().group_resource();
+        let unreadable = |why: String| match &*group_resource {
+            // kube-apiserver has no watch cache of events. Its storage says what is wrong, which its cache does not.
+            "events" | "events.events.k8s.io" => invalid_revision(&why),
+            _ => unexplained(why),
+        };
+        let number = revision_number(self.query.text("resourceVersion")).map_err(unreadable)?;
         let ResourceRequest { cluster, path, kind, .. } = self;
         Ok(cluster.get(&**kind, &path.namespace, &path.name, number.map(Revision::new)).await?)
     }
@@ -40,12 +46,13 @@ impl ResourceRequest {
         let query = self.query.list_query(false)?;
         let selection = self.query.selection(&*self.kind, &self.path.version)?;
         let continue_token = Some(query.continue_token).filter(|token| !token.is_empty());
-        let refused = |why| Refusal::bad_request(format!("invalid resource version: {why}"));
         let continued = continue_token.is_some();
-        let revision = match &*query.resource_version {
-            _ if continued => None,
-            text => revision_number(text).map_err(refused)?.map(Revision::new),
-        };
+        if continued && !matches!(&*query.resource_version, "" | "0") {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(Refusal::bad_request(message));
+        }
+        let revision = revision_number(&query.resource_version).map_err(|why| invalid_revision(&why))?;
+        let revision = revision.map(Revision::new);
         let limit = match query.limit {
             // Any state is as good as another, so there is no reason to come back for the rest.
             _ if query.resource_version == "0" && !continued => 0,
@@ -65,4 +72,8 @@ impl ResourceRequest {
             not_older_than: revision.filter(|_| !exact),
         })
     }
+}
+
+fn invalid_revision(why: &str) -> Refusal {
+    Refusal::bad_request(format!("invalid resource version: {why}"))
 }

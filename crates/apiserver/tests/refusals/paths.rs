@@ -101,3 +101,81 @@ async fn some_kinds_have_finalizers_of_any_name() {
         assert_eq!(client.post(path, object).await.0, code, "{path}");
     }
 }
+
+#[tokio::test]
+async fn dry_run_of_a_creation_accepts_and_returns_a_resource_version() {
+    let client = Client::new().await;
+    for sent in ["5", "0", "x"] {
+        let object = json!({"metadata": {"name": "a", "resourceVersion": sent}});
+        let (code, answer) = client.post(&format!("{CONFIG_MAPS}?dryRun=All"), object).await;
+        assert_eq!((code, &answer["metadata"]["resourceVersion"]), (201, &json!(sent)), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn invalid_object_whose_name_exists_is_invalid() {
+    let client = Client::new().await;
+    let valid = json!({"metadata": {"name": "a"}});
+    assert_eq!(client.post(CONFIG_MAPS, valid.clone()).await.0, 201);
+    let invalid = json!({"metadata": {"name": "a"}, "data": {"no key!": ""}});
+    for path in [CONFIG_MAPS.to_owned(), format!("{CONFIG_MAPS}?dryRun=All")] {
+        assert_eq!(client.post(&path, invalid.clone()).await.0, 422, "{path}");
+        assert_eq!(client.post(&path, valid.clone()).await.0, 409, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn list_options_that_contradict_are_rejected() {
+    let client = Client::new().await;
+    for name in ["a", "b"] {
+        client.post(CONFIG_MAPS, json!({"metadata": {"name": name}})).await;
+    }
+    let get = async |path: String| client.send(Method::GET, &path, "application/json", Value::Null).await;
+    let (_, page) = get(format!("{CONFIG_MAPS}?limit=1")).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{CONFIG_MAPS}?limit=1&continue={token}");
+    assert_eq!(get(next.clone()).await.0, 200);
+    assert_eq!(get(format!("{next}&resourceVersion=0")).await.0, 200);
+    let (code, answer) = get(format!("{next}&resourceVersion=1")).await;
+    let message = "specifying resource version is not allowed when using continue";
+    assert_eq!((code, answer["message"].as_str().unwrap()), (400, message));
+}
+
+#[tokio::test]
+async fn unreadable_resource_version_of_an_event_is_a_bad_request() {
+    let client = Client::new().await;
+    let why = r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
+    for (path, code, message) in [
+        ("/api/v1/namespaces/default/events/a", 400, format!("invalid resource version: {why}")),
+        ("/api/v1/namespaces/default/events", 400, format!("invalid resource version: {why}")),
+        (
+            "/apis/events.k8s.io/v1/namespaces/default/events/a",
+            400,
+            format!("invalid resource version: {why}"),
+        ),
+        ("/api/v1/namespaces/default/configmaps/a", 500, why.to_owned()),
+    ] {
+        let path = format!("{path}?resourceVersion=abc");
+        let (found, answer) = client.send(Method::GET, &path, "application/json", Value::Null).await;
+        assert_eq!((found, answer["message"].as_str().unwrap()), (code, &*message), "{path}");
+    }
+}
+
+/// Kinds with selectable fields of their own have a rule of their own, in which only namespaced kinds have a namespace.
+#[tokio::test]
+async fn cluster_scoped_kinds_with_selectable_fields_have_no_namespace_to_select_by() {
+    let client = Client::new().await;
+    for (path, code) in [
+        ("/api/v1/nodes", 400),
+        ("/api/v1/namespaces", 400),
+        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", 400),
+        ("/apis/resource.k8s.io/v1/resourceslices", 400),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", 200),
+        ("/api/v1/persistentvolumes", 200),
+        ("/api/v1/pods", 200),
+    ] {
+        let path = format!("{path}?fieldSelector=metadata.namespace%3Da");
+        let (found, answer) = client.send(Method::GET, &path, "application/json", Value::Null).await;
+        assert_eq!(found, code, "{path}: {answer}");
+    }
+}

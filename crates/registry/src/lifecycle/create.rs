@@ -2,6 +2,7 @@
 
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
+use coracle_store::Entry;
 use serde_json::{Map, Value};
 
 use super::commit::{Known, Plan, Step};
@@ -55,7 +56,8 @@ impl Cluster {
     }
 
     async fn create_named(&self, write: &Write<'_>, object: Value, shown: &str) -> Result<Updated> {
-        let name = Meta::of(&object).name().to_owned();
+        let meta = Meta::of(&object);
+        let (name, sent_revision) = (meta.name().to_owned(), meta.resource_version().to_owned());
         let key = keys::key(write.declaration(), write.namespace, &name);
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let mut attempts = self.attempts(write.declaration(), key, known).await?;
@@ -65,14 +67,9 @@ impl Cluster {
         let again = write.kind.ranges_from().map(|_| object.clone());
         let mut object = Some(object);
         loop {
-            if let Some(entry) = attempts.found() {
-                let subject = write.subject(&name);
-                let is_deleting = Meta::of(&write.read(entry)?).is_deleting();
-                return Err(if is_deleting {
-                    Error::BeingDeleted(subject)
-                } else {
-                    Error::AlreadyExists(subject)
-                });
+            // The object was valid in the first attempt, which found another one in the store.
+            if object.is_none() {
+                check_absent(write, &name, attempts.found())?;
             }
             let Some(new) = object.take().or_else(|| again.clone()) else {
                 return Err(attempts.contention());
@@ -81,14 +78,19 @@ impl Cluster {
             let conditions = Conditions::default();
             let (object, warnings) =
                 self.prepare_new(write, candidate, attempts.taken(), &conditions).await?;
+            // An invalid object is rejected as such, whether its name exists or not.
+            check_absent(write, &name, attempts.found())?;
             attempts.require(conditions);
             let encoded = write.encoded(&object);
             let claims = write.kind.claims(&object);
             let plan = Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() };
             let plan = if write.dry_run { plan.dry() } else { plan };
             let Some(outcome) = attempts.carry_out(plan).await? else { continue };
-            // What was not written has no revision.
-            let json = if outcome.changed { encoded.stamped(outcome.revision) } else { encoded.unstored() };
+            // An object that is not written has no revision but the one that the client sent.
+            let json = match outcome.changed {
+                true => encoded.stamped(outcome.revision),
+                false => encoded.with_revision(&sent_revision),
+            };
             let object = Object { json, revision: outcome.revision };
             return Ok(Updated { object, created: true, warnings });
         }
@@ -128,8 +130,9 @@ impl Cluster {
         warnings.extend(write.kind.warnings(&object, None));
         let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
         self.validate(&attributes, &object, &mut warnings).await?;
-        if revision != 0 {
-            // Upstream's store says so, which is why it comes last and is its own fault.
+        if revision != 0 && !write.dry_run {
+            // kube-apiserver's storage says so, which is why it comes last, is an internal error, and is not said of a
+            // dry run, which does not reach the storage.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Error::Unspecific(message.into()));
         }
@@ -180,6 +183,14 @@ pub(super) struct Candidate<'a> {
 fn is_unnamed(object: &Value) -> bool {
     let meta = Meta::of(object);
     meta.name().is_empty() && meta.generate_name().is_empty()
+}
+
+/// Rejects a name that exists.
+fn check_absent(write: &Write<'_>, name: &str, found: Option<&Entry>) -> Result<()> {
+    let Some(entry) = found else { return Ok(()) };
+    let subject = write.subject(name);
+    let is_deleting = Meta::of(&write.read(entry)?).is_deleting();
+    Err(if is_deleting { Error::BeingDeleted(subject) } else { Error::AlreadyExists(subject) })
 }
 
 /// Leaves the status as it is where nobody has written any.
