@@ -31,6 +31,8 @@ pub enum Node {
     List(ListNode),
     /// Anything at all, kept as it is.
     Any,
+    /// The same, which apply treats as one value: a `RawExtension`.
+    Raw,
 }
 
 /// Kinds of single values.
@@ -246,7 +248,7 @@ impl Schema {
         known.insert(id, copy);
         let mut node = other.node(id).clone();
         match &mut node {
-            Node::Scalar(_) | Node::Any => {}
+            Node::Scalar(_) | Node::Any | Node::Raw => {}
             Node::List(list) => list.item = self.import_into(other, list.item, known),
             Node::Object(object) => {
                 for field in &mut object.fields {

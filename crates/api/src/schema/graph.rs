@@ -62,6 +62,7 @@ fn is_atomic(attributes: Attributes) -> bool {
 enum Key {
     Scalar(&'static str),
     Any,
+    Raw,
     List(NodeId, Option<&'static str>, Box<[&'static str]>),
     Map(NodeId, bool),
 }
@@ -163,8 +164,8 @@ impl Builder {
                 let text = self.single(Single::String);
                 return self.list(text, Attributes::default());
             }
-            Single::RawExtension
-            | Single::FieldsV1
+            Single::RawExtension => return self.shared(Key::Raw, || Node::Raw),
+            Single::FieldsV1
             | Single::Json
             | Single::SchemaOrArray
             | Single::SchemaOrBool

@@ -48,3 +48,38 @@ fn seen(answer: &Value) -> Value {
     seen["owners"] = owners.as_slice().into();
     seen
 }
+
+/// The fields that the creator of an object owns, as kube-apiserver's field manager gives them.
+#[tokio::test]
+async fn creator_owns_pointers_to_structs_and_raw_data_as_a_whole() {
+    let client = Client::new().await;
+    let binding = json!({
+        "policyName": "a", "validationActions": ["Deny"], "paramRef": {"name": "p", "parameterNotFoundAction": "Deny"},
+    });
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    for (path, body, expected) in [
+        (
+            "/apis/networking.k8s.io/v1/ipaddresses",
+            json!({"metadata": {"name": "1.2.3.4"}, "spec": {"parentRef": {"resource": "services", "name": "x"}}}),
+            json!({"f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:resource": {}}}}),
+        ),
+        (
+            bindings,
+            json!({"metadata": {"name": "a"}, "spec": binding}),
+            json!({"f:spec": {
+                "f:paramRef": {},
+                "f:policyName": {},
+                "f:validationActions": {".": {}, "v:\"Deny\"": {}},
+            }}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/controllerrevisions",
+            json!({"metadata": {"name": "a"}, "data": {"a": {"b": [1]}}, "revision": 1}),
+            json!({"f:data": {}, "f:revision": {}}),
+        ),
+    ] {
+        let (code, created) = client.json(Method::POST, path, body).await;
+        assert_eq!(code, 201, "{created}");
+        assert_eq!(created["metadata"]["managedFields"][0]["fieldsV1"], expected, "{path}");
+    }
+}

@@ -1,9 +1,9 @@
 //! What an object of a type is before anything is written to it.
 //!
-//! Upstream's objects are structs: a field that holds a struct, one that is required, and one that
-//! is written even if it is empty, are there from the start. Nobody adds them, so nobody owns them by themselves: that is why
-//! a created Deployment has `f:spec` without `"."` in its managedFields and a custom object
-//! has it with.
+//! Upstream's objects are structs: a field that holds a struct, and one that is written even if it is empty, are there
+//! from the start. A required field that is left out when it is empty is not. A manager that writes below such a field
+//! does not add the field and does not own it: a created Deployment has `f:spec` without `"."` in its managedFields, and
+//! a custom object has it with.
 
 use serde_json::{Map, Value};
 
@@ -39,8 +39,8 @@ fn initial_field(schema: &Schema, field: &Field, depth: usize) -> Option<Value> 
         (Some(Value::Object(default)), Node::Object(_)) if default.is_empty() => {
             Some(initial(schema, node, depth))
         }
-        (Some(default), Node::Scalar(_)) if field.required || field.written_empty => Some(default.clone()),
-        (None, _) if field.required || field.written_empty => Some(Value::Null),
+        (Some(default), Node::Scalar(_)) if field.written_empty => Some(default.clone()),
+        (None, _) if field.written_empty => Some(Value::Null),
         _ => None,
     }
 }
@@ -52,18 +52,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn structs_and_required_fields_are_there_from_the_start() {
+    fn structs_and_fields_that_are_written_empty_are_there_from_the_start() {
         let mut schema = Schema::new();
         let text = schema.add(Node::Scalar(Scalar::String));
         let list = schema.add(Node::List(ListNode { item: text, merge: ListMerge::Atomic }));
-        let required =
-            |name: &str, node, default| Field { required: true, default, ..Field::new(name, node) };
+        let written =
+            |name: &str, node, default| Field { written_empty: true, default, ..Field::new(name, node) };
         let inner = schema.reserve();
         let fields = vec![
-            required("name", text, Some(json!(""))),
-            required("items", list, None),
+            written("name", text, Some(json!(""))),
+            written("items", list, None),
             Field { default: Some(json!("TCP")), ..Field::new("protocol", text) },
             Field::new("pointer", inner),
+            Field { required: true, ..Field::new("parent", inner) },
             Field { written_empty: true, ..Field::new("rules", list) },
             Field { written_empty: true, ..Field::new("time", text) },
             Field { written_empty: true, default: Some(json!("")), ..Field::new("reporter", text) },

@@ -16,6 +16,7 @@ mod to_field_set;
 mod validate;
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -70,14 +71,31 @@ impl<'s> Type<'s> {
             Some(Node::Scalar(scalar)) => Shape::Scalar(Some(*scalar)),
             Some(Node::List(list)) => Shape::List(ListShape { schema, node: Some(list) }),
             Some(Node::Object(object)) => Shape::Map(MapShape { schema, node: Some(object) }),
-            Some(Node::Any) | None => match value {
-                Value::Array(_) => Shape::List(ListShape { schema, node: None }),
-                Value::Object(_) | Value::Null => Shape::Map(MapShape { schema, node: None }),
-                _ => Shape::Scalar(None),
-            },
+            Some(Node::Any) | None => self.shape_of_any(value, None),
+            Some(Node::Raw) => self.shape_of_any(value, Some(&RAW_OBJECT)),
         }
     }
 }
+
+impl<'s> Type<'s> {
+    /// The shape of a value that no type describes. Its lists are atomic, and its objects are if `object` is.
+    fn shape_of_any(self, value: &Value, object: Option<&'s ObjectNode>) -> Shape<'s> {
+        let schema = self.schema;
+        match value {
+            Value::Array(_) => Shape::List(ListShape { schema, node: None }),
+            Value::Object(_) | Value::Null => Shape::Map(MapShape { schema, node: object }),
+            _ => Shape::Scalar(None),
+        }
+    }
+}
+
+/// The object in a `RawExtension`, as kube-apiserver's `__untyped_atomic_`.
+static RAW_OBJECT: LazyLock<ObjectNode> = LazyLock::new(|| {
+    let mut object = ObjectNode::new(Vec::new());
+    object.rest = Rest::Preserved;
+    object.atomic = true;
+    object
+});
 
 impl Shape<'_> {
     fn same_kind(&self, other: &Self) -> bool {

@@ -61,6 +61,7 @@ impl<'s> Type<'s> {
         match self.node? {
             Node::Object(object) => Some(object.atomic),
             Node::List(list) => Some(list.merge == ListMerge::Atomic),
+            Node::Raw => Some(true),
             Node::Scalar(_) | Node::Any => None,
         }
     }

@@ -44,7 +44,9 @@ impl<'s> PatchMeta<'s> {
         };
         let object = match schema.node(node) {
             Node::Object(object) => object,
-            Node::Any => return Err(PatchError::UnknownField { type_name: "", field: name.to_owned() }),
+            Node::Any | Node::Raw => {
+                return Err(PatchError::UnknownField { type_name: "", field: name.to_owned() });
+            }
             other => return Err(PatchError::NotAnObject { actual: kind_name(other) }),
         };
         match (object.field(name), object.rest) {
@@ -82,7 +84,7 @@ impl FieldMeta<'_> {
 fn kind_name(node: &Node) -> &'static str {
     match node {
         Node::Object(object) if matches!(object.rest, Rest::Map(_)) => "map",
-        Node::Object(_) | Node::Any => "struct",
+        Node::Object(_) | Node::Any | Node::Raw => "struct",
         Node::List(_) => "slice",
         Node::Scalar(scalar) => match scalar {
             Scalar::String => "string",
