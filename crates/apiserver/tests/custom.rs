@@ -356,3 +356,44 @@ async fn discovery_and_openapi_tell_of_custom_kinds() {
     assert_eq!(kinds[0]["kind"], "BoatList");
     assert_eq!(client.get("/apis/other.example.com").await.0, 404);
 }
+
+/// A definition with the versions v1 and v2, each with a field of its own and its own default; v2 is stored.
+async fn two_versions() -> Client {
+    let client = Client::new().await;
+    let version = |name: &str, own: &str| {
+        let properties = json!({own: {"type": "string"}, "color": {"type": "string", "default": name}});
+        let spec = json!({"type": "object", "properties": properties});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        json!({"name": name, "served": true, "storage": name == "v2", "schema": {"openAPIV3Schema": schema}})
+    };
+    let mut definition = definition();
+    definition["spec"]["versions"] = json!([version("v1", "sails"), version("v2", "engine")]);
+    let (code, created) = client.post(DEFINITIONS, definition).await;
+    assert_eq!(code, 201, "{created}");
+    establish(&client).await;
+    client
+}
+
+#[tokio::test]
+async fn fields_that_the_stored_version_does_not_have_are_dropped() {
+    let client = two_versions().await;
+    let spec = json!({"sails": "three", "color": "red"});
+    let (code, created) = client.post(BOATS, boat("a", spec.clone())).await;
+    assert_eq!((code, &created["spec"]), (201, &json!({"color": "red"})), "{created}");
+    let apply = format!("{BOATS}/b?fieldManager=test");
+    let (code, applied) = client.send(Method::PATCH, &apply, APPLY, boat("b", spec)).await;
+    assert_eq!((code, &applied["spec"]), (201, &json!({"color": "red"})), "{applied}");
+    for path in [format!("{BOATS}/a"), format!("{BOATS}/a").replace("/v1/", "/v2/")] {
+        assert_eq!(client.get(&path).await.1["spec"], json!({"color": "red"}), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn stored_objects_are_read_with_the_defaults_of_the_stored_version() {
+    let client = two_versions().await;
+    let boats = BOATS.replace("/v1/", "/v2/");
+    let mut boat = boat("a", json!({"engine": "diesel"}));
+    boat["apiVersion"] = json!("example.com/v2");
+    assert_eq!(client.post(&boats, boat).await.1["spec"], json!({"engine": "diesel", "color": "v2"}));
+    assert_eq!(client.get(&format!("{BOATS}/a")).await.1["spec"], json!({"color": "v2"}));
+}

@@ -107,15 +107,15 @@ impl Kind for CustomKind {
             && json.starts_with(definition.stored_prefix.as_bytes())
     }
 
-    fn read_stored(&self, mut stored: Value) -> Value {
-        if let Value::Object(fields) = &mut stored {
-            fields.insert("apiVersion".to_owned(), self.api_version().into());
-        }
-        let Some(compiled) = self.compiled() else { return stored };
-        let unconformed = stored.clone();
-        let mut object = compiled.conform(stored, true).map_or(unconformed, |decoded| decoded.object);
-        compiled.structural.set_defaults(&mut object);
-        object
+    /// Unknown fields are dropped and defaults are set in the version of the stored object, and then unknown fields are
+    /// dropped in this version, as kube-apiserver does.
+    fn read_stored(&self, stored: Value) -> Value {
+        let definition = &self.served.definition;
+        let written_in = view::text(&stored, &["apiVersion"]).rsplit('/').next().unwrap_or_default();
+        let written_in = definition.version(written_in).unwrap_or(self.version);
+        let mut object = decoded(definition.compiled(written_in), stored);
+        set_api_version(&mut object, self.api_version());
+        if written_in == self.version { object } else { pruned(self.compiled(), object) }
     }
 
     fn to_stored<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
@@ -124,10 +124,10 @@ impl Kind for CustomKind {
             return Cow::Borrowed(object);
         }
         let mut object = object.clone();
-        if let Value::Object(fields) = &mut object {
-            fields.insert("apiVersion".to_owned(), stored.clone().into());
-        }
-        Cow::Owned(object)
+        set_api_version(&mut object, stored.clone());
+        // The bytes may be served as they are, so they hold what kube-apiserver reads back.
+        let definition = &self.served.definition;
+        Cow::Owned(decoded(definition.compiled(definition.storage), object))
     }
 
     fn creation_refused(&self) -> Option<&'static str> {
@@ -261,6 +261,30 @@ impl Kind for CustomKind {
     fn samples(&self) -> crate::samples::Samples {
         crate::samples::Samples::none()
     }
+}
+
+fn set_api_version(object: &mut Value, api_version: String) {
+    if let Value::Object(fields) = object {
+        fields.insert("apiVersion".to_owned(), api_version.into());
+    }
+}
+
+/// A stored object without the fields that the schema of its version does not have, and with the defaults of that
+/// schema.
+fn decoded(compiled: Option<&Compiled>, object: Value) -> Value {
+    let mut object = pruned(compiled, object);
+    if let Some(compiled) = compiled {
+        compiled.structural.set_defaults(&mut object);
+    }
+    object
+}
+
+/// An object without the fields that a schema does not have. An object that does not fit stays as it is: validation
+/// rejects it when it is written again.
+fn pruned(compiled: Option<&Compiled>, object: Value) -> Value {
+    let Some(compiled) = compiled else { return object };
+    let unconformed = object.clone();
+    compiled.conform(object, true).map_or(unconformed, |decoded| decoded.object)
 }
 
 fn finalizer_warnings(name: &str) -> Vec<String> {
