@@ -4,6 +4,7 @@
 
 mod support;
 
+use coracle_meta::go_json::from_stored;
 use http::Method;
 use serde_json::{Value, json};
 use support::{Client, MERGE};
@@ -396,4 +397,40 @@ async fn stored_objects_are_read_with_the_defaults_of_the_stored_version() {
     boat["apiVersion"] = json!("example.com/v2");
     assert_eq!(client.post(&boats, boat).await.1["spec"], json!({"engine": "diesel", "color": "v2"}));
     assert_eq!(client.get(&format!("{BOATS}/a")).await.1["spec"], json!({"color": "v2"}));
+}
+
+#[tokio::test]
+async fn selector_of_an_unknown_field_is_rejected() {
+    let client = harbour().await;
+    let list = |field: &str| format!("{BOATS}?fieldSelector={field}%3Da");
+    assert_eq!(client.get(&list("metadata.namespace")).await.0, 200);
+    let (code, answer) = client.get(&list("spec.color")).await;
+    assert_eq!((code, &answer["message"]), (400, &json!("field label not supported: spec.color")));
+}
+
+/// Deeper than `serde_json` reads, and as deep as managedFields leave room for.
+#[tokio::test]
+async fn deep_object_is_read_patched_and_applied() {
+    const DEPTH: usize = 190;
+    // The client of the tests takes JSON that is too deep for `serde_json` as text.
+    let spec_of = |answer: &Value| from_stored(answer.as_str().unwrap().as_bytes()).unwrap()["spec"].take();
+    let client = harbour().await;
+    let free = (0..DEPTH - 4).fold(json!(1), |inner, level| match level % 2 {
+        0 => json!([inner]),
+        _ => json!({"a": inner}),
+    });
+    let deep = boat("a", json!({"free": {"deep": free}}));
+    let (code, created) = client.post(BOATS, deep.clone()).await;
+    assert_eq!((code, &spec_of(&created)["free"]["deep"]), (201, &free));
+    let one = format!("{BOATS}/a");
+    let (code, patched) = client.send(Method::PATCH, &one, MERGE, json!({"spec": {"size": "large"}})).await;
+    assert_eq!((code, &spec_of(&patched)["free"]["deep"]), (200, &free), "{patched}");
+    let patch = json!([{"op": "replace", "path": "/spec/size", "value": "small"}]);
+    assert_eq!(client.send(Method::PATCH, &one, "application/json-patch+json", patch).await.0, 200);
+    let apply = format!("{one}?fieldManager=test&force=true");
+    assert_eq!(client.send(Method::PATCH, &apply, APPLY, deep).await.0, 200);
+    let (code, yaml) = client.get_as(&one, "application/yaml").await;
+    assert!(code == 200 && yaml.as_str().unwrap().contains("deep:"), "{code}");
+    let (code, table) = client.get_as(BOATS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    assert!(code == 200 && table.to_string().contains("columnDefinitions"), "{code}");
 }

@@ -8,9 +8,9 @@
 use std::io;
 use std::ops::Range;
 
-use serde::Serialize;
-use serde_json::Number;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use serde_json::{Number, Value};
 
 /// Decimal exponents that Go's `encoding/json` prints as zeros.
 const PLAIN_IN_JSON: Range<i32> = -6..21;
@@ -142,6 +142,21 @@ pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> 
     Ok(text)
 }
 
+/// Reads the text of a tree that this program wrote.
+///
+/// `serde_json` stops at a depth of 128, which is less than the decoders accept. They limit the depth of every tree that
+/// is stored, so the reader need not. It recurses, so it must not be used for text that a client sent.
+///
+/// # Errors
+/// If the text is not JSON.
+pub fn from_stored(text: &[u8]) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = Value::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
 /// Compact JSON with numbers as Go prints them.
 struct GoNumbers;
 
@@ -156,7 +171,7 @@ impl Formatter for GoNumbers {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -267,7 +267,7 @@ fn copies_into_copies_do_not_get_too_deep() {
         (0..20).map(|power| json!({"op": "copy", "from": "/a", "path": inward(1 << power)})).collect();
     let error = apply(json!({"a": {}}), doubling).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Unprocessable);
-    assert_eq!(error.to_string(), "exceeded max depth of 127");
+    assert_eq!(error.to_string(), "exceeded max depth of 200");
     let moves: Value = (0..MAX_JSON_PATCH_OPERATIONS / 2)
         .flat_map(|_| {
             [

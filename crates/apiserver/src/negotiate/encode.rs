@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use coracle_api::codec::{protobuf, yaml};
 use coracle_api::schema::{TypeId, types};
+use coracle_meta::go_json;
 use coracle_meta::status::{Reason, Status};
 use coracle_registry::lifecycle::Object;
 use coracle_registry::{Kind, KindRef, Revision, encode};
@@ -136,7 +137,7 @@ pub(super) fn go_type(kind: &dyn Kind) -> String {
 }
 
 pub(crate) fn tree(bytes: &[u8]) -> Result<Value, Refusal> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    go_json::from_stored(bytes).map_err(|error| {
         let reason = error.to_string();
         coracle_registry::Error::Corrupt { key: String::new(), reason }.into()
     })

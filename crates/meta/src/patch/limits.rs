@@ -10,9 +10,10 @@ use super::error::PatchError;
 
 /// How deep lists and maps may be nested in an object or a patch.
 ///
-/// It is what the JSON parser reads, so that whatever a patch makes can be read back; all
-/// recursion over values is bounded by it.
-pub const MAX_DEPTH: usize = 127;
+/// It is what the decoders of bodies accept, so that objects that can be created can be patched, except for the last
+/// few levels, which managedFields add to those of the object. All recursion over values is bounded by it. kube-apiserver allows 10 000: its stacks grow, and those of threads do not. In a
+/// build without optimization, the decoder takes 3.5 KB of stack for each level, and a thread has 2 MiB.
+pub const MAX_DEPTH: usize = 200;
 
 /// How many operations a JSON patch may have, as in kube-apiserver.
 pub const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
@@ -54,6 +55,7 @@ pub(super) fn check_depth(value: &Value) -> Result<(), PatchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::go_json;
     use serde_json::json;
 
     fn nested(levels: usize) -> Value {
@@ -74,9 +76,8 @@ mod tests {
     #[test]
     fn the_deepest_value_allowed_can_be_read_back() {
         let text = nested(MAX_DEPTH).to_string();
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), nested(MAX_DEPTH));
+        assert_eq!(go_json::from_stored(text.as_bytes()).unwrap(), nested(MAX_DEPTH));
         assert!(check_depth(&nested(MAX_DEPTH)).is_ok());
         assert_eq!(check_depth(&nested(MAX_DEPTH + 1)), Err(PatchError::TooDeep));
-        assert!(serde_json::from_str::<Value>(&nested(MAX_DEPTH + 1).to_string()).is_err());
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use coracle_meta::go_json;
 use coracle_meta::gvk::compare_versions;
 use coracle_meta::json_path::JsonPath;
 use coracle_store::{Entry, Revision};
@@ -114,7 +115,7 @@ impl Definition {
 
     /// The schema of a version as it was written.
     pub(super) fn schema(&self, index: usize) -> Option<Value> {
-        let object: Value = serde_json::from_slice(&self.entry.value_bytes()).ok()?;
+        let object: Value = go_json::from_stored(&self.entry.value_bytes()).ok()?;
         let version = view::items(&object, &["spec", "versions"]).get(index)?;
         view::at(version, &["schema", "openAPIV3Schema"]).cloned()
     }

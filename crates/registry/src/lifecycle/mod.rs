@@ -32,6 +32,7 @@ pub use watch::{ObjectEvent, ObjectState, ObjectWatch, WatchOptions};
 
 use bytes::Bytes;
 use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::go_json;
 use coracle_meta::gvk::split_api_version;
 use coracle_meta::name;
 use coracle_meta::object::{Meta, MetaMut, validate_object_meta};
@@ -124,7 +125,7 @@ impl<'a> Write<'a> {
 /// # Errors
 /// If it is none.
 pub fn tree(entry: &Entry) -> Result<Value> {
-    serde_json::from_slice(&entry.value_bytes()).map_err(|error| Error::Corrupt {
+    go_json::from_stored(&entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
         reason: error.to_string(),
     })

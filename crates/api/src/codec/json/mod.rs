@@ -28,9 +28,7 @@ pub use conforming::conform_soon;
 
 pub(super) use walk::double;
 
-/// How deep objects and lists may be in each other. Upstream stops at 10 000, which a parser
-/// that recurses cannot promise on a small stack; the deepest schemas in the wild have some 100.
-pub const MAX_DEPTH: usize = 200;
+pub use coracle_meta::patch::MAX_DEPTH;
 
 /// The type upstream reads the kind of a body into, as Go prints it.
 const TYPE_META: &str = concat!(
