@@ -260,14 +260,26 @@ fn check_pod_cidrs(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("spec.podCIDRs");
     let blocks = view::items(object, &["spec", "podCIDRs"]);
     let blocks: Vec<&str> = blocks.iter().filter_map(Value::as_str).collect();
-    let mut all_valid = true;
     for (index, block) in blocks.iter().enumerate() {
-        all_valid &= rules::cidr(block, &path.index(index), errors);
+        rules::cidr(block, &path.index(index), errors);
     }
-    let families: Vec<bool> =
-        blocks.iter().filter_map(|block| Some(name::parse_cidr_sloppy(block)?.address.is_ipv4())).collect();
-    let dual_stack = families.len() == 2 && families[0] != families[1];
-    if blocks.len() > 1 && all_valid && !dual_stack {
+    if blocks.len() < 2 {
+        return;
+    }
+    let families: Vec<Option<bool>> = blocks
+        .iter()
+        .map(|block| name::parse_cidr_sloppy(block).map(|parsed| parsed.address.is_ipv4()))
+        .collect();
+    // kube-apiserver reports a malformed block again as a failure of its own check.
+    if let Some(index) = families.iter().position(Option::is_none) {
+        let message = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {})",
+            blocks[index]
+        );
+        errors.push(FieldError::internal(&path, message));
+    }
+    let dual_stack = matches!(families.as_slice(), [Some(first), Some(second)] if first != second);
+    if !dual_stack {
         let value = BadValue::json(&blocks.into());
         errors.push(FieldError::invalid(
             &path,
@@ -400,6 +412,23 @@ mod tests {
         assert_eq!(
             cells[5..9],
             [json!("10.0.0.2"), json!("<none>"), json!("<unknown>"), json!("6.1 (amd64)")]
+        );
+    }
+
+    #[test]
+    fn malformed_pod_cidr_beside_another_is_reported_for_each_check() {
+        let node = json!({"spec": {"podCIDRs": ["10.0.0.0/24", "x"]}});
+        let mut errors = ErrorList::new();
+        Node.validate(&node, &mut errors);
+        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown[1..],
+            [
+                "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with \
+                 error:invalid CIDR[1]: <nil> (invalid CIDR address: x)",
+                "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"x\"]: may specify no more than one CIDR for \
+                 each IP family",
+            ]
         );
     }
 
