@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use coracle_base::{Backoff, Clock, ErrorChain};
@@ -13,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use serde::Serialize;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::Instrument;
@@ -30,9 +32,9 @@ use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
 use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
-use crate::identity::{Caller, Remote};
+use crate::identity::{CREDENTIAL_ID_KEY, Caller, Remote};
 use crate::impersonation::{self, impersonated};
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, Metrics, StepResult};
 use crate::negotiate::{Asked, FrameCache, Wanted, told};
 use crate::openapi;
 use crate::openid;
@@ -102,7 +104,9 @@ impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
         let authorizer = authorizer();
-        let registry = registry.with_admission(Arc::new(Chain::built_in(&authorizer)));
+        let shared = Arc::<Shared>::default();
+        let chain = Chain::built_in(&authorizer).with_metrics(shared.metrics.server().registry());
+        let registry = registry.with_admission(Arc::new(chain));
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
         let flow = FlowControl::default();
@@ -117,13 +121,14 @@ impl ApiServer {
             simulated_nodes: None,
             shutdown: CancellationToken::new(),
         };
-        Self { registry, clock, components: Arc::new(components), shared: Arc::default() }
+        Self { registry, clock, components: Arc::new(components), shared }
     }
 
     /// With these plugins having a say in writes, too; see [`Chain::with`].
     #[must_use]
     pub fn with_plugins(mut self, plugins: impl IntoIterator<Item = Arc<dyn Plugin>>) -> Self {
         let built_in = Chain::built_in(&self.components.authorizer);
+        let built_in = built_in.with_metrics(self.shared.metrics.server().registry());
         let chain = plugins.into_iter().fold(built_in, Chain::with);
         self.registry = self.registry.with_admission(Arc::new(chain));
         self
@@ -220,12 +225,12 @@ impl ApiServer {
         cluster.mend().await.map_err(BootstrapError)
     }
 
-    /// Answers a request. `flow` receives the headers of flow control once the request is classified; the response
+    /// Answers a request. `notes` receives the headers of flow control once the request is classified; the response
     /// has them also if the request is rejected afterwards. `log` receives the user.
     async fn answer<B>(
         &self,
         request: Request<B>,
-        flow: &mut Option<PfHeaders>,
+        notes: &mut FlowNotes,
         log: &mut Option<RequestLog>,
     ) -> Result<Response<ResponseBody>, Refusal>
     where
@@ -261,7 +266,7 @@ impl ApiServer {
         let info = RequestInfo::of(&parts.method, &parts.uri);
         let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
         let candidate = self.components.flow.classify(&cluster, &caller, &info).await?;
-        *flow = candidate.as_ref().map(Candidate::headers);
+        notes.headers = candidate.as_ref().map(Candidate::headers);
         // Authorized before anything of the body is read: a client without permission costs nothing more.
         self.authorize(&cluster, &identity, &info).await?;
         if everywhere {
@@ -284,17 +289,27 @@ impl ApiServer {
             true => self.read_body(&client, body).await?,
             false => RequestBody::default(),
         };
-        let (body, admission) = body.admitted(self.admit(candidate, &caller)).await?;
+        let (body, admission) = body.admitted(self.admit(candidate, &caller, notes)).await?;
         let response = self.serve(route, info, cluster, parts, identity, body).await?;
         self.components.flow.leave(admission, client, lasts, response)
     }
 
     /// Gives a request its seat, maybe after it has waited.
-    async fn admit(&self, candidate: Option<Candidate>, caller: &Caller) -> Result<Admission, Refusal> {
-        match candidate {
-            None => Ok(Admission::LongRunning { is_operator: caller.all_clusters }),
-            Some(candidate) => self.components.flow.enter(candidate).await.map(Admission::Seat),
-        }
+    async fn admit(
+        &self,
+        candidate: Option<Candidate>,
+        caller: &Caller,
+        notes: &mut FlowNotes,
+    ) -> Result<Admission, Refusal> {
+        let Some(candidate) = candidate else {
+            return Ok(Admission::LongRunning { is_operator: caller.all_clusters });
+        };
+        let began = Instant::now();
+        let entered = self.components.flow.enter(candidate).await;
+        notes.waited = began.elapsed();
+        notes.is_terminated = entered.is_err();
+        self.shared.metrics.server().note_filter("priorityandfairness", notes.waited);
+        entered.map(Admission::Seat)
     }
 
     /// The cluster of a request. For an unknown id nothing is read from the store and nothing is kept.
@@ -467,13 +482,25 @@ impl ApiServer {
     /// cluster, which is told later, those of plain paths do.
     async fn authenticate(&self, parts: &mut Parts, cluster: Option<&Cluster>) -> Result<Caller, Refusal> {
         let (authentication, now) = (&self.components.authentication, self.clock.now());
-        match cluster {
+        let began = Instant::now();
+        let found = match cluster {
             Some(cluster) => authentication.authenticate(parts, cluster, now).await,
             None => {
                 let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
                 authentication.authenticate(parts, &cluster, now).await
             }
+        };
+        let metrics = self.shared.metrics.server();
+        let result = match &found {
+            Ok(_) => StepResult::Success,
+            Err(refusal) if refusal.status().code == StatusCode::UNAUTHORIZED.as_u16() => StepResult::Failure,
+            Err(_) => StepResult::Error,
+        };
+        metrics.note_authentication(began.elapsed(), result);
+        if let Ok(caller) = &found {
+            metrics.note_user(&caller.identity.name, is_bound_token(&caller.identity));
         }
+        found
     }
 
     /// The discovery document or the key set for verifying the tokens of a cluster, if they can be discovered.
@@ -502,8 +529,11 @@ impl ApiServer {
         if !impersonation::is_asked_for(headers) {
             return Ok(Arc::clone(sender));
         }
+        let began = Instant::now();
         let permissions = self.components.authorizer.permissions(cluster).await?;
-        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions)?;
+        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions);
+        self.shared.metrics.server().note_filter("impersonation", began.elapsed());
+        let wanted = wanted?;
         Ok(wanted.map_or_else(|| Arc::clone(sender), Arc::new))
     }
 
@@ -515,7 +545,15 @@ impl ApiServer {
         info: &RequestInfo,
     ) -> Result<(), Refusal> {
         let attributes = info.attributes();
-        let decision = self.components.authorizer.authorize(cluster, identity, &attributes).await?;
+        let began = Instant::now();
+        let decision = self.components.authorizer.authorize(cluster, identity, &attributes).await;
+        let result = match &decision {
+            Ok(decision) if decision.allowed => StepResult::Success,
+            Ok(decision) if decision.evaluation_error.is_empty() => StepResult::Failure,
+            _ => StepResult::Error,
+        };
+        self.shared.metrics.server().note_authorization(began.elapsed(), result);
+        let decision = decision?;
         if decision.allowed {
             return Ok(());
         }
@@ -529,6 +567,9 @@ impl ApiServer {
     async fn answer_probe(&self, probe: Probe, query: &str, reasons: Reasons) -> Response<ResponseBody> {
         let wishes = Wishes::of_query(query);
         let report = self.components.health.run(probe, &wishes.excluded, reasons).await;
+        for (check, passed) in report.outcomes() {
+            self.shared.metrics.server().note_health(probe.name(), check, *passed);
+        }
         let healthy = report.is_healthy();
         plain_text(healthy, report.text(wishes.verbose))
     }
@@ -540,6 +581,7 @@ impl ApiServer {
         reasons: Reasons,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
+        self.shared.metrics.server().note_health(probe.name(), name, outcome.is_ok());
         let text = match &outcome {
             Ok(()) => "ok".to_owned(),
             Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),
@@ -554,6 +596,16 @@ fn authorizer() -> Arc<dyn Authorizer> {
     let in_order: [Arc<dyn Authorizer>; 3] =
         [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
     Arc::new(Union::new(in_order))
+}
+
+/// What flow control found out about a request, for its headers and metrics.
+#[derive(Default)]
+struct FlowNotes {
+    headers: Option<PfHeaders>,
+    /// How long the request waited for its seat.
+    waited: Duration,
+    /// Whether it was rejected because there was no seat.
+    is_terminated: bool,
 }
 
 /// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
@@ -590,6 +642,11 @@ fn check_operator(caller: &Caller, identity: &Arc<Identity>, info: &RequestInfo)
     let why =
         "requests to all clusters and to the admin API need the operator's credential, without impersonation";
     Err(Refusal::unauthorized_action(forbidden(identity, &info.attributes(), why)))
+}
+
+/// Whether a user was authenticated by a token of a service account that is bound to an object or a time.
+fn is_bound_token(identity: &Identity) -> bool {
+    identity.name.starts_with("system:serviceaccount:") && identity.extra.contains_key(CREDENTIAL_ID_KEY)
 }
 
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {
@@ -677,11 +734,11 @@ where
         let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
         // Boxed before anything else, for it is large and would be moved once more.
         let answered: Self::Future = Box::pin(async move {
-            let mut flow = None;
-            let answer = server.answer(request, &mut flow, &mut log).await;
-            let mut response =
-                running.end(answer.unwrap_or_else(|refusal| refusal.into_response(asked.form())));
-            if let Some(flow) = flow {
+            let mut notes = FlowNotes::default();
+            let answer = server.answer(request, &mut notes, &mut log).await;
+            let response = answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()));
+            let mut response = running.end(response, notes.waited, notes.is_terminated);
+            if let Some(flow) = notes.headers {
                 flow.add_to(response.headers_mut());
             }
             response.headers_mut().insert(AUDIT_ID, audit_id);

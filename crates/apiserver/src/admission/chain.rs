@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use coracle_base::metrics::Metrics;
 use coracle_registry::Result;
-use coracle_registry::admission::{Admission, Attributes, BoxFuture};
+use coracle_registry::admission::{Admission, Attributes, BoxFuture, Operation};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::certificate_approval::CertificateApproval;
 use super::certificate_signing::CertificateSigning;
@@ -15,6 +17,7 @@ use super::default_ingress_class::DefaultIngressClass;
 use super::default_storage_class::DefaultStorageClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::limit_ranger::LimitRanger;
+use super::metrics::{AdmissionMetrics, Step};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_declared_feature_validator::NodeDeclaredFeatureValidator;
 use super::node_restriction::NodeRestriction;
@@ -96,6 +99,7 @@ pub struct Chain {
     last: Vec<Arc<dyn Plugin>>,
     mutating: Index,
     validating: Index,
+    metrics: Option<AdmissionMetrics>,
 }
 
 impl Chain {
@@ -115,7 +119,67 @@ impl Chain {
     #[must_use]
     pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
-        Self::of(self.plugins, self.last)
+        Self { metrics: self.metrics, ..Self::of(self.plugins, self.last) }
+    }
+
+    /// Reports the durations of the plugins there.
+    pub(crate) fn with_metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(AdmissionMetrics::new(metrics));
+        self
+    }
+
+    /// Runs a plugin and notes its duration.
+    async fn timed(
+        &self,
+        plugin: &dyn Plugin,
+        step: Step,
+        operation: Operation,
+        run: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let outcome = run.await;
+        if let Some(metrics) = &self.metrics {
+            metrics.note_plugin(plugin.name(), step, operation, outcome.is_err(), began.elapsed());
+        }
+        outcome
+    }
+
+    fn note_step(&self, step: Step, operation: Operation, outcome: &Result<()>, began: Instant) {
+        if let Some(metrics) = &self.metrics {
+            metrics.note_step(step, operation, outcome.is_err(), began.elapsed());
+        }
+    }
+
+    async fn mutate_all(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let mut pass = Pass::default();
+        loop {
+            for plugin in self.mutating.concerned(attributes) {
+                let run = plugin.mutate_in(&pass, attributes, object, warnings);
+                self.timed(plugin, Step::Admit, attributes.operation, run).await?;
+            }
+            match pass.next() {
+                Some(again) => pass = again,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn validate_all(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        for plugin in self.validating.concerned(attributes) {
+            let run = plugin.validate(attributes, object, warnings);
+            self.timed(plugin, Step::Validate, attributes.operation, run).await?;
+        }
+        Ok(())
     }
 
     /// The names of the plugins in their order.
@@ -127,7 +191,7 @@ impl Chain {
         let all = || plugins.iter().chain(&last);
         let mutating = Index::of(all().map(|plugin| (plugin, plugin.mutates())));
         let validating = Index::of(all().map(|plugin| (plugin, plugin.validates())));
-        Self { plugins, last, mutating, validating }
+        Self { plugins, last, mutating, validating, metrics: None }
     }
 }
 
@@ -142,16 +206,10 @@ impl Admission for Chain {
             return nothing_to_say();
         }
         Box::pin(async move {
-            let mut pass = Pass::default();
-            loop {
-                for plugin in self.mutating.concerned(attributes) {
-                    plugin.mutate_in(&pass, attributes, object, warnings).await?;
-                }
-                match pass.next() {
-                    Some(again) => pass = again,
-                    None => return Ok(()),
-                }
-            }
+            let began = Instant::now();
+            let outcome = self.mutate_all(attributes, object, warnings).await;
+            self.note_step(Step::Admit, attributes.operation, &outcome, began);
+            outcome
         })
     }
 
@@ -161,15 +219,14 @@ impl Admission for Chain {
         object: &'a Value,
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
-        let mut concerned = self.validating.concerned(attributes).peekable();
-        if concerned.peek().is_none() {
+        if self.validating.concerned(attributes).next().is_none() {
             return nothing_to_say();
         }
         Box::pin(async move {
-            for plugin in concerned {
-                plugin.validate(attributes, object, warnings).await?;
-            }
-            Ok(())
+            let began = Instant::now();
+            let outcome = self.validate_all(attributes, object, warnings).await;
+            self.note_step(Step::Validate, attributes.operation, &outcome, began);
+            outcome
         })
     }
 }
@@ -224,7 +281,6 @@ fn candidates(plugins: &[(&Arc<dyn Plugin>, Vec<Rule>)], resource: Option<&str>)
 
 #[cfg(test)]
 mod tests {
-    use coracle_registry::admission::Operation;
     use coracle_registry::kinds::core::config_map::ConfigMap;
     use coracle_registry::kinds::core::pod::Pod;
     use serde_json::json;

@@ -14,6 +14,7 @@ mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod limit_ranger;
+mod metrics;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod node_restriction;

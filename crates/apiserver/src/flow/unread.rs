@@ -154,6 +154,15 @@ impl Unread {
         self.writer.register(writer);
     }
 
+    /// Decides about the response as of now, and notes its end.
+    pub(crate) fn judge_and_end(&self) -> Verdict {
+        let verdict = self.judge();
+        if verdict == Verdict::End {
+            self.is_ended.store(true, Ordering::SeqCst);
+        }
+        verdict
+    }
+
     /// Decides about the response as of now.
     pub(crate) fn judge(&self) -> Verdict {
         if self.is_ended() {
@@ -230,6 +239,11 @@ impl Charge {
             self.unread.hold_large_write(permit);
         }
         has_room
+    }
+
+    /// Whether the response was ended because its client does not read.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.unread.is_ended()
     }
 
     /// Notes that the connection has taken the event that was written last.

@@ -20,16 +20,19 @@ pub(crate) struct Report {
     reasons: Reasons,
     lines: String,
     names: Vec<String>,
+    /// Checks that were carried out, and whether they passed.
+    outcomes: Vec<(String, bool)>,
     failed: bool,
 }
 
 impl Report {
     pub(super) fn new(probe: Probe, reasons: Reasons) -> Self {
-        Self { probe, reasons, lines: String::new(), names: Vec::new(), failed: false }
+        Self { probe, reasons, lines: String::new(), names: Vec::new(), outcomes: Vec::new(), failed: false }
     }
 
     /// Notes the outcome of a check, which is the reason of its failure if it failed.
     pub(super) fn checked(&mut self, name: &str, failure: Option<String>) {
+        self.outcomes.push((name.to_owned(), failure.is_none()));
         match failure {
             None => self.line(format_args!("[+]{name} ok")),
             Some(reason) => {
@@ -54,6 +57,10 @@ impl Report {
             let names = quoted.join(",");
             self.line(format_args!("warn: some health checks cannot be excluded: no matches for {names}"));
         }
+    }
+
+    pub(crate) fn outcomes(&self) -> &[(String, bool)] {
+        &self.outcomes
     }
 
     pub(crate) fn is_healthy(&self) -> bool {

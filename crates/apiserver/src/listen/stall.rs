@@ -70,7 +70,7 @@ impl Written for StreamResponse {
         }
         let Some(unread) = &self.0 else { return Verdict::Idle };
         unread.register(writer);
-        unread.judge()
+        unread.judge_and_end()
     }
 }
 
@@ -83,7 +83,7 @@ impl Written for Arc<Stalls> {
         let mut first = Verdict::Idle;
         for unread in responses.iter() {
             unread.register(writer);
-            first = match (first, unread.judge()) {
+            first = match (first, unread.judge_and_end()) {
                 (Verdict::End, _) | (_, Verdict::End) => Verdict::End,
                 (Verdict::Until(a), Verdict::Until(b)) => Verdict::Until(a.min(b)),
                 (Verdict::Idle, other) | (other, Verdict::Idle) => other,

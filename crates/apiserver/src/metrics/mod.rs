@@ -7,9 +7,11 @@
 mod info;
 mod process;
 mod requests;
+mod server;
 mod watches;
 
 pub(crate) use info::RequestInfo;
+pub(crate) use server::{ServerMetrics, StepResult};
 pub(crate) use watches::WatchedResource;
 
 use std::collections::BTreeSet;
@@ -34,6 +36,7 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 pub(crate) struct Metrics {
     requests: Requests,
     watches: Watches,
+    server: ServerMetrics,
     /// What other components of the process count.
     others: RwLock<Vec<MetricsSource>>,
 }
@@ -50,6 +53,11 @@ impl Metrics {
     /// Counts the events of a resource that go out.
     pub(crate) fn watched(&self, kind: &dyn Kind, version: &str) -> Arc<WatchedResource> {
         self.watches.of(kind.declaration(), version)
+    }
+
+    /// The metrics of the steps of requests.
+    pub(crate) fn server(&self) -> &ServerMetrics {
+        &self.server
     }
 
     /// Also tells what somebody else counts.
@@ -74,6 +82,7 @@ impl Metrics {
         );
         self.requests.tell(&mut text);
         self.watches.tell(&mut text);
+        text.append(&self.server.text());
         flow.write_metrics(cluster, &mut text).await?;
         tell_objects(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {

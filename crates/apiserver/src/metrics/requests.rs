@@ -1,13 +1,19 @@
 //! Requests: how many, how long, how many at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use bytes::Bytes;
 use coracle_base::metrics::{Buckets, Histogram, Text};
 use coracle_registry::catalog;
 use http::{Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
@@ -21,6 +27,12 @@ const LIMITS: [f64; 21] = [
     20.0, 30.0,
 ];
 
+/// kube-apiserver's limits for the duration without waiting, in seconds.
+const SLI_LIMITS: [f64; 21] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+
 /// Combinations of labels that are told apart. All resources with all verbs and the usual codes
 /// are a few thousand; what is beyond is not counted, so that nobody can fill the memory.
 const MAX_SERIES: usize = 8192;
@@ -30,6 +42,8 @@ pub(super) struct Requests {
     series: RwLock<HashMap<u64, Arc<Series>, RandomState>>,
     hasher: RandomState,
     buckets: Buckets,
+    sli_buckets: Buckets,
+    size_buckets: Buckets,
     reading: AtomicI64,
     changing: AtomicI64,
 }
@@ -40,6 +54,9 @@ impl Default for Requests {
             series: RwLock::default(),
             hasher: RandomState::new(),
             buckets: Buckets::new(&LIMITS),
+            sli_buckets: Buckets::new(&SLI_LIMITS),
+            // kube-apiserver's: from a kilobyte to a gigabyte.
+            size_buckets: Buckets::exponential(1000.0, 10.0, 7),
             reading: AtomicI64::new(0),
             changing: AtomicI64::new(0),
         }
@@ -58,11 +75,17 @@ struct Series {
     code: u16,
     count: AtomicU64,
     running: AtomicI64,
+    /// Of `count`, those rejected because there was no seat.
+    terminated: AtomicU64,
     took: Histogram,
+    /// As `took`, without waiting for a seat.
+    sli: Histogram,
+    /// Sizes of responses; of reading requests only.
+    sizes: Histogram,
 }
 
 impl Series {
-    fn new(labels: &Labels<'_>, code: u16, buckets: &Buckets) -> Self {
+    fn new(labels: &Labels<'_>, code: u16, requests: &Requests) -> Self {
         Self {
             verb: labels.verb,
             group: labels.group.into(),
@@ -74,7 +97,10 @@ impl Series {
             code,
             count: AtomicU64::new(0),
             running: AtomicI64::new(0),
-            took: Histogram::with_buckets(buckets),
+            terminated: AtomicU64::new(0),
+            took: Histogram::with_buckets(&requests.buckets),
+            sli: Histogram::with_buckets(&requests.sli_buckets),
+            sizes: Histogram::with_buckets(&requests.size_buckets),
         }
     }
 
@@ -101,7 +127,7 @@ impl Requests {
         if all.len() >= MAX_SERIES {
             return None;
         }
-        Some(all.entry(id).or_insert_with(|| Arc::new(Series::new(labels, code, &self.buckets))).clone())
+        Some(all.entry(id).or_insert_with(|| Arc::new(Series::new(labels, code, self))).clone())
     }
 
     fn inflight(&self, info: &RequestInfo) -> &AtomicI64 {
@@ -123,6 +149,7 @@ impl Requests {
             text.sample("apiserver_request_total", &labels, load(&series.count));
         }
         self.tell_durations(text, &all);
+        tell_terminations(text, &all);
         text.family("apiserver_longrunning_requests", "gauge", "Watches that are open.");
         for series in all.iter().filter(|series| series.verb == "WATCH") {
             let labels: Vec<_> = series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect();
@@ -144,6 +171,51 @@ impl Requests {
             let took: Vec<&Histogram> = alike.iter().map(|series| &series.took).collect();
             Histogram::tell_together(&took, NAME, &alike[0].labels(), text);
         }
+        const SLI: &str = "apiserver_request_sli_duration_seconds";
+        text.family(
+            SLI,
+            "histogram",
+            "How long requests took, without watches and without waiting for a seat.",
+        );
+        for alike in of_labels(all).filter(|alike| alike[0].verb != "WATCH") {
+            let sli: Vec<&Histogram> = alike.iter().map(|series| &series.sli).collect();
+            Histogram::tell_together(&sli, SLI, &without_dry_run(&alike[0]), text);
+        }
+        const SIZES: &str = "apiserver_response_sizes";
+        text.family(SIZES, "histogram", "Sizes of responses to reading requests.");
+        for alike in of_labels(all).filter(|alike| matches!(alike[0].verb, "GET" | "LIST")) {
+            let sizes: Vec<&Histogram> = alike.iter().map(|series| &series.sizes).collect();
+            Histogram::tell_together(&sizes, SIZES, &without_dry_run(&alike[0]), text);
+        }
+    }
+}
+
+/// Series that differ in the code or the dry run only.
+fn of_labels(all: &[Arc<Series>]) -> impl Iterator<Item = Vec<Arc<Series>>> {
+    let mut found: BTreeMap<Vec<(&'static str, String)>, Vec<Arc<Series>>> = BTreeMap::new();
+    for series in all {
+        let labels = without_dry_run(series).into_iter().map(|(name, value)| (name, value.to_owned()));
+        found.entry(labels.collect()).or_default().push(series.clone());
+    }
+    found.into_values()
+}
+
+fn without_dry_run(series: &Series) -> Vec<(&'static str, &str)> {
+    series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect()
+}
+
+fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
+    const NAME: &str = "apiserver_request_terminations_total";
+    let terminated = |series: &Series| series.terminated.load(Ordering::Relaxed);
+    if all.iter().all(|series| terminated(series) == 0) {
+        return;
+    }
+    text.family(NAME, "counter", "Requests rejected because the server had no seat for them.");
+    for series in all.iter().filter(|series| terminated(series) > 0 && series.dry_run.is_empty()) {
+        let code = series.code.to_string();
+        let mut labels = vec![("code", &*code)];
+        labels.extend(without_dry_run(series));
+        text.sample(NAME, &labels, terminated(series));
     }
 }
 
@@ -161,7 +233,12 @@ impl Running {
     }
 
     /// Notes how the request was answered. A watch that began is counted when it ends.
-    pub(crate) fn end(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+    pub(crate) fn end(
+        self,
+        response: Response<ResponseBody>,
+        waited: Duration,
+        is_terminated: bool,
+    ) -> Response<ResponseBody> {
         let labels = self.info.labels();
         // Paths that lead nowhere are all alike, so that nobody can make up labels.
         let known = labels.resource.is_empty()
@@ -175,8 +252,62 @@ impl Running {
             return response.map(|body| Held::new(body, Watching(series)).boxed_unsync());
         }
         series.count.fetch_add(1, Ordering::Relaxed);
-        series.took.observe_duration(self.began.elapsed());
-        response
+        series.terminated.fetch_add(u64::from(is_terminated), Ordering::Relaxed);
+        let took = self.began.elapsed();
+        series.took.observe_duration(took);
+        series.sli.observe_duration(took.saturating_sub(waited));
+        if !matches!(series.verb, "GET" | "LIST") {
+            return response;
+        }
+        match response.body().size_hint().exact() {
+            Some(bytes) => {
+                observe_size(&series, bytes);
+                response
+            }
+            None => response.map(|body| CountedBody { body, bytes: 0, series }.boxed_unsync()),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "responses are smaller than 2^52 bytes")]
+fn observe_size(series: &Series, bytes: u64) {
+    series.sizes.observe(bytes as f64);
+}
+
+/// The body of a response that is made while it is sent; its size is known at its end.
+struct CountedBody {
+    body: ResponseBody,
+    bytes: u64,
+    series: Arc<Series>,
+}
+
+impl Body for CountedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        observe_size(&self.series, self.bytes);
     }
 }
 

@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use coracle_base::metrics::Text;
 use coracle_registry::Declaration;
+
+use super::ServerMetrics;
 
 /// How many resources are told apart; custom ones come and go. Further ones are not told of.
 const MAX_RESOURCES: usize = 2048;
@@ -28,9 +31,25 @@ pub(crate) struct WatchedResource {
 
 impl WatchedResource {
     /// Counts an event that one watcher was sent.
-    pub(crate) fn count_event(&self, bytes: usize) {
+    pub(crate) fn count_event(&self, bytes: usize, metrics: &ServerMetrics) {
+        metrics.note_event(&self.group, &self.resource, &self.version, bytes);
         self.events.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts events of the state that a watch begins with.
+    pub(crate) fn count_initial(&self, events: u64, metrics: &ServerMetrics) {
+        metrics.note_initial_events(&self.group, &self.resource, events);
+    }
+
+    /// Counts a watch whose client did not read.
+    pub(crate) fn count_terminated(&self, metrics: &ServerMetrics) {
+        metrics.note_terminated_watcher(&self.group, &self.resource);
+    }
+
+    /// Notes how long a watch took to send the state it begins with.
+    pub(crate) fn note_state_sent(&self, scope: &str, took: Duration, metrics: &ServerMetrics) {
+        metrics.note_watch_list([&self.group, &self.resource, scope, &self.version], took);
     }
 
     fn labels(&self) -> [(&'static str, &str); 3] {

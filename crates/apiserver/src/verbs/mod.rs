@@ -72,12 +72,34 @@ pub(crate) struct ResourceRequest {
 impl ResourceRequest {
     /// Does what the request asks for.
     pub(crate) async fn answer(self) -> Result<Response<ResponseBody>, Refusal> {
+        self.note_body();
         let Some(deprecated) = self.kind.declaration().deprecated.clone() else {
             return self.carry_out().await;
         };
+        let declaration = self.kind.declaration();
+        self.shared.metrics.server().note_deprecated(
+            &declaration.group,
+            &self.path.version,
+            &declaration.plural,
+            &self.path.subresource,
+        );
         let mut response = self.carry_out().await.map_err(|refusal| refusal.warned(&deprecated))?;
         warn(&mut response, &[deprecated.into_owned()]);
         Ok(response)
+    }
+
+    /// Notes the size of the body, for metrics.
+    fn note_body(&self) {
+        let verb = match self.method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => return,
+        };
+        let declaration = self.kind.declaration();
+        let metrics = self.shared.metrics.server();
+        metrics.note_body(&declaration.group, &declaration.plural, verb, self.body.len());
     }
 
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {

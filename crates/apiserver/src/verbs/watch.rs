@@ -146,6 +146,8 @@ struct WatchStream {
     websocket: Option<MessageType>,
     shared: Arc<Shared>,
     resource: Arc<WatchedResource>,
+    /// The scope of the request, for metrics.
+    scope: &'static str,
     /// Seconds since the epoch when the watch began.
     now: i64,
     began: Instant,
@@ -156,6 +158,8 @@ struct WatchStream {
     /// Counts what is ready, while it waits for the client.
     unread: Option<Charge>,
     bookmarks: bool,
+    /// Whether it was counted as ended because its client does not read.
+    is_terminated: bool,
     /// None within the process, where a write costs nothing.
     pace: Option<Pace>,
     until: Instant,
@@ -253,6 +257,7 @@ impl WatchStream {
             framing,
             shared: request.shared.clone(),
             resource,
+            scope: if request.path.namespace.is_empty() { "cluster" } else { "namespace" },
             now: request.now,
             began,
             ready: VecDeque::new(),
@@ -260,6 +265,7 @@ impl WatchStream {
             held: None,
             unread: request.unread.as_ref().map(|unread| unread.charge(0)),
             bookmarks,
+            is_terminated: false,
             pace: request.is_remote.then(Pace::default),
             until,
             timer: Box::pin(sleep_until(first)),
@@ -280,6 +286,8 @@ impl WatchStream {
         while self.ready_bytes < READY_BYTES {
             let Some(bytes) = self.state.as_slice().first().map(Entry::value_len) else {
                 if let Some(revision) = self.state_ends.take() {
+                    let (took, metrics) = (self.began.elapsed(), self.shared.metrics.server());
+                    self.resource.note_state_sent(self.scope, took, metrics);
                     self.tell_bookmark(revision, true);
                 }
                 return;
@@ -289,6 +297,7 @@ impl WatchStream {
                 return;
             }
             let Some(entry) = self.state.next() else { return };
+            self.resource.count_initial(1, self.shared.metrics.server());
             self.tell(EventType::Added, &ObjectState::of(entry));
         }
     }
@@ -308,9 +317,19 @@ impl WatchStream {
                 () = &mut self.shutdown.cancelled => false,
             };
         if !has_room {
+            if !self.shutdown.is_cancelled() {
+                self.count_terminated();
+            }
             self.watch = None;
         }
         has_room
+    }
+
+    /// Counts the watch once as one whose client does not read.
+    fn count_terminated(&mut self) {
+        if !std::mem::replace(&mut self.is_terminated, true) {
+            self.resource.count_terminated(self.shared.metrics.server());
+        }
     }
 
     /// Adds what else is there already, so that it goes out in the same write.
@@ -384,7 +403,7 @@ impl WatchStream {
         self.ready_bytes += bytes;
         let ready = self.ready_bytes;
         self.unread.iter_mut().for_each(|unread| unread.set(ready));
-        self.resource.count_event(bytes);
+        self.resource.count_event(bytes, self.shared.metrics.server());
         if told.is_err() {
             self.watch = None;
         }
@@ -441,6 +460,15 @@ impl WatchStream {
                 first
             }
             _ => concatenated(ready),
+        }
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        // The connection ends a response that its client does not read.
+        if self.unread.as_ref().is_some_and(Charge::is_ended) {
+            self.count_terminated();
         }
     }
 }

@@ -178,6 +178,10 @@ async fn full_queue_and_level_without_queues_answer_429() {
         assert!(world.list("other").await.starts_with("HTTP/1.1 200"));
         check_created(&world, streams).await;
     }
+    let page = world.metrics().await;
+    let terminated =
+        page.lines().find(|line| line.starts_with("apiserver_request_terminations_total{")).unwrap();
+    assert!(terminated.contains("code=\"429\"") && terminated.ends_with(" 2"), "{terminated}");
     world.end().await;
 }
 

@@ -240,6 +240,12 @@ async fn watch_whose_client_does_not_read_is_ended() {
     let began = tokio::time::Instant::now();
     site.wait_for_watches(0).await;
     assert!(began.elapsed() >= Duration::from_secs(30), "{:?}", began.elapsed());
+    let page = bytes(site.admin.accept("/metrics", "*/*").await).await;
+    let page = String::from_utf8(page.to_vec()).unwrap();
+    assert!(
+        page.contains("apiserver_terminated_watchers_total{group=\"\",resource=\"configmaps\"} 1\n"),
+        "{page}"
+    );
     drop(socket);
     site.end().await;
 }

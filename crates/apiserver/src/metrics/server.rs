@@ -1,0 +1,236 @@
+//! Metrics of the steps of a request: authentication, authorization, admission, bodies, watches and health checks.
+//!
+//! Names, labels and buckets are those of kube-apiserver. A series appears with its first event.
+
+use std::time::Duration;
+
+use coracle_base::metrics::{Buckets, Counters, Gauges, Histograms, Metrics};
+
+/// Every name begins with its first event, so this holds a few hundred series at most.
+pub(crate) struct ServerMetrics {
+    registry: Metrics,
+    authentication_attempts: Counters<1>,
+    authentication_duration: Histograms<1>,
+    authenticated_users: Counters<1>,
+    authorization_attempts: Counters<1>,
+    authorization_duration: Histograms<1>,
+    filter_duration: Histograms<1>,
+    valid_tokens: Counters<0>,
+    body_sizes: Histograms<3>,
+    deprecated: Gauges<5>,
+    health: Gauges<2>,
+    health_checks: Counters<3>,
+    initial_events: Counters<2>,
+    terminated_watchers: Counters<2>,
+    watch_list_duration: Histograms<4>,
+    event_sizes: Histograms<3>,
+}
+
+/// The result of a step, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepResult {
+    Success,
+    Failure,
+    Error,
+}
+
+impl Default for ServerMetrics {
+    fn default() -> Self {
+        let registry = Metrics::default();
+        let latency = || Buckets::exponential(0.001, 2.0, 15);
+        Self {
+            authentication_attempts: registry.counters(
+                "authentication_attempts",
+                "Authenticated attempts, by result.",
+                ["result"],
+            ),
+            authentication_duration: registry.histograms(
+                "authentication_duration_seconds",
+                "Duration of authentication, by result.",
+                latency(),
+                ["result"],
+            ),
+            authenticated_users: registry.counters(
+                "authenticated_user_requests",
+                "Authenticated requests, by user; most names are shortened to a class.",
+                ["username"],
+            ),
+            authorization_attempts: registry.counters(
+                "authorization_attempts_total",
+                "Authorization attempts, by result.",
+                ["result"],
+            ),
+            authorization_duration: registry.histograms(
+                "authorization_duration_seconds",
+                "Duration of authorization, by result.",
+                latency(),
+                ["result"],
+            ),
+            filter_duration: registry.histograms(
+                "apiserver_request_filter_duration_seconds",
+                "Duration of the steps before a request is carried out, by step.",
+                Buckets::new(&[
+                    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
+                ]),
+                ["filter"],
+            ),
+            valid_tokens: registry.counters(
+                "serviceaccount_valid_tokens_total",
+                "Requests with a valid token of a service account.",
+                [],
+            ),
+            body_sizes: registry.histograms(
+                "apiserver_request_body_size_bytes",
+                "Sizes of request bodies, by resource and verb.",
+                Buckets::linear(50_000.0, 100_000.0, 31),
+                ["group", "resource", "verb"],
+            ),
+            deprecated: registry.gauges(
+                "apiserver_requested_deprecated_apis",
+                "Deprecated APIs that were requested.",
+                ["group", "removed_release", "resource", "subresource", "version"],
+            ),
+            health: registry.gauges(
+                "kubernetes_healthcheck",
+                "The last result of a health check: 1 if it passed.",
+                ["name", "type"],
+            ),
+            health_checks: registry.counters(
+                "kubernetes_healthchecks_total",
+                "Results of health checks.",
+                ["name", "status", "type"],
+            ),
+            initial_events: registry.counters(
+                "apiserver_init_events_total",
+                "Events of the state that watches begin with, by resource.",
+                ["group", "resource"],
+            ),
+            terminated_watchers: registry.counters(
+                "apiserver_terminated_watchers_total",
+                "Watches ended because their client did not read, by resource.",
+                ["group", "resource"],
+            ),
+            watch_list_duration: registry.histograms(
+                "apiserver_watch_list_duration_seconds",
+                "Duration of the initial events of watches that begin with the state.",
+                Buckets::new(&[
+                    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0,
+                    60.0,
+                ]),
+                ["group", "resource", "scope", "version"],
+            ),
+            event_sizes: registry.histograms(
+                "apiserver_watch_events_sizes",
+                "Sizes of events sent to watchers, by resource.",
+                Buckets::exponential(1024.0, 2.0, 8),
+                ["group", "resource", "version"],
+            ),
+            registry,
+        }
+    }
+}
+
+impl ServerMetrics {
+    /// The registry, for components that declare metrics of their own.
+    pub(crate) fn registry(&self) -> &Metrics {
+        &self.registry
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.registry.text()
+    }
+
+    pub(crate) fn note_authentication(&self, took: Duration, result: StepResult) {
+        let label = match result {
+            StepResult::Success => "success",
+            StepResult::Failure => "failure",
+            StepResult::Error => "error",
+        };
+        self.authentication_attempts.with([label]).inc();
+        self.authentication_duration.with([label]).observe_duration(took);
+        self.note_filter("authentication", took);
+    }
+
+    /// Counts a request of an authenticated user. `is_bound_token` tells that a token of a service account was used.
+    pub(crate) fn note_user(&self, name: &str, is_bound_token: bool) {
+        self.authenticated_users.with([class_of(name)]).inc();
+        if is_bound_token {
+            self.valid_tokens.with([]).inc();
+        }
+    }
+
+    pub(crate) fn note_authorization(&self, took: Duration, result: StepResult) {
+        let label = match result {
+            StepResult::Success => "allowed",
+            StepResult::Failure => "denied",
+            StepResult::Error => "error",
+        };
+        self.authorization_attempts.with([label]).inc();
+        self.authorization_duration.with([label]).observe_duration(took);
+        self.note_filter("authorization", took);
+    }
+
+    pub(crate) fn note_filter(&self, filter: &str, took: Duration) {
+        self.filter_duration.with([filter]).observe_duration(took);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "bodies are smaller than 2^52 bytes")]
+    pub(crate) fn note_body(&self, group: &str, resource: &str, verb: &str, bytes: usize) {
+        self.body_sizes.with([group, resource, verb]).observe(bytes as f64);
+    }
+
+    /// Notes a request for a deprecated resource. Those that are served have no release in which they are removed.
+    pub(crate) fn note_deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
+        self.deprecated.with([group, "", resource, subresource, version]).set(1.0);
+    }
+
+    pub(crate) fn note_health(&self, probe: &str, check: &str, passed: bool) {
+        self.health.with([check, probe]).set(f64::from(u8::from(passed)));
+        self.health_checks.with([check, if passed { "success" } else { "error" }, probe]).inc();
+    }
+
+    pub(crate) fn note_initial_events(&self, group: &str, resource: &str, count: u64) {
+        self.initial_events.with([group, resource]).add(count);
+    }
+
+    pub(crate) fn note_terminated_watcher(&self, group: &str, resource: &str) {
+        self.terminated_watchers.with([group, resource]).inc();
+    }
+
+    pub(crate) fn note_watch_list(&self, [group, resource, scope, version]: [&str; 4], took: Duration) {
+        self.watch_list_duration.with([group, resource, scope, version]).observe_duration(took);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "events are smaller than 2^52 bytes")]
+    pub(crate) fn note_event(&self, group: &str, resource: &str, version: &str, bytes: usize) {
+        self.event_sizes.with([group, resource, version]).observe(bytes as f64);
+    }
+}
+
+/// A user as kube-apiserver labels it (`compressUsername`), so that names do not fill the memory.
+fn class_of(name: &str) -> &str {
+    match name {
+        "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,
+        name if name.contains('@') => "email_id",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_reported_before_its_first_event() {
+        assert_eq!(ServerMetrics::default().text(), "");
+    }
+
+    #[test]
+    fn users_are_labelled_by_class() {
+        for (name, expected) in
+            [("admin", "admin"), ("jane@example.com", "email_id"), ("system:node:n", "other")]
+        {
+            assert_eq!(class_of(name), expected);
+        }
+    }
+}
