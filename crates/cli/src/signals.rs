@@ -27,14 +27,16 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {
-                // Safe to drop: a signal is kept until it is received.
-                _ = self.interrupt.recv() => return "SIGINT",
-                // Safe to drop: a signal is kept until it is received.
-                _ = self.terminate.recv() => return "SIGTERM",
+                // SIGHUP first, so that it is logged also if SIGTERM follows at once.
+                biased;
                 // Safe to drop: a signal is kept until it is received.
                 () = next_hangup(&mut self.hangup) => {
                     tracing::info!("ignoring SIGHUP; Ctrl-C or SIGTERM stops the server");
                 }
+                // Safe to drop: a signal is kept until it is received.
+                _ = self.interrupt.recv() => return "SIGINT",
+                // Safe to drop: a signal is kept until it is received.
+                _ = self.terminate.recv() => return "SIGTERM",
             }
         }
     }

@@ -84,12 +84,11 @@ async fn request_is_not_logged_by_default() {
 #[tokio::test]
 async fn hangup_does_not_stop_the_server() {
     let dir = TestDir::new();
-    let server = start(&dir, &["--log-level", "info"]).await;
+    let server = Server::start(&dir, &[]).await;
     kill_process(server.pid(), Signal::HUP).unwrap();
     let data = dir.data();
     let client = Client { trusts: &data, expects: "localhost", shows: None };
     assert_eq!(body(client.get(&server, "/readyz").await), "ok");
-    // Signals are delivered in order: SIGTERM comes after SIGHUP was handled.
     assert!(server.stop().await.success());
     let log = log(&dir);
     assert!(log.contains("ignoring SIGHUP") && log.contains("shutdown complete"), "{log}");

@@ -54,8 +54,8 @@ pub struct Config {
     pub controllers: bool,
     /// Whether pods are scheduled here.
     pub scheduler: bool,
-    /// Nodes without machines, whose pods run by rule. With some, even none, nodes that users mark are
-    /// simulated too.
+    /// Simulated nodes, whose pods run by rule. Nodes of an earlier start beyond them are deleted. With `Some`, even of no
+    /// nodes, nodes with the annotation of simulated nodes are simulated, too.
     pub fake_nodes: Option<FakeNodes>,
     /// How nodes are watched over.
     pub node_monitor: NodeMonitor,

@@ -216,12 +216,12 @@ async fn attempt(controller: &'static str, reconcile: &dyn AnyReconcile, key: &O
         Ok(Ok(Action::AwaitChange)) => Outcome::Done,
         Ok(Ok(Action::RequeueAfter(delay))) => Outcome::After(delay),
         Ok(Err(error)) => {
-            tracing::warn!(controller, %key, error, "cannot reconcile; trying again");
+            tracing::warn!(controller, %key, error, "reconcile failed, retrying");
             Outcome::Failed
         }
         // The panic hook has printed where.
         Err(_panic) => {
-            tracing::error!(controller, %key, "panicked while reconciling; trying again");
+            tracing::error!(controller, %key, "reconcile panicked, retrying");
             Outcome::Failed
         }
     }

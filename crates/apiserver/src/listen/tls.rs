@@ -40,10 +40,10 @@ pub enum TlsError {
     #[error("not a private key in PEM")]
     Key(#[source] pem::Error),
     /// They do not go together, or are of a kind that is not supported.
-    #[error("certificate and private key are of no use")]
+    #[error("certificate and key do not match or cannot be used")]
     Pair(#[source] rustls::Error),
     /// Nothing can be verified with it.
-    #[error("the authority of client certificates is of no use")]
+    #[error("the CA bundle of client certificates cannot be used")]
     ClientCa(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

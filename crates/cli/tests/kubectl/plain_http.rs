@@ -12,7 +12,8 @@ const COMMANDS: [&str; 4] = [
 /// The server in the commands.
 const SERVER: &str = "http://localhost:6443";
 
-const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: first}\nspec:\n  containers:\n  - {name: c, image: nginx}\n";
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: first}\nspec:\n  containers:\n  - {name: c, image: nginx}\n";
 
 #[tokio::test]
 async fn quick_start_over_plain_http_works_word_for_word() {

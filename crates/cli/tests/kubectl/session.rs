@@ -29,7 +29,9 @@ impl Session {
 
     /// The same, with further flags of the server.
     pub(crate) async fn start_with(flags: &[&str]) -> Self {
-        Self::start_at("127.0.0.1:0", flags).await
+        let dir = TestDir::new();
+        let server = Server::start(&dir, flags).await;
+        Self { dir, server, has_kubeconfig: true }
     }
 
     /// The same, at a given address.

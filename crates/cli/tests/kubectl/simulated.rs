@@ -46,7 +46,10 @@ async fn debug_ends_with_the_log_of_its_container() {
 async fn misspelt_rule_is_warned_of_and_invalid_one_is_explained() {
     let kubectl = with_pod().await;
     let ran = kubectl.run("annotate pod web fake.coracle.dev/finish-aftr=1s", "").await;
-    has(&String::from_utf8_lossy(&ran.stderr), &["Warning: annotation fake.coracle.dev/finish-aftr", "finish-after?"]);
+    has(
+        &String::from_utf8_lossy(&ran.stderr),
+        &["Warning: annotation fake.coracle.dev/finish-aftr", "finish-after?"],
+    );
     let ran = kubectl.run("run bad --image=nginx --annotations=fake.coracle.dev/finish-after=soon", "").await;
     has(&String::from_utf8_lossy(&ran.stderr), &["Warning: ", "\"soon\" is not a duration"]);
     let waiting = "'{.status.containerStatuses[0].state.waiting.reason}'=CreateContainerConfigError";

@@ -70,7 +70,7 @@ impl Authority {
         let signer = Signer { name: None, key_id: None, key: &key };
         let der = certificate::signed(&template, &key.subject_public_key_info(), &signer)
             .map_err(|error| issue_failed(path, error))?;
-        tracing::info!(path = %path.display(), "making a certificate authority");
+        tracing::info!(path = %path.display(), "generating certificate authority");
         let malformed = PkiError::Malformed { path: path.to_owned(), expected: AN_AUTHORITY };
         Self::new(der, key).ok_or(malformed)
     }

@@ -159,7 +159,7 @@ impl Leaf {
                 // The file may be of an earlier version, which wrote PKCS #8; the kubeconfig gets SEC 1 also then.
                 return Ok(Self { certificate, key: PrivateKey::of(&pair), due });
             }
-            tracing::info!(path = %certificate_path.display(), "making this certificate anew");
+            tracing::info!(path = %certificate_path.display(), "renewing certificate");
         }
         let leaf = profile.issue(signer, now, LIFE, &certificate_path)?;
         batch.add(key_path, leaf.key.expose().to_owned(), Secrecy::Private);

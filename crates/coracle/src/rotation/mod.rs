@@ -102,7 +102,7 @@ impl Rotation {
     async fn replace(&mut self) -> Result<(), StartError> {
         let replaced = self.try_replace().await;
         if let Err(error) = &replaced {
-            tracing::error!(%error, "cannot replace certificates; trying again");
+            tracing::error!(%error, "cannot rotate certificates, retrying");
             self.due = self.clock.now() + RETRY;
         }
         replaced

@@ -46,7 +46,7 @@ impl Socket {
         match Self::bind(&path) {
             Ok(listener) => Some(Self { listener, path }),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "certificates are not replaced on demand");
+                tracing::warn!(path = %path.display(), %error, "cannot listen for rotation requests; they wait for the next start");
                 None
             }
         }

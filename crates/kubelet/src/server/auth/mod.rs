@@ -142,7 +142,7 @@ impl<R: Reviewer> Guard<R> {
         match self.reviewer.review_token(token).await {
             Ok(user) => user.ok_or(Refusal::Unauthorized),
             Err(error) => {
-                tracing::error!(%error, "cannot find out whose token a request came with");
+                tracing::error!(%error, "token authentication failed");
                 Err(Refusal::Unauthorized)
             }
         }
