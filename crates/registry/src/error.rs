@@ -28,10 +28,14 @@ pub struct Subject {
 impl Subject {
     /// An object of a kind.
     pub fn of(declaration: &Declaration, name: &str) -> Self {
-        let group = declaration.group.clone();
+        // kube-apiserver names the group in which it stores the kind, as for Event of events.k8s.io.
+        let stored = declaration.stored_as.as_ref().map_or(&declaration.group, |stored| &stored.group);
         Self {
-            resource: GroupResource { group: group.clone(), resource: declaration.plural.clone() },
-            kind: GroupKind { group, kind: declaration.kind.clone() },
+            resource: GroupResource {
+                group: declaration.group.clone(),
+                resource: declaration.plural.clone(),
+            },
+            kind: GroupKind { group: stored.clone(), kind: declaration.kind.clone() },
             name: name.to_owned(),
         }
     }

@@ -325,3 +325,63 @@ async fn job_gets_the_generated_labels_only_if_it_has_none() {
     assert_eq!(unlabelled["metadata"]["labels"], unlabelled["spec"]["template"]["metadata"]["labels"]);
     assert_eq!(unlabelled["metadata"]["labels"]["job-name"], "b");
 }
+
+#[tokio::test]
+async fn service_cidr_update_is_validated_only_where_it_adds_a_range() {
+    let (cluster, write) =
+        (cluster(), write(kind("networking.k8s.io", "v1", "servicecidrs"), "networking.k8s.io/v1"));
+    let object = json!({"metadata": {"name": "c"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
+    let (object, _) = create(&write, &cluster, object).await.unwrap();
+    let with = |cidrs: Value| {
+        let mut object = object.clone();
+        object["spec"]["cidrs"] = cidrs;
+        object
+    };
+    for (cidrs, expected) in [
+        (json!(["x"]), ["spec.cidrs[0] FieldValueInvalid"].as_slice()),
+        (json!([]), &["spec.cidrs FieldValueInvalid"]),
+        (json!(["10.0.0.0/24", "x"]), &["spec.cidrs[1] FieldValueInvalid"]),
+    ] {
+        let error = update(&write, &cluster, &with(cidrs)).await.unwrap_err();
+        assert_eq!(causes(error), expected);
+    }
+    update(&write, &cluster, &with(json!(["10.0.0.0/24", "fd00::/64"]))).await.unwrap();
+}
+
+#[tokio::test]
+async fn rejected_event_is_named_after_the_group_in_which_it_is_stored() {
+    let write = write(kind("events.k8s.io", "v1", "events"), "v1");
+    let event = json!({"metadata": {"name": "e", "finalizers": ["plain"]}});
+    let Error::Invalid { subject, errors } = create(&write, &cluster(), event).await.unwrap_err() else {
+        panic!("it is invalid");
+    };
+    assert_eq!((&*subject.kind.group, &*subject.resource.group), ("", "events.k8s.io"));
+    assert!(errors.iter().any(|error| error.field == "metadata.finalizers[0]"));
+}
+
+#[tokio::test]
+async fn labels_of_a_stateful_set_template_are_reported_twice() {
+    let write = write(kind("apps", "v1", "statefulsets"), "apps/v1");
+    let set = json!({"metadata": {"name": "s"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b", "c": "d!"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }});
+    let error = create(&write, &cluster(), set).await.unwrap_err();
+    assert_eq!(causes(error), ["spec.template.labels FieldValueInvalid"; 2]);
+}
+
+#[tokio::test]
+async fn definition_without_a_name_is_rejected_for_that_alone() {
+    let write =
+        write(kind("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "apiextensions.k8s.io/v1");
+    let definition = |metadata: Value| {
+        json!({"metadata": metadata, "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        }})
+    };
+    let error = create(&write, &cluster(), definition(json!({}))).await.unwrap_err();
+    assert_eq!(causes(error), ["metadata.name FieldValueRequired"]);
+    let error = create(&write, &cluster(), definition(json!({"generateName": "gen-"}))).await.unwrap_err();
+    assert!(causes(error).contains(&"metadata.generateName FieldValueInvalid".to_owned()));
+}

@@ -13,6 +13,7 @@ use crate::view;
 pub struct MutatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     prefixed_finalizers: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,

@@ -182,9 +182,13 @@ fn is_established(object: &Value) -> bool {
 fn check_name(object: &Value, errors: &mut ErrorList) {
     let plural = view::text(object, &["spec", "names", "plural"]);
     let group = view::text(object, &["spec", "group"]);
-    if view::name(object) != format!("{plural}.{group}") {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid(&Path::root("metadata.name"), view::name(object), detail));
+    let expected = format!("{plural}.{group}");
+    for field in ["generateName", "name"] {
+        let found = view::text(object, &["metadata", field]);
+        if !found.is_empty() && found != expected {
+            let (metadata, detail) = (Path::root("metadata"), "must be spec.names.plural+\".\"+spec.group");
+            errors.push(FieldError::invalid(&metadata.child(field), found, detail));
+        }
     }
 }
 

@@ -275,12 +275,24 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         errors.ratcheted(ratchet::STATEFUL_SET_TEMPLATE, |errors| {
             pod_spec::validate_template(&template_as_used(spec), &template_path, errors);
         });
+        validate_template_metadata(pod_controller::template(spec), &template_path, errors);
     } else {
         let found = checks::selector_as_shown(pod_controller::selector(spec));
         errors.push(FieldError::invalid(&path.child("selector"), found, ""));
     }
     let template = pod_controller::template(spec);
     pod_controller::validate_runs_forever(template, "StatefulSet", &template_path, errors);
+}
+
+/// The second validation of labels and annotations, which kube-apiserver reports under paths of their own.
+fn validate_template_metadata(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let nothing = Value::Null;
+    let metadata = template.get("metadata").unwrap_or(&nothing);
+    let pod = template.get("spec").unwrap_or(&nothing);
+    pod_spec::check::labels(metadata.get("labels"), &path.child("labels"), errors);
+    let annotations = path.child("annotations");
+    pod_spec::annotation::validate_keys(metadata, &annotations, errors);
+    pod_spec::annotation::validate(metadata, pod, &annotations, errors);
 }
 
 /// The template as pods will be made of it: the controller gives them their host names, and

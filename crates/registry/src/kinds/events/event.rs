@@ -57,6 +57,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         "reportingController",
         "type",
     ]),
+    prefixed_finalizers: true,
     stored_as: Some(StoredAs { group: "".into(), version: "v1".into() }),
     ..core_event::declaration("events.k8s.io")
 });

@@ -64,7 +64,8 @@ impl Kind for IngressClass {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let controller = ["spec", "controller"];
         let path = Path::root("spec.controller");
-        rules::immutable(view::at(new, &controller), view::at(old, &controller), &path, errors);
+        let text = |class: &Value| Value::from(view::text(class, &controller));
+        rules::immutable(Some(&text(new)), Some(&text(old)), &path, errors);
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -59,7 +59,13 @@ impl Kind for ServiceCidr {
         }
     }
 
+    /// An update is validated only where it adds a range: see [`Kind::validate_update`].
+    fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
+
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if cidrs(old).len() == 1 && cidrs(new).len() == 2 {
+            self.validate(new, errors);
+        }
         let path = Path::root("spec.cidrs");
         let (new, old) = (cidrs(new), cidrs(old));
         // A range of the other family may be added, and nothing else may change.

@@ -15,6 +15,7 @@ use crate::view;
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     unconditional_update: false,
     columns: vec![
         Column::name(),

@@ -20,7 +20,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
 /// Keys and total size of annotations.
-pub(super) fn validate_keys(metadata: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_keys(metadata: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let annotations = view::fields(metadata, &["annotations"]);
     let annotations = annotations.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     errors.extend(coracle_meta::object::validate_annotations(annotations, path));

@@ -1,5 +1,8 @@
 //! References to container images.
 
+/// The longest repository name that is well-formed, as in the library that kube-apiserver parses it with.
+const MAX_REPOSITORY_BYTES: usize = 255;
+
 /// When an image is pulled unless the client says: always if its tag can move by custom.
 pub(super) fn default_pull_policy(reference: &str) -> &'static str {
     if tag(reference) == Some("latest") { "Always" } else { "IfNotPresent" }
@@ -18,6 +21,9 @@ fn tag(reference: &str) -> Option<&str> {
         Some((base, tag)) => (&name[..last + base.len()], Some(tag)),
         None => (name, None),
     };
+    if repository.len() > MAX_REPOSITORY_BYTES {
+        return None;
+    }
     if !is_repository(repository) || !tag.is_none_or(is_tag) || digest.is_some_and(|text| !is_digest(text)) {
         return None;
     }
@@ -87,6 +93,7 @@ mod tests {
     #[test]
     fn only_the_moving_tag_is_pulled_always() {
         let digest = format!("nginx@sha256:{}", "0".repeat(64));
+        let long = "a".repeat(256);
         for (reference, policy) in [
             ("nginx", "Always"),
             ("nginx:latest", "Always"),
@@ -99,6 +106,7 @@ mod tests {
             ("../web", "IfNotPresent"),
             ("[::1]:5000/web", "Always"),
             ("", "IfNotPresent"),
+            (long.as_str(), "IfNotPresent"),
         ] {
             assert_eq!(default_pull_policy(reference), policy, "{reference:?}");
         }
