@@ -26,9 +26,11 @@ const NAMES: [(&str, &str); 7] = [
 /// Fields that the core group writes even if they are empty, and this one does not; by their names there.
 const WRITTEN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
-/// Fields that may not change, by their names in the core group, as messages have them.
-const IMMUTABLE: [&str; 11] = [
+/// Fields that may not change, by their names in the core group, as messages have them. kube-apiserver checks
+/// and reports the reason twice.
+const IMMUTABLE: [&str; 12] = [
     "involvedObject",
+    "reason",
     "reason",
     "message",
     "source",

@@ -15,6 +15,7 @@ use crate::view;
 pub struct DeviceClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_again: true,
     generation: Generation::Spec,
     deletion_returns_object: true,
     storage_version_hash: "Yk2PTc1Ybxk=".into(),
