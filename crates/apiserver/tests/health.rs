@@ -1,6 +1,8 @@
 //! The health paths and everything else, asked of the service itself.
 
-use coracle_apiserver::{ApiServer, HealthChecks, MAX_REQUEST_BODY_BYTES, Unhealthy};
+use std::sync::Arc;
+
+use coracle_apiserver::{ApiServer, HealthChecks, Identity, MAX_REQUEST_BODY_BYTES, PeerIdentity, Unhealthy};
 use coracle_base::Clock;
 use coracle_registry::Registry;
 use http::{Method, Request, header};
@@ -88,13 +90,21 @@ async fn what_is_not_served_is_refused_with_a_status() {
 }
 
 #[tokio::test]
-async fn a_body_that_announces_too_much_is_refused() {
+async fn body_that_announces_too_much_is_rejected_after_authentication() {
     let (server, _) = server(true);
-    for (bytes, code) in [(MAX_REQUEST_BODY_BYTES, 401), (MAX_REQUEST_BODY_BYTES + 1, 413)] {
-        let request = Request::post("/api/v1/pods")
+    let groups = vec!["system:masters".to_owned()];
+    let admin = Arc::new(Identity { name: "admin".to_owned(), groups, ..Identity::default() });
+    for (peer, bytes, expected) in [
+        (None, MAX_REQUEST_BODY_BYTES + 1, 401),
+        (Some(admin.clone()), MAX_REQUEST_BODY_BYTES + 1, 413),
+        // The body itself is empty.
+        (Some(admin), MAX_REQUEST_BODY_BYTES, 400),
+    ] {
+        let mut request = Request::post("/api/v1/namespaces/default/configmaps")
             .header(header::CONTENT_LENGTH, bytes)
             .body(http_body_util::Empty::<bytes::Bytes>::new())
             .unwrap();
-        assert_eq!(server.clone().oneshot(request).await.unwrap().status().as_u16(), code);
+        request.extensions_mut().insert(PeerIdentity(peer));
+        assert_eq!(server.clone().oneshot(request).await.unwrap().status().as_u16(), expected, "{bytes}");
     }
 }
