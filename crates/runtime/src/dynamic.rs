@@ -11,6 +11,7 @@ use std::task::Poll;
 use coracle_base::{Rng, Task};
 use kube::Client;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::informer::{Consumer, Followed, Reflector, Selection};
 use crate::key::ClusterId;
@@ -19,6 +20,8 @@ use crate::key::ClusterId;
 #[derive(Clone, Default)]
 pub struct Dynamic {
     followed: Arc<watch::Sender<Vec<Arc<dyn Followed>>>>,
+    /// Cancelled when the manager stops.
+    stopped: CancellationToken,
 }
 
 /// Something is being followed, until this is dropped. What is under way then may still be told.
@@ -43,6 +46,7 @@ impl Dynamic {
 
     /// Follows whatever is wanted. Returns only if a task of it failed, which none does.
     pub(crate) async fn run(self, client: Client, mut rng: Rng) {
+        let _stopped = self.stopped.clone().drop_guard();
         let mut wanted = self.followed.subscribe();
         let mut running: Running = HashMap::new();
         loop {
@@ -67,12 +71,17 @@ impl Dynamic {
 }
 
 impl Following {
-    /// Waits until everything has been told, or could not be at the first attempt.
+    /// Waits until everything has been told, could not be at the first attempt, or will not be because the manager
+    /// stops.
     pub fn attempted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut progress = self.followed.progress();
+        let stopped = self.all.stopped.clone();
         async move {
-            // It fails only with what is followed, and then nothing will be told.
-            drop(progress.wait_for(|progress| progress.attempted).await);
+            tokio::select! {
+                // Both may be dropped: they only wait. It fails only with what is followed, and then nothing will be told.
+                _ = progress.wait_for(|progress| progress.attempted) => {}
+                () = stopped.cancelled() => {}
+            }
         }
     }
 

@@ -343,6 +343,11 @@ async fn kinds_are_followed_and_left_while_the_manager_runs() {
     assert_eq!(of_boats(&asked), before, "nobody asks for them any more");
     stop.cancel();
     running.await.unwrap();
+    // A reconcile that is still in flight when the manager stops must not wait for a list that will not come.
+    let selection = Selection::at(&boats).metadata_only();
+    let late = dynamic.follow(ClusterId::default(), selection, counter.clone());
+    late.attempted().await;
+    assert!(!late.has_synced());
 }
 
 #[tokio::test]
