@@ -222,12 +222,12 @@ async fn impersonation_does_not_change_the_flow() {
 }
 
 #[tokio::test]
-async fn requests_without_permission_are_rejected_before_they_are_classified() {
+async fn requests_without_permission_are_rejected_without_a_seat() {
     let world = World::new(&LIMITS).await;
     let streams = flood(&world, "flood", GLOBAL_DEFAULT_SEATS, 1).await;
     let text = world.get("flood", "/api/v1/secrets").await;
     assert!(text.starts_with("HTTP/1.1 403"), "{text}");
-    assert_eq!(header(&text, "x-kubernetes-pf-flowschema-uid"), None);
+    check_classified(&world, &text, "global-default").await;
     check_created(&world, streams).await;
     world.end().await;
 }
