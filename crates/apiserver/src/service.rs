@@ -598,7 +598,7 @@ fn authorizer() -> Arc<dyn Authorizer> {
     Arc::new(Union::new(in_order))
 }
 
-/// What flow control found out about a request, for its headers and metrics.
+/// The outcome of flow control for one request, for its headers and metrics.
 #[derive(Default)]
 struct FlowNotes {
     headers: Option<PfHeaders>,

@@ -23,7 +23,7 @@ const OWN_TARGETS: &str = "coracle";
 /// The library of API clients. It logs failed requests as errors; commands report them in words of their own.
 const CLIENT_TARGET: &str = "kube_client";
 
-/// What is logged, and in which format.
+/// The level and the format of the log.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub(crate) struct LogArgs {

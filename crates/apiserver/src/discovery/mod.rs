@@ -1,4 +1,4 @@
-//! What is served, told to clients: everything follows from the catalogue.
+//! Discovery documents: the groups, versions and resources of the catalogue.
 
 mod documents;
 
@@ -19,7 +19,7 @@ use documents::{
 /// The media type of the newer form, which tells everything at once.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// What is served beside the groups.
+/// Paths that are served beside the groups.
 const OTHER_PATHS: &[&str] = &[
     "/api",
     "/apis",

@@ -152,9 +152,8 @@ impl Requests {
         tell_terminations(text, &all);
         text.family("apiserver_longrunning_requests", "gauge", "Watches that are open.");
         for series in all.iter().filter(|series| series.verb == "WATCH") {
-            let labels: Vec<_> = series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect();
             let running = series.running.load(Ordering::Relaxed);
-            text.sample("apiserver_longrunning_requests", &labels, running);
+            text.sample("apiserver_longrunning_requests", &without_dry_run(series), running);
         }
         text.family("apiserver_current_inflight_requests", "gauge", "Requests being answered.");
         for (kind, number) in [("mutating", &self.changing), ("readOnly", &self.reading)] {
@@ -177,27 +176,27 @@ impl Requests {
             "histogram",
             "How long requests took, without watches and without waiting for a seat.",
         );
-        for alike in of_labels(all).filter(|alike| alike[0].verb != "WATCH") {
+        let by_labels = by_labels(all);
+        for alike in by_labels.iter().filter(|alike| alike[0].verb != "WATCH") {
             let sli: Vec<&Histogram> = alike.iter().map(|series| &series.sli).collect();
-            Histogram::tell_together(&sli, SLI, &without_dry_run(&alike[0]), text);
+            Histogram::tell_together(&sli, SLI, &without_dry_run(alike[0]), text);
         }
         const SIZES: &str = "apiserver_response_sizes";
         text.family(SIZES, "histogram", "Sizes of responses to reading requests.");
-        for alike in of_labels(all).filter(|alike| matches!(alike[0].verb, "GET" | "LIST")) {
+        for alike in by_labels.iter().filter(|alike| matches!(alike[0].verb, "GET" | "LIST")) {
             let sizes: Vec<&Histogram> = alike.iter().map(|series| &series.sizes).collect();
-            Histogram::tell_together(&sizes, SIZES, &without_dry_run(&alike[0]), text);
+            Histogram::tell_together(&sizes, SIZES, &without_dry_run(alike[0]), text);
         }
     }
 }
 
-/// Series that differ in the code or the dry run only.
-fn of_labels(all: &[Arc<Series>]) -> impl Iterator<Item = Vec<Arc<Series>>> {
-    let mut found: BTreeMap<Vec<(&'static str, String)>, Vec<Arc<Series>>> = BTreeMap::new();
+/// Groups of series that differ in the code or the dry run only.
+fn by_labels(all: &[Arc<Series>]) -> Vec<Vec<&Series>> {
+    let mut found: BTreeMap<_, Vec<&Series>> = BTreeMap::new();
     for series in all {
-        let labels = without_dry_run(series).into_iter().map(|(name, value)| (name, value.to_owned()));
-        found.entry(labels.collect()).or_default().push(series.clone());
+        found.entry(without_dry_run(series)).or_default().push(series);
     }
-    found.into_values()
+    found.into_values().collect()
 }
 
 fn without_dry_run(series: &Series) -> Vec<(&'static str, &str)> {

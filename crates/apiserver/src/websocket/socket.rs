@@ -18,8 +18,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::MessageType;
 
-/// What is read at once. Clients of a watch send control frames only, of at most 125 bytes; the buffer is allocated for
-/// every socket.
+/// Bytes that are read at once. Clients of a watch send control frames only, of at most 125 bytes; the buffer is
+/// allocated for every socket.
 const READ_BUFFER_BYTES: usize = 1024;
 
 /// The largest message that is received. A client that sends a larger one is disconnected with code 1009.

@@ -77,7 +77,7 @@ fn expected(sent: &str) -> String {
         return sent.parse::<i64>().unwrap().to_string();
     }
     match go_text(sent.parse().unwrap(), -6..21, true) {
-        // What is stored as `-0` is read as an integer.
+        // A number that is stored as `-0` is read as an integer.
         zero if zero == "-0" => "0".to_owned(),
         text => text,
     }

@@ -21,7 +21,7 @@ use tower::{ServiceExt, service_fn};
 
 use crate::client::{CONFIG_MAPS, Client, PROTOBUF, bytes};
 
-/// What a connection holds that its client does not read.
+/// Bytes that a connection holds for a client that does not read.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The headers of a client such as fabric8, and the response that RFC 6455 has for their key.

@@ -22,7 +22,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// The file that lets the administrator in.
     pub(crate) kubeconfig: PathBuf,
-    /// What it printed after these two.
+    /// Its output after these two.
     pub(crate) announced: Vec<String>,
     lines: Lines<BufReader<ChildStdout>>,
 }

@@ -29,7 +29,7 @@ pub enum Surplus {
 pub struct NodeSummary {
     /// All nodes of the default cluster.
     pub total: usize,
-    /// Those of them that have the annotation [`NODE`](super::NODE).
+    /// Nodes among them that have the annotation [`NODE`](super::NODE).
     pub simulated: usize,
     /// Nodes of an earlier start that were deleted.
     pub deleted: usize,

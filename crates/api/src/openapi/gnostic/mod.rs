@@ -92,3 +92,10 @@ fn named(number: u32, name: &str, value: &Value, message: Message, out: &mut Vec
 fn any(value: &Value, out: &mut Vec<u8>) {
     write_bytes(out, 2, &go_json::to_vec(value).unwrap_or_default());
 }
+
+/// The security schemes that a request must satisfy, each with a list of scopes.
+fn requirement(value: &Value, out: &mut Vec<u8>) {
+    for (name, scopes) in value.as_object().into_iter().flat_map(Map::iter) {
+        named(1, name, scopes, |scopes, out| Form::Texts.write(1, scopes, out), out);
+    }
+}

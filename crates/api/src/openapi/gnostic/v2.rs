@@ -1,9 +1,9 @@
 //! Documents of version 2 as the messages of `OpenAPIv2.proto`.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Form::{self, Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
-use super::{Table, named};
+use super::{Table, requirement};
 use crate::codec::protobuf::wire::write_message;
 
 /// The document as a message.
@@ -192,13 +192,6 @@ fn parameter(value: &Value, out: &mut Vec<u8>) {
         _ => (4, &PATH_PARAMETER),
     };
     write_message(out, 2, |out| write_message(out, number, |out| table.write(value, out)));
-}
-
-/// What a request must have: names, each with a list of scopes.
-fn requirement(value: &Value, out: &mut Vec<u8>) {
-    for (name, scopes) in value.as_object().into_iter().flat_map(Map::iter) {
-        named(1, name, scopes, |scopes, out| Texts.write(1, scopes, out), out);
-    }
 }
 
 fn security(value: &Value, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Form::{self, Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
-use super::{Table, named};
+use super::{Table, named, requirement};
 use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, write_number};
 
 /// The document as a message.
@@ -206,12 +206,5 @@ fn responses(value: &Value, out: &mut Vec<u8>) {
             "default" => write_message(out, 1, |out| response(value, out)),
             code => named(2, code, value, response, out),
         }
-    }
-}
-
-/// The security schemes that a request must satisfy, each with a list of scopes.
-fn requirement(value: &Value, out: &mut Vec<u8>) {
-    for (name, scopes) in value.as_object().into_iter().flat_map(Map::iter) {
-        named(1, name, scopes, |scopes, out| Texts.write(1, scopes, out), out);
     }
 }

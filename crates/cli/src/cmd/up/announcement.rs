@@ -9,7 +9,7 @@ use coracle::{Config, NodeSummary, StoreConfig};
 
 use crate::shell;
 
-/// What a cluster provides, as its user needs to know.
+/// A cluster that is ready, as its user needs to know it.
 #[derive(Debug)]
 pub(super) struct Announcement<'a> {
     pub(super) ready_in: Duration,
