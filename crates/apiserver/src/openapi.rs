@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use coracle_api::openapi::{self, GroupVersion, REVISION, Resource, Subject, Subresource, V2};
@@ -63,32 +64,42 @@ struct Form {
     media_type: &'static str,
 }
 
-/// Answers below `/openapi`.
+/// Answers below `/openapi`, whatever the method is, as kube-apiserver does.
 pub(crate) async fn answer(
     route: &Route,
     parts: &Parts,
     catalogue: Catalogue,
+    now: SystemTime,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    match route {
-        Route::OpenApiIndex => Ok(index(&parts.headers, &catalogue)),
-        Route::OpenApiV2 => answer_v2(&parts.headers, catalogue).await,
-        Route::OpenApi(path) => {
+    let is_exact = !parts.uri.path().ends_with('/');
+    let mut response = match route {
+        Route::OpenApiIndex if is_exact => index(&catalogue),
+        Route::OpenApiV2 if is_exact => answer_v2(&parts.headers, catalogue).await?,
+        Route::OpenApi(path) if is_exact => {
             let query = Query::parse(parts.uri.query().unwrap_or_default());
-            answer_v3(path, query.text("hash"), &parts.headers, catalogue).await
+            answer_v3(path, query.text("hash"), &parts.headers, catalogue).await?
         }
-        _ => Err(Refusal::not_found()),
+        Route::OpenApiIndex | Route::OpenApi(_) => empty(StatusCode::NOT_FOUND),
+        _ => return Err(Refusal::no_page()),
+    };
+    // A document is made when it is asked for.
+    if response.status() == StatusCode::OK
+        && let Ok(modified) = HeaderValue::from_str(&httpdate::fmt_http_date(now))
+    {
+        response.headers_mut().insert(header::LAST_MODIFIED, modified);
     }
+    Ok(response)
 }
 
-/// `/openapi/v3`.
-fn index(headers: &HeaderMap, catalogue: &Catalogue) -> Response<ResponseBody> {
+/// `/openapi/v3`. kube-apiserver names no media type, and Go then finds it to be text.
+fn index(catalogue: &Catalogue) -> Response<ResponseBody> {
     let mut paths = Map::new();
     for topic in Topic::all(catalogue) {
         let path = topic.path();
         let url = format!("/openapi/v3/{path}?hash={}", topic.hash(catalogue));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
-    Document::of(&json!({"paths": paths})).respond(headers, JSON.media_type)
+    respond(to_json(&json!({"paths": paths})), "text/plain; charset=utf-8")
 }
 
 /// A document that is made already, and by what clients know it again. Cheap to clone.
@@ -121,7 +132,9 @@ async fn answer_v3(
     headers: &HeaderMap,
     catalogue: Catalogue,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let topic = Topic::all(&catalogue).find(|topic| topic.path() == path).ok_or_else(Refusal::not_found)?;
+    let Some(topic) = Topic::all(&catalogue).find(|topic| topic.path() == path) else {
+        return Ok(empty(StatusCode::NOT_FOUND));
+    };
     let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V3]) else { return Ok(not_acceptable()) };
     let hash = topic.hash(&catalogue);
     if !asked_hash.is_empty() && asked_hash != hash {
@@ -140,7 +153,9 @@ async fn answer_v3(
 
 /// `/openapi/v2`.
 async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response<ResponseBody>, Refusal> {
-    let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V2]) else { return Ok(not_acceptable()) };
+    let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V2]) else {
+        return Ok(vary_encoding(not_acceptable()));
+    };
     let mut all = digest::Context::new(&digest::SHA512);
     Topic::all(&catalogue).for_each(|topic| all.update(topic.hash(&catalogue).as_bytes()));
     let hash = hexadecimal(all.finish());
@@ -151,7 +166,15 @@ async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response
         let document = document.finish();
         if form == PROTOBUF_V2 { openapi::encode_v2(&document) } else { to_json(&document) }
     };
-    made(headers, &hash, form, make).await
+    made(headers, &hash, form, make).await.map(vary_encoding)
+}
+
+/// kube-apiserver names this header for the second version, before `Accept`.
+fn vary_encoding(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    response
 }
 
 /// A document that is made only if the client does not know it.
@@ -275,6 +298,7 @@ fn set_tag(response: &mut Response<ResponseBody>, hash: &str) {
 fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(full(""));
     *response.status_mut() = status;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::body::{ResponseBody, full};
 use crate::negotiate::to_json;
+use crate::route::Route;
 use crate::token::{JsonWebKey, TokenSigner};
 
 /// For how long others may keep the answers. A key is told for so long before it is used.
@@ -27,6 +28,11 @@ struct Metadata<'a> {
 #[derive(Serialize)]
 struct KeySet<'a> {
     keys: Vec<JsonWebKey<'a>>,
+}
+
+/// The representations of a document, as kube-apiserver's router offers them.
+pub(crate) fn representations(route: &Route) -> &'static [&'static str] {
+    if *route == Route::KeySet { &["application/jwk-set+json"] } else { &["application/json"] }
 }
 
 /// Whether an issuer is one that others can find.

@@ -55,7 +55,7 @@ pub(crate) struct ResourcePath {
 /// The cluster of a path, and where it leads there. `None` if nowhere.
 pub(crate) fn parse(path: &str) -> Option<(String, Route)> {
     // Upstream does not mind a slash at the end, and some clients put one there.
-    if path == "/" {
+    if matches!(path, "/" | "/index.html") {
         return Some((DEFAULT_CLUSTER.to_owned(), Route::Index));
     }
     let cluster = cluster_id(path)?.to_owned();

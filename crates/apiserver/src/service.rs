@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use coracle_base::{Backoff, Clock, ErrorChain};
@@ -35,7 +35,7 @@ use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::{CREDENTIAL_ID_KEY, Caller, Remote};
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics, StepResult};
-use crate::negotiate::{Asked, FrameCache, Wanted, told};
+use crate::negotiate::{Asked, FrameCache, OFFERED, Wanted, check_representation, told};
 use crate::openapi;
 use crate::openid;
 use crate::options::Query;
@@ -254,7 +254,11 @@ impl ApiServer {
             return Err(Refusal::unauthorized());
         }
         if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
-            check_reads(&parts)?;
+            // Reading a health path needs no permission; kube-apiserver answers other methods alike to those who may use them.
+            if !READ_METHODS.contains(&parts.method) {
+                let info = RequestInfo::of(&parts.method, &parts.uri);
+                self.authorize(&cluster?, &caller.identity, &info).await?;
+            }
             let reasons = if caller.all_clusters { Reasons::Shown } else { Reasons::Withheld };
             return match check {
                 Some(name) => self.answer_check(probe, name, reasons).await,
@@ -427,14 +431,15 @@ impl ApiServer {
                 self.answer_resource(cluster, path, parts, identity, info.into_query(), body).await
             }
             Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
-                check_reads(&parts)?;
-                openapi::answer(&route, &parts, Catalogue::of(&cluster).await?).await
+                let now = UNIX_EPOCH + Duration::from_millis(self.clock.now().as_millis());
+                openapi::answer(&route, &parts, Catalogue::of(&cluster).await?, now).await
             }
             Route::Clusters(id) if route::split_cluster(parts.uri.path()).0.is_none() => {
                 admin::answer(self, id.as_deref(), &parts.method, &body).await
             }
             Route::OpenIdConfiguration | Route::KeySet => {
-                check_reads(&parts)?;
+                check_get(&parts)?;
+                check_representation(&parts.headers, openid::representations(&route))?;
                 self.tell_issuer(&route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
             other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
@@ -580,14 +585,19 @@ impl ApiServer {
         name: &str,
         reasons: Reasons,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::not_found)?;
+        let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::no_page)?;
         self.shared.metrics.server().note_health(probe.name(), name, outcome.is_ok());
         let text = match &outcome {
             Ok(()) => "ok".to_owned(),
             Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),
             Err(_) => "internal server error: reason withheld\n".to_owned(),
         };
-        Ok(plain_text(outcome.is_ok(), text))
+        let mut response = plain_text(outcome.is_ok(), text);
+        if outcome.is_ok() {
+            // kube-apiserver sets it on failures of a single check only.
+            response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+        }
+        Ok(response)
     }
 }
 
@@ -649,35 +659,32 @@ fn is_bound_token(identity: &Identity) -> bool {
     identity.name.starts_with("system:serviceaccount:") && identity.extra.contains_key(CREDENTIAL_ID_KEY)
 }
 
+/// Rejects all methods but GET: kube-apiserver's router knows no HEAD.
+fn check_get(parts: &Parts) -> Result<(), Refusal> {
+    if parts.method == Method::GET { Ok(()) } else { Err(Refusal::method_not_allowed()) }
+}
+
 fn check_reads(parts: &Parts) -> Result<(), Refusal> {
     if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed()) }
 }
 
 /// Answers that tell what is served.
 fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<ResponseBody>, Refusal> {
-    let wanted = Wanted::of_discovery(&parts.headers)?;
-    let newer = |core| {
-        let document = discovery::document(catalogue, core);
-        let mut response = document.respond(&parts.headers, discovery::AGGREGATED);
-        let headers = response.headers_mut();
-        headers.append(header::VARY, HeaderValue::from_static("Accept"));
-        // As in kube-apiserver (`ServeHTTPWithETag`): clients revalidate by the ETag.
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-        response
-    };
     match route {
-        Route::Index => respond(route, parts, wanted, Some(discovery::index(catalogue))),
-        Route::Version => respond(route, parts, wanted, Some(discovery::version(VERSION))),
-        Route::CoreVersions if wanted.aggregated => check_reads(parts).map(|()| newer(true)),
-        Route::Groups if wanted.aggregated => Ok(newer(false)),
-        Route::CoreVersions => respond(route, parts, wanted, Some(discovery::core_versions(catalogue))),
-        Route::Groups => respond(route, parts, wanted, Some(discovery::group_list(catalogue))),
-        Route::Group(group) => respond(route, parts, wanted, discovery::group(catalogue, group)),
+        Route::Index => respond(route, parts, Some(discovery::index(catalogue))),
+        Route::Version => respond(route, parts, Some(discovery::version(VERSION))),
+        Route::CoreVersions if wants_aggregated(parts) => {
+            check_get(parts).map(|()| aggregated(parts, catalogue, true))
+        }
+        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, catalogue, false)),
+        Route::CoreVersions => respond(route, parts, Some(discovery::core_versions(catalogue))),
+        Route::Groups => respond(route, parts, Some(discovery::group_list(catalogue))),
+        Route::Group(group) => respond(route, parts, discovery::group(catalogue, group)),
         Route::Resources { group, version } if catalogue.is_remote(group, version) => {
             Err(Refusal::unavailable())
         }
         Route::Resources { group, version } => {
-            respond(route, parts, wanted, discovery::resource_list(catalogue, group, version))
+            respond(route, parts, discovery::resource_list(catalogue, group, version))
         }
         Route::OpenApiV2
         | Route::OpenApiIndex
@@ -689,18 +696,46 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
     }
 }
 
+/// Whether the client asks for the newer form of discovery, which kube-apiserver has at the path without a slash at its
+/// end only.
+fn wants_aggregated(parts: &Parts) -> bool {
+    !parts.uri.path().ends_with('/')
+        && Wanted::of_discovery(&parts.headers).is_ok_and(|wanted| wanted.aggregated)
+}
+
+/// `/api` or `/apis` in the newer form.
+fn aggregated(parts: &Parts, catalogue: &Catalogue, core: bool) -> Response<ResponseBody> {
+    let document = discovery::document(catalogue, core);
+    let mut response = document.respond(&parts.headers, discovery::AGGREGATED);
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    // As in kube-apiserver (`ServeHTTPWithETag`): clients revalidate by the ETag.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
 /// A document of discovery, or 404 without one.
 fn respond(
     route: &Route,
     parts: &Parts,
-    wanted: Wanted,
     document: Option<impl Serialize>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
-    // kube-apiserver answers these whatever the method is.
-    if !matches!(route, Route::Index | Route::Groups | Route::Group(_)) {
-        check_reads(parts)?;
-    }
+    let wanted = match route {
+        // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
+        Route::Index => Wanted::indented_json(),
+        Route::Groups | Route::Group(_) => Wanted::of_discovery(&parts.headers)?,
+        Route::Version => {
+            check_get(parts)?;
+            check_representation(&parts.headers, &["application/json"])?;
+            Wanted::indented_json()
+        }
+        _ => {
+            check_get(parts)?;
+            check_representation(&parts.headers, &OFFERED)?;
+            Wanted::of_discovery(&parts.headers)?
+        }
+    };
     Ok(told(wanted, &document))
 }
 

@@ -54,6 +54,11 @@ impl Refusal {
         Self::generic(Reason::NotFound, "the server could not find the requested resource")
     }
 
+    /// Nothing is served at this path outside of the API.
+    pub(crate) fn no_page() -> Self {
+        Self { plain: Some("404 page not found\n"), ..Self::not_found() }
+    }
+
     /// Nothing is served at this path, which may not even be one of the API.
     pub(crate) fn unserved(path: &str) -> Self {
         let mut segments = path.split('/').skip(1);
@@ -62,7 +67,7 @@ impl Refusal {
             Some("apis") => segments.next().is_some_and(has_built_in_group),
             _ => false,
         };
-        Self { plain: (!of_api).then_some("404 page not found\n"), ..Self::not_found() }
+        if of_api { Self::not_found() } else { Self::no_page() }
     }
 
     /// The server that an APIService names cannot be reached, in the words of kube-aggregator.
@@ -122,6 +127,12 @@ impl Refusal {
     /// (`Forbidden` in `handlers/responsewriters`).
     pub(crate) fn unauthorized_action(status: Status) -> Self {
         Self { nosniff: true, ..status.into() }
+    }
+
+    /// The router finds no representation that the client accepts, in the words of go-restful.
+    pub(crate) fn not_representable(offered: &[&str]) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
+        Self::generic(Reason::NotAcceptable, &message)
     }
 
     /// The request is not allowed, for a reason that is not about permissions.

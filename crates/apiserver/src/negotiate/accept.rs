@@ -1,6 +1,6 @@
 //! The `Accept` header: which of the forms we have the client wants.
 
-use coracle_meta::status::{Details, Reason, Status};
+use coracle_meta::status::Status;
 use coracle_meta::table::{IncludeObject, META_V1, META_V1BETA1};
 use http::{HeaderMap, Request, Uri, header};
 
@@ -60,7 +60,8 @@ pub(crate) struct Wanted {
 }
 
 /// What a refusal names.
-const OFFERED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub(crate) const OFFERED: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 /// What a refusal of a watch names.
 const OFFERED_STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
@@ -132,7 +133,7 @@ impl Wanted {
     pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Self, Refusal> {
         let accept = accept(headers);
         if offer.routed {
-            check_offered(accept, offer.collection)?;
+            check_offered(headers, offer.collection)?;
         }
         let allowed = |choice: &Choice<'_>| match choice.conversion {
             None => offer.protobuf || choice.form != Form::Protobuf,
@@ -193,6 +194,11 @@ impl Wanted {
         Some(Self::plain(choice.form, choice.pretty || prettily(headers, pretty), headers))
     }
 
+    /// JSON for people, whatever the client accepts.
+    pub(crate) fn indented_json() -> Self {
+        Self::plain(Form::Json, true, &HeaderMap::new())
+    }
+
     fn plain(form: Form, pretty: bool, headers: &HeaderMap) -> Self {
         Self {
             form,
@@ -210,21 +216,27 @@ fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The router's own look at the header, which knows no `application/*`.
-fn check_offered(accept: &str, collection: bool) -> Result<(), Refusal> {
-    let plain = |clause: &str| clause.split(';').next().unwrap_or_default().trim_matches(' ') == "*/*";
-    let known =
-        |clause: &str| OFFERED.contains(&clause.split(';').next().unwrap_or_default().trim_matches(' '));
-    if accept.is_empty() || accept.split(',').any(|clause| plain(clause) || known(clause)) {
-        return Ok(());
-    }
+/// The router's own look at the header for a resource.
+fn check_offered(headers: &HeaderMap, collection: bool) -> Result<(), Refusal> {
     let mut offered = OFFERED.to_vec();
     if collection {
         offered.extend(OFFERED_STREAMS);
     }
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
-    let details = Some(Details::default());
-    Err(Status { details, ..Status::failure(Reason::NotAcceptable, message) }.into())
+    check_representation(headers, &offered)
+}
+
+/// Rejects a request that accepts none of the representations of its route, as kube-apiserver's router does. It knows no
+/// `application/*`.
+pub(crate) fn check_representation(headers: &HeaderMap, offered: &[&str]) -> Result<(), Refusal> {
+    let accept = accept(headers);
+    let fits = |clause: &str| {
+        let media_type = clause.split(';').next().unwrap_or_default().trim_matches(' ');
+        media_type == "*/*" || offered.contains(&media_type)
+    };
+    if accept.is_empty() || accept.split(',').any(fits) {
+        return Ok(());
+    }
+    Err(Refusal::not_representable(offered))
 }
 
 /// The first clause that can be fulfilled, the preferred ones first.

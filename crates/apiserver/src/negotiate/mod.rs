@@ -10,7 +10,7 @@ mod list;
 mod respond;
 mod table;
 
-pub(crate) use accept::{Asked, Offer, Shape, Wanted};
+pub(crate) use accept::{Asked, OFFERED, Offer, Shape, Wanted, check_representation};
 pub(crate) use decode::{Decoding, claims_otherwise, clipped, decode, decode_delete_options, media_type};
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};

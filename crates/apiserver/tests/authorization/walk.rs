@@ -181,12 +181,14 @@ async fn somebody_unknown_who_was_let_in_gets_the_version_only() {
 
 #[tokio::test]
 async fn strangers_get_nothing() {
-    let stranger = with_boats().await.stranger();
+    let admin = with_boats().await;
+    let stranger = admin.stranger();
     let wrong = walk(&stranger, |_, _| false).await;
     assert_eq!(wrong, [""; 0]);
     for path in ["/healthz", "/livez", "/readyz", "/livez/ping"] {
         assert_eq!(stranger.code(&Method::GET, path).await, 200, "{path} is for everyone");
-        assert_eq!(stranger.code(&Method::POST, path).await, 405, "{path}");
+        assert_eq!(stranger.code(&Method::POST, path).await, 403, "{path}");
+        assert_eq!(admin.code(&Method::POST, path).await, 200, "{path}");
     }
 }
 

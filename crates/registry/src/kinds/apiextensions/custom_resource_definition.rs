@@ -299,7 +299,8 @@ fn check_accepted_names(object: &Value, errors: &mut ErrorList) {
 fn check_stored_versions(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("status.storedVersions");
     let stored = view::items(object, &["status", "storedVersions"]);
-    let found = || BadValue::json(&Value::Array(stored.to_vec()));
+    // kube-apiserver prints an absent list as null.
+    let found = || BadValue::json(view::at(object, &["status", "storedVersions"]).unwrap_or(&Value::Null));
     if stored.is_empty() {
         errors.push(FieldError::invalid(&path, found(), "must have at least one stored version"));
         return;

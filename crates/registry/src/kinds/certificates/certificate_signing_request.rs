@@ -243,7 +243,12 @@ fn check_request(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         Some(block) if !block.is_sequence() => "asn1: structure error: malformed certificate request",
         Some(_) => return,
     };
-    errors.push(FieldError::invalid(path, BadValue::named(request), fault));
+    // kube-apiserver prints absent bytes as null.
+    let found = match view::at(object, &["spec", "request"]) {
+        Some(_) => BadValue::named(request),
+        None => BadValue::json(&Value::Null),
+    };
+    errors.push(FieldError::invalid(path, found, fault));
 }
 
 fn check_usages(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -384,6 +389,17 @@ mod tests {
         new["status"]["conditions"][0]["type"] = json!("Denied");
         new["status"]["conditions"][0]["status"] = json!("False");
         assert_eq!(errors_of_approval(&new, &pending).len(), 1);
+    }
+
+    #[test]
+    fn absent_request_is_reported_as_null_and_empty_request_as_text() {
+        for (spec, found) in [(json!({}), "null"), (json!({"request": ""}), "\"\"")] {
+            let mut errors = ErrorList::default();
+            check_request(&json!({"spec": spec}), &Path::root("spec.request"), &mut errors);
+            let expected =
+                format!("spec.request: Invalid value: {found}: PEM block type must be CERTIFICATE REQUEST");
+            assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        }
     }
 
     #[test]

@@ -31,19 +31,18 @@ impl Kind for ConfigMap {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut total = 0;
-        let mut data_keys = BTreeSet::new();
+        let binary_keys: BTreeSet<_> = view::fields(object, &["binaryData"]).map(|(key, _)| key).collect();
         for (key, value) in view::fields(object, &["data"]) {
-            check_key(key, &Path::root("data"), errors);
-            data_keys.insert(key);
+            let path = Path::root("data");
+            check_key(key, &path, errors);
+            if binary_keys.contains(key) {
+                let detail = "duplicate of key present in binaryData";
+                errors.push(FieldError::invalid(&path.key(key), key.as_str(), detail));
+            }
             total += value.as_str().map_or(0, str::len);
         }
         for (key, value) in view::fields(object, &["binaryData"]) {
-            let path = Path::root("binaryData");
-            check_key(key, &path, errors);
-            if data_keys.contains(key) {
-                let detail = "duplicate of key present in data";
-                errors.push(FieldError::invalid(&path.key(key), key.as_str(), detail));
-            }
+            check_key(key, &Path::root("binaryData"), errors);
             // Base64 in JSON: three bytes in four characters.
             total += value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4);
         }
@@ -108,7 +107,7 @@ fn samples() -> crate::samples::Samples {
             Refused::new(with(json!({"data": {"..": "x"}})), "data[..]", "FieldValueInvalid"),
             Refused::new(
                 with(json!({"data": {"a": "x"}, "binaryData": {"a": "AA=="}})),
-                "binaryData[a]",
+                "data[a]",
                 "FieldValueInvalid",
             ),
             Refused::new(
@@ -128,6 +127,15 @@ mod tests {
 
     use super::*;
     use crate::samples::errors_on_update;
+
+    #[test]
+    fn key_in_data_and_binary_data_is_reported_at_data() {
+        let object = json!({"data": {"a": "1", "b": "2"}, "binaryData": {"b": "AA==", "c": "AA=="}});
+        let mut errors = ErrorList::default();
+        ConfigMap.validate(&object, &mut errors);
+        let expected = "data[b]: Invalid value: \"b\": duplicate of key present in binaryData";
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    }
 
     #[test]
     fn an_immutable_one_stays_as_it_is() {

@@ -21,13 +21,18 @@ fn tag(reference: &str) -> Option<&str> {
         Some((base, tag)) => (&name[..last + base.len()], Some(tag)),
         None => (name, None),
     };
-    if repository.len() > MAX_REPOSITORY_BYTES {
+    if repository.len() > MAX_REPOSITORY_BYTES || is_image_id(reference) {
         return None;
     }
     if !is_repository(repository) || !tag.is_none_or(is_tag) || digest.is_some_and(|text| !is_digest(text)) {
         return None;
     }
     tag.or(if digest.is_some() { None } else { Some("latest") })
+}
+
+/// Whether a reference is the hash of an image, which cannot be pulled by it.
+fn is_image_id(reference: &str) -> bool {
+    reference.len() == 64 && reference.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Whether a repository has a form that registries accept: an optional host, then parts in
@@ -65,12 +70,18 @@ fn is_host_name(name: &str) -> bool {
     })
 }
 
+/// Lower-case letters and digits, with separators between them: a dot, one or two underscores, or any number of dashes.
 fn is_path_part(part: &str) -> bool {
-    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = part.as_bytes();
-    bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|byte| alphanumeric(byte) || b"._-".contains(byte))
+    let is_separator = |byte: char| matches!(byte, '.' | '_' | '-');
+    let words = part.split(is_separator).filter(|word| !word.is_empty());
+    let separators = part.split(|byte: char| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    !part.is_empty()
+        && !part.starts_with(is_separator)
+        && !part.ends_with(is_separator)
+        && words.flat_map(str::bytes).all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        && separators.filter(|separator| !separator.is_empty()).all(|separator| {
+            matches!(separator, "." | "_" | "__") || separator.bytes().all(|byte| byte == b'-')
+        })
 }
 
 fn is_tag(tag: &str) -> bool {
@@ -106,6 +117,12 @@ mod tests {
             ("../web", "IfNotPresent"),
             ("[::1]:5000/web", "Always"),
             ("", "IfNotPresent"),
+            ("a..b", "IfNotPresent"),
+            ("a._b", "IfNotPresent"),
+            ("a___b", "IfNotPresent"),
+            ("a--b__c.d", "Always"),
+            ("b".repeat(64).as_str(), "IfNotPresent"),
+            ("z".repeat(64).as_str(), "Always"),
             (long.as_str(), "IfNotPresent"),
         ] {
             assert_eq!(default_pull_policy(reference), policy, "{reference:?}");
