@@ -13,6 +13,7 @@ use crate::client::{Body, Connection};
 use crate::load::{self, Load, Meter, Stop, Target};
 use crate::objects::{JSON, Namespace};
 use crate::report::Measured;
+use crate::workload::Form;
 
 /// Every so many-th watcher reads the events; the others only count them, which costs less.
 const READING_WATCHERS: usize = 25;
@@ -20,8 +21,17 @@ const READING_WATCHERS: usize = 25;
 /// Objects that are there before the watch begins and are patched during it.
 const POOL: u64 = 64;
 
-/// What precedes the number of an event in its object.
+/// What precedes the number of an event in its object, and ends it.
 const NUMBER_KEY: &[u8] = b"\"seq\":\"";
+
+/// The same in protobuf: an entry of a map, with the length of the number in the next byte.
+const NUMBER_KEY_PROTOBUF: &[u8] = b"\x0a\x03seq\x12";
+
+/// The annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
+
+/// The length of an event in protobuf, before it.
+const LENGTH_BYTES: usize = 4;
 
 /// How long watchers may lag behind the last write.
 const LAG_LIMIT: Duration = Duration::from_secs(60);
@@ -36,6 +46,8 @@ pub(crate) struct FanOut {
     pub(crate) writes: u64,
     /// Time between two writes; none means as fast as they go.
     pub(crate) pace: Option<Duration>,
+    /// The form of the events.
+    pub(crate) form: Form,
     /// The number of the first event: objects are named after these numbers.
     pub(crate) first: u64,
 }
@@ -68,8 +80,8 @@ impl Log {
     }
 
     /// How long ago the write was sent whose event this is.
-    fn latency(&self, event: &[u8]) -> Option<Duration> {
-        let at = usize::try_from(number_in(event)?.checked_sub(self.first)?).ok()?;
+    fn latency(&self, form: Form, event: &[u8]) -> Option<Duration> {
+        let at = usize::try_from(number_in(form, event)?.checked_sub(self.first)?).ok()?;
         let sent = self.sent_nanos.get(at)?.load(Ordering::Relaxed);
         Some(Duration::from_nanos(self.nanos().saturating_sub(sent)))
     }
@@ -91,7 +103,10 @@ pub(crate) fn run(target: &Target, namespace: &Namespace, fan_out: FanOut) -> Re
             .map(|thread| {
                 let numbers = (thread..fan_out.watchers).step_by(threads);
                 let (log, barrier, revision, given_up) = (&log, &barrier, &*revision, given_up.clone());
-                scope.spawn(move || watchers(target, namespace, numbers, revision, log, barrier, given_up))
+                let form = fan_out.form;
+                scope.spawn(move || {
+                    watchers(target, namespace, numbers, (form, revision), log, barrier, given_up)
+                })
             })
             .collect();
         barrier.wait();
@@ -141,7 +156,7 @@ fn watchers(
     target: &Target,
     namespace: &Namespace,
     numbers: impl ExactSizeIterator<Item = usize>,
-    revision: &str,
+    (form, revision): (Form, &str),
     log: &Log,
     barrier: &Barrier,
     given_up: watch::Receiver<bool>,
@@ -151,8 +166,8 @@ fn watchers(
         let mut opened = Vec::with_capacity(numbers.len());
         let connections = load::connect(&target.connector, numbers.len()).await?;
         for (number, mut connection) in numbers.zip(connections) {
-            let body = open(&mut connection, namespace, revision).await?;
-            opened.push((number, Watcher { target, namespace, connection, body }));
+            let body = open(&mut connection, namespace, form, revision).await?;
+            opened.push((number, Watcher { target, namespace, form, connection, body }));
         }
         anyhow::Ok(opened)
     });
@@ -169,25 +184,52 @@ fn watchers(
     Ok(total)
 }
 
-async fn open(connection: &mut Connection, namespace: &Namespace, revision: &str) -> Result<Body> {
+async fn open(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    form: Form,
+    revision: &str,
+) -> Result<Body> {
     let query = format!("?watch=1&resourceVersion={revision}");
-    connection.open(namespace.list("configmaps", &query, JSON)).await
+    connection.open(namespace.list("configmaps", &query, form.media_type())).await
+}
+
+/// One streaming list of all pods, on a connection of its own, for the watch goes on after it. Returns its bytes.
+pub(crate) async fn streaming_list(target: &Target, namespace: &Namespace, form: Form) -> Result<u64> {
+    let query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut connection = target.connector.connect().await?;
+    let mut body = connection.open(namespace.list("pods", query, form.media_type())).await?;
+    // The end of what came before, in which the annotation may begin.
+    let (mut bytes, mut before) = (0, Vec::new());
+    while let Some(chunk) = connection.chunk(&mut body).await? {
+        bytes += chunk.len() as u64;
+        before.extend_from_slice(chunk);
+        if before.windows(INITIAL_EVENTS_END.len()).any(|window| window == INITIAL_EVENTS_END) {
+            return Ok(bytes);
+        }
+        before.drain(..before.len().saturating_sub(INITIAL_EVENTS_END.len()));
+    }
+    bail!("a streaming list ended without its bookmark")
 }
 
 /// One watch, which is begun again where it ended, as clients do.
 struct Watcher<'a> {
     target: &'a Target,
     namespace: &'a Namespace,
+    form: Form,
     connection: Connection,
     body: Body,
 }
 
 impl Watcher<'_> {
     async fn resume(&mut self, last_event: &[u8]) -> Result<()> {
+        if self.form == Form::Protobuf {
+            bail!("a watch in protobuf ended early");
+        }
         let revision = revision_in(last_event).context("a watch ended before its first event")?;
         let mut connections = load::connect(&self.target.connector, 1).await?;
         self.connection = connections.pop().context("no connection")?;
-        self.body = open(&mut self.connection, self.namespace, &revision).await?;
+        self.body = open(&mut self.connection, self.namespace, self.form, &revision).await?;
         Ok(())
     }
 }
@@ -233,7 +275,7 @@ async fn watch_all(
     mut given_up: watch::Receiver<bool>,
 ) -> Result<Seen> {
     let mut seen = Seen::default();
-    let (mut partial, mut last) = (Vec::new(), LastEvent::default());
+    let (mut events, mut last) = (Events::new(watcher.form), LastEvent::default());
     let expected = log.sent_nanos.len() as u64;
     while seen.events < expected {
         let chunk = tokio::select! {
@@ -244,41 +286,102 @@ async fn watch_all(
         let Some(chunk) = chunk else {
             watcher.resume(last.event()).await.with_context(|| format!("after {} events", seen.events))?;
             seen.resumed += 1;
-            partial.clear();
+            events = Events::new(watcher.form);
             last = LastEvent::default();
             continue;
         };
-        last.take_in(chunk);
         seen.bytes += chunk.len() as u64;
-        seen.events += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if watcher.form == Form::Json {
+            last.take_in(chunk);
+        }
         if reads {
-            read_events(&mut partial, chunk, |event| {
-                log.latency(event).into_iter().for_each(|latency| seen.samples.push(latency))
+            events.read(chunk, |event| {
+                seen.events += 1;
+                log.latency(watcher.form, event).into_iter().for_each(|latency| seen.samples.push(latency));
             });
+        } else {
+            seen.events += events.count(chunk);
         }
     }
     Ok(seen)
 }
 
-/// Hands on every event that is whole with `chunk`, and keeps the rest for the next.
-fn read_events(partial: &mut Vec<u8>, chunk: &[u8], mut on_event: impl FnMut(&[u8])) {
-    let mut rest = chunk;
-    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        if partial.is_empty() {
-            on_event(&rest[..end]);
-        } else {
-            partial.extend_from_slice(&rest[..end]);
-            on_event(partial);
-            partial.clear();
-        }
-        rest = &rest[end + 1..];
-    }
-    partial.extend_from_slice(rest);
+/// The events of a stream, however it is cut.
+struct Events {
+    form: Form,
+    /// The beginning of an event; of one in protobuf with its length before it.
+    partial: Vec<u8>,
+    /// What is still to come of an event in protobuf that is only counted.
+    left: usize,
 }
 
-fn number_in(event: &[u8]) -> Option<u64> {
-    let at = event.windows(NUMBER_KEY.len()).position(|window| window == NUMBER_KEY)? + NUMBER_KEY.len();
-    let digits = event[at..].split(|byte| *byte == b'"').next()?;
+impl Events {
+    fn new(form: Form) -> Self {
+        Self { form, partial: Vec::new(), left: 0 }
+    }
+
+    /// How many events end in the next piece. Not to be mixed with [`Events::read`].
+    fn count(&mut self, mut chunk: &[u8]) -> u64 {
+        if self.form == Form::Json {
+            return chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+        let mut events = 0;
+        while !chunk.is_empty() {
+            if self.left == 0 {
+                let (length, rest) = chunk.split_at(chunk.len().min(LENGTH_BYTES - self.partial.len()));
+                self.partial.extend_from_slice(length);
+                chunk = rest;
+                if let Ok(length) = <[u8; LENGTH_BYTES]>::try_from(&*self.partial) {
+                    self.left = u32::from_be_bytes(length) as usize;
+                    self.partial.clear();
+                }
+                continue;
+            }
+            let taken = chunk.len().min(self.left);
+            self.left -= taken;
+            events += u64::from(self.left == 0);
+            chunk = &chunk[taken..];
+        }
+        events
+    }
+
+    /// Hands on every event that is whole with `chunk`, and keeps the rest for the next.
+    fn read(&mut self, chunk: &[u8], mut on_event: impl FnMut(&[u8])) {
+        self.partial.extend_from_slice(chunk);
+        let mut rest = &*self.partial;
+        while let Some((event, after)) = split_event(self.form, rest) {
+            on_event(event);
+            rest = after;
+        }
+        let kept = self.partial.len() - rest.len();
+        self.partial.drain(..kept);
+    }
+}
+
+/// The first event of a stream, if it is whole, and what follows it.
+fn split_event(form: Form, stream: &[u8]) -> Option<(&[u8], &[u8])> {
+    match form {
+        Form::Json => {
+            let end = stream.iter().position(|byte| *byte == b'\n')?;
+            Some((&stream[..end], &stream[end + 1..]))
+        }
+        Form::Protobuf => {
+            let (length, rest) = stream.split_first_chunk::<LENGTH_BYTES>()?;
+            rest.split_at_checked(u32::from_be_bytes(*length) as usize)
+        }
+    }
+}
+
+fn number_in(form: Form, event: &[u8]) -> Option<u64> {
+    let key = if form == Form::Json { NUMBER_KEY } else { NUMBER_KEY_PROTOBUF };
+    let at = event.windows(key.len()).position(|window| window == key)? + key.len();
+    let digits = match form {
+        Form::Json => event[at..].split(|byte| *byte == b'"').next()?,
+        Form::Protobuf => {
+            let (length, rest) = event[at..].split_first()?;
+            rest.get(..usize::from(*length))?
+        }
+    };
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -306,16 +409,21 @@ mod tests {
 
     #[test]
     fn events_are_found_however_they_are_cut() {
-        let stream = b"{\"a\":1}\n{\"bb\":2}\n{\"c\":3}\n";
-        for size in 1..stream.len() {
-            let (mut partial, mut events) = (Vec::new(), Vec::new());
+        let lines = b"{\"a\":1}\n{\"bb\":2}\n{\"c\":3}\n";
+        let frames = b"\0\0\0\x07{\"a\":1}\0\0\0\x08{\"bb\":2}\0\0\0\x07{\"c\":3}";
+        let streams = [(Form::Json, &lines[..]), (Form::Protobuf, &frames[..])];
+        for (form, stream, size) in streams
+            .into_iter()
+            .flat_map(|(form, stream)| (1..stream.len()).map(move |size| (form, stream, size)))
+        {
+            let (mut reader, mut counter) = (Events::new(form), Events::new(form));
+            let (mut events, mut counted) = (Vec::new(), 0);
             for chunk in stream.chunks(size) {
-                read_events(&mut partial, chunk, |event| {
-                    events.push(String::from_utf8(event.to_vec()).unwrap())
-                });
+                counted += counter.count(chunk);
+                reader.read(chunk, |event| events.push(String::from_utf8(event.to_vec()).unwrap()));
             }
             assert_eq!(events, ["{\"a\":1}", "{\"bb\":2}", "{\"c\":3}"], "in pieces of {size}");
-            assert!(partial.is_empty());
+            assert_eq!((counted, reader.partial.len()), (3, 0));
         }
     }
 
@@ -335,7 +443,10 @@ mod tests {
     #[test]
     fn the_number_is_not_mistaken_for_the_owned_field() {
         let event = br#"{"object":{"managedFields":[{"f:data":{"f:seq":{}}}],"data":{"seq":"42"}}}"#;
-        assert_eq!(number_in(event), Some(42));
-        assert_eq!(number_in(b"{}"), None);
+        assert_eq!(number_in(Form::Json, event), Some(42));
+        assert_eq!(number_in(Form::Json, b"{}"), None);
+        let event = b"f:data{f:seq}\x12\x09\x0a\x03seq\x12\x0242\x0a\x03";
+        assert_eq!(number_in(Form::Protobuf, event), Some(42));
+        assert_eq!(number_in(Form::Protobuf, b"\x0a\x03seq\x12\x09"), None);
     }
 }

@@ -60,10 +60,20 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+/// A form of objects, lists and watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
     Json,
     Protobuf,
+}
+
+impl Form {
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Protobuf => PROTOBUF,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,10 +140,7 @@ impl Workload {
                 definitions: 500,
             }
         };
-        let accept = match options.content_type {
-            Form::Json => JSON,
-            Form::Protobuf => PROTOBUF,
-        };
+        let accept = options.content_type.media_type();
         // A name of its own in a server that is used for other things, too.
         let name = format!("coracle-bench-{}", Clock::system().now().as_millis());
         let (namespace, custom) = (Namespace::new(name.clone()), Custom::new(&name));
@@ -294,13 +301,23 @@ impl Workload {
         self.check_list(target, "", self.scale.pods)?;
         self.check_list(target, &selector, self.scale.pods / SHARDS)?;
         let loads = [
-            ("LIST, 5 000 pods", ""),
-            ("LIST, 5 000 pods, resourceVersion=0", "?resourceVersion=0"),
-            ("LIST, 1 % of them by label", &selector),
+            ("LIST, 5 000 pods", "", self.accept),
+            ("LIST, 5 000 pods, resourceVersion=0", "?resourceVersion=0", self.accept),
+            ("LIST, 1 % of them by label", &selector, self.accept),
+            ("LIST, 5 000 pods, protobuf", "", PROTOBUF),
+            ("LIST, 5 000 pods, protobuf, resourceVersion=0", "?resourceVersion=0", PROTOBUF),
         ];
-        for (what, query) in loads {
+        for (what, query, accept) in loads {
             self.list_load(target, report, what, async |connection: &mut Connection, _| {
-                connection.count(self.namespace.list("pods", query, self.accept)).await
+                connection.count(self.namespace.list("pods", query, accept)).await
+            })?;
+        }
+        for (what, form) in [
+            ("Streaming list, 5 000 pods", Form::Json),
+            ("Streaming list, 5 000 pods, protobuf", Form::Protobuf),
+        ] {
+            self.list_load(target, report, what, async |_: &mut Connection, _| {
+                watching::streaming_list(target, &self.namespace, form).await
             })?;
         }
         self.list_load(
@@ -339,12 +356,14 @@ impl Workload {
 
     fn watches(&self, target: &Target, report: &mut Report) -> Result<()> {
         let Scale { watchers, writes, paced_writes, .. } = self.scale;
-        let fast =
-            FanOut { watchers, writers: 16, threads: self.options.threads, writes, pace: None, first: 0 };
+        let (threads, form) = (self.options.threads, Form::Json);
+        let fast = FanOut { watchers, writers: 16, threads, writes, pace: None, form, first: 0 };
         let paced = FanOut { writes: paced_writes, pace: Some(PACE), first: fast.end(), ..fast };
+        let protobuf = FanOut { form: Form::Protobuf, first: paced.end(), ..fast };
         for (what, fan_out) in [
             ("Watch events delivered, 100 watchers, writes at full speed", fast),
             ("Watch events delivered, 100 watchers, 100 writes a second", paced),
+            ("Watch events delivered, 100 watchers, protobuf, writes at full speed", protobuf),
         ] {
             let measured = watching::run(target, &self.namespace, fan_out).context(what)?;
             self.note(target, report, what, measured);

@@ -35,7 +35,7 @@ use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::{CREDENTIAL_ID_KEY, Caller, Remote};
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics, StepResult};
-use crate::negotiate::{Asked, FrameCache, OFFERED, Wanted, check_representation, told};
+use crate::negotiate::{Asked, FrameCache, MessageCache, OFFERED, Wanted, check_representation, told};
 use crate::openapi;
 use crate::openid;
 use crate::options::Query;
@@ -80,6 +80,7 @@ pub struct ApiServer {
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) frames: FrameCache,
+    pub(crate) messages: MessageCache,
     pub(crate) decode_memory: DecodeMemory,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) activity: Arc<Activity>,

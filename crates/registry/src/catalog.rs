@@ -175,6 +175,7 @@ pub fn same_objects(declaration: &Declaration) -> impl Iterator<Item = &'static 
 mod tests {
     use std::collections::HashSet;
 
+    use coracle_api::codec::protobuf::{TextEncoder, encode_message};
     use coracle_meta::time::Time;
     use serde_json::Value;
 
@@ -215,6 +216,23 @@ mod tests {
             for patch in &samples.updates {
                 let errors = errors_on_update(*kind, &samples.valid[0], patch);
                 assert!(errors.is_empty(), "{name}: {errors:?} for the update {patch}");
+            }
+        }
+    }
+
+    #[test]
+    fn stored_text_of_every_sample_becomes_the_message_of_its_tree() {
+        let mut encoder = TextEncoder::default();
+        for kind in BUILT_IN {
+            for version in kind.declaration().versions.iter() {
+                let Some(id) = kind.type_id(version) else { continue };
+                for mut object in kind.samples().valid {
+                    kind.set_defaults(&mut object);
+                    let object = kind.convert_out(version, object);
+                    let (text, mut message) = (crate::encode::json(&object), Vec::new());
+                    assert!(encoder.encode(&text, id, &mut message), "{text:?}");
+                    assert_eq!(message, encode_message(&object, id), "{text:?}");
+                }
             }
         }
     }

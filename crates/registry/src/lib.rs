@@ -33,7 +33,7 @@ mod scan;
 pub mod view;
 
 pub use coracle_crd::OpenApi;
-pub use coracle_store::{Entry, Revision};
+pub use coracle_store::{Entry, EntryId, EntryParts, Revision};
 
 pub use aggregation::RemoteVersion;
 pub use audit::AuditAnnotations;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -19,6 +20,27 @@ pub struct Entry {
     version: Arc<Version>,
     /// How many leading bytes of the key belong to the reader's scope and are not shown.
     scope_len: usize,
+}
+
+/// Identifies one version of one key in memory, to look up what was derived from it.
+///
+/// No other version has the same identity as long as a clone of it exists, which costs the memory of a version without
+/// its key and value.
+#[derive(Clone)]
+pub struct EntryId(Weak<Version>);
+
+impl PartialEq for EntryId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for EntryId {}
+
+impl Hash for EntryId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().hash(state);
+    }
 }
 
 /// Everything an [`Entry`] is made of, for engines that receive entries from elsewhere.
@@ -241,6 +263,17 @@ impl Entry {
         self.version.value_len()
     }
 
+    /// The identity of this version.
+    pub fn id(&self) -> EntryId {
+        EntryId(Arc::downgrade(&self.version))
+    }
+
+    /// Whether something else holds this version, such as the index of an engine, so that a later read may return it
+    /// again.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.version) > 1
+    }
+
     /// Whether both are the very same version, and not only alike.
     pub fn is_same(&self, other: &Entry) -> bool {
         Arc::ptr_eq(&self.version, &other.version)
@@ -324,6 +357,20 @@ mod tests {
         let entry = Entry::from_parts(&parts(r#"{"rv":""}"#, Some(7), 1234));
         assert_eq!(entry.value(), r#"{"rv":"1234"}"#);
         assert_eq!(entry.to_parts().value, r#"{"rv":""}"#);
+    }
+
+    #[test]
+    fn identity_of_a_version_is_never_that_of_another() {
+        let entry = Entry::from_parts(&parts("a", None, 1));
+        let id = entry.id();
+        assert!(id == entry.clone().id());
+        assert!(!entry.is_shared());
+        let clone = entry.clone();
+        assert!(entry.is_shared());
+        drop((entry, clone));
+        // The memory of the first version is not used again while its identity exists.
+        let others: Vec<Entry> = (0..100).map(|_| Entry::from_parts(&parts("a", None, 1))).collect();
+        assert!(others.iter().all(|other| other.id() != id));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub use compact::CompactionPolicy;
 pub use engine::etcd;
 pub use engine::layered::{Base, is_whiteout, shown_over};
 pub use engine::{BoxFuture, Engine, Stats, disk, memory};
-pub use entry::{Entry, EntryParts};
+pub use entry::{Entry, EntryId, EntryParts};
 pub use error::{Conflict, Error, Result};
 pub use guard::Guard;
 pub use key::{MAX_KEY_BYTES, prefix_end};

@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 
 use super::attributes::Attributes;
-use super::types::{Entry, Field, Item, Shape, Single, Slot, Type, TypeId, Types};
+use super::types::{Entry, Field, Item, Shape, Single, Slot, Type, TypeId, Types, beginning};
 
 static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schema.deflate"));
 
@@ -132,6 +132,7 @@ impl Types {
         self.all.push(Type {
             package: draft.package,
             name: draft.name,
+            beginnings: draft.fields.iter().map(|field| beginning(field.name.as_bytes())).collect(),
             fields: draft.fields.into(),
             message: message.into(),
             attributes: draft.attributes,
@@ -216,6 +217,11 @@ mod tests {
         assert_eq!((types().all.len(), types().by_kind.len(), fields), (762, 193, 3144));
         for (_, one) in types().iter() {
             assert!(one.fields.is_sorted_by_key(|field| field.name), "{} can be searched", one.name);
+            for (index, field) in one.fields.iter().enumerate() {
+                assert_eq!(one.index_of(field.name.as_bytes()), Some(index), "{}.{}", one.name, field.name);
+                assert_eq!(one.index_of(format!("{}x", field.name).as_bytes()), None, "{}", one.name);
+                assert_eq!(one.index_of(format!("{}\0", field.name).as_bytes()), None, "{}", one.name);
+            }
             assert!(one.message.is_sorted_by_key(|entry| entry.number), "{} is in order", one.name);
         }
     }

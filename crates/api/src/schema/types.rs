@@ -29,6 +29,8 @@ pub struct Type {
     pub name: &'static str,
     /// Its fields, ascending by name.
     pub fields: Box<[Field]>,
+    /// The beginnings of their names; see [`beginning`].
+    pub(super) beginnings: Box<[u64]>,
     /// What a protobuf message of it holds, ascending by number.
     pub message: Box<[Entry]>,
     /// Its merge facts.
@@ -174,7 +176,27 @@ impl Types {
 impl Type {
     /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let at = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
-        Some(&self.fields[at])
+        Some(&self.fields[self.index_of(name.as_bytes())?])
     }
+
+    /// Where the field of this name is among its fields.
+    pub fn index_of(&self, name: &[u8]) -> Option<usize> {
+        let beginning = beginning(name);
+        let first = self.beginnings.partition_point(|other| *other < beginning);
+        let alike = self.beginnings[first..].iter().take_while(|other| **other == beginning);
+        // A field that begins alike and is as long is the same if nothing follows the beginning.
+        let is_named = |field: &Field| {
+            field.name.len() == name.len() && (name.len() <= 8 || field.name.as_bytes() == name)
+        };
+        alike.zip(&self.fields[first..]).position(|(_, field)| is_named(field)).map(|at| first + at)
+    }
+}
+
+/// The first eight bytes of a name as a number, filled up with zeros. The numbers sort as the names do, and comparing
+/// them takes a fraction of the time.
+pub(super) fn beginning(name: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = name.len().min(8);
+    bytes[..length].copy_from_slice(&name[..length]);
+    u64::from_be_bytes(bytes)
 }

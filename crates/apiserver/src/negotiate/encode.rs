@@ -1,7 +1,8 @@
 //! Answers of one object, in every form.
 
 use bytes::Bytes;
-use coracle_api::codec::{protobuf, yaml};
+use coracle_api::codec::protobuf::{self, TextEncoder};
+use coracle_api::codec::{TypeMeta, yaml};
 use coracle_api::schema::{TypeId, types};
 use coracle_meta::go_json;
 use coracle_meta::status::{Reason, Status};
@@ -11,6 +12,7 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::accept::{Form, Shape, Wanted};
+use super::messages;
 use super::respond::{self, to_json};
 use super::table::{self, Rows};
 use crate::body::ResponseBody;
@@ -29,6 +31,11 @@ pub(crate) struct Encoding<'a> {
 impl Encoding<'_> {
     pub(super) fn api_version(&self) -> String {
         group_version(&self.kind.declaration().group, self.version)
+    }
+
+    /// How the objects name their type.
+    pub(super) fn type_meta(&self) -> TypeMeta {
+        TypeMeta { api_version: self.api_version(), kind: self.kind.declaration().kind.clone().into_owned() }
     }
 }
 
@@ -58,9 +65,10 @@ pub(super) fn shown(
 ) -> Result<(Form, Bytes), Refusal> {
     let Encoding { kind, wanted, now, .. } = encoding;
     match wanted.shape {
-        Shape::Object => in_form(wanted.form, served(&***kind, encoding.version, object)?, || {
-            kind.type_id(encoding.version)
-        }),
+        Shape::Object => {
+            let id = || Some((kind.type_id(encoding.version)?, encoding.type_meta()));
+            in_form(wanted.form, served(&***kind, encoding.version, object)?, id)
+        }
         Shape::Table => {
             let table = table::of_one(&Rows::of(encoding), *now, object, tell_columns)?;
             Ok(match wanted.form {
@@ -70,7 +78,9 @@ pub(super) fn shown(
         }
         Shape::Metadata | Shape::MetadataList => {
             in_form(wanted.form, metadata_json(&object.json, wanted.meta_version)?.into(), || {
-                types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")
+                let kind = "PartialObjectMetadata".to_owned();
+                let type_meta = TypeMeta { api_version: wanted.meta_version.to_owned(), kind };
+                Some((types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")?, type_meta))
             })
         }
     }
@@ -101,13 +111,16 @@ pub(crate) fn seen(kind: &dyn Kind, object: &Object) -> Result<Value, Refusal> {
 fn in_form(
     form: Form,
     object: Bytes,
-    type_id: impl FnOnce() -> Option<TypeId>,
+    type_of: impl FnOnce() -> Option<(TypeId, TypeMeta)>,
 ) -> Result<(Form, Bytes), Refusal> {
     Ok(match form {
         Form::Json => (Form::Json, object),
         Form::Yaml => (Form::Yaml, yaml::encode(&tree(&object)?).into()),
-        Form::Protobuf => match type_id() {
-            Some(id) => (Form::Protobuf, protobuf::encode(&tree(&object)?, id).into()),
+        Form::Protobuf => match type_of() {
+            Some((id, type_meta)) => {
+                let message = messages::encode(&mut TextEncoder::default(), &object, id)?;
+                (Form::Protobuf, protobuf::envelop(&type_meta, &message).into())
+            }
             None => (Form::Json, object),
         },
     })

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use coracle_api::codec::protobuf;
+use coracle_api::codec::protobuf::{self, TextEncoder};
 use coracle_meta::status::Status;
 use coracle_meta::table::IncludeObject;
 use coracle_registry::encode::inner;
@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::accept::{Form, Shape, Wanted};
 use super::encode::{Encoding, is_served_as_stored, shown};
+use super::messages::MessageCache;
 use super::respond::{to_json, to_value, written};
 use crate::discovery::group_version;
 use crate::status::Refusal;
@@ -131,6 +132,31 @@ impl Framing {
         })?;
         out.push_back(frame);
         Ok(())
+    }
+
+    /// Appends the frame of an object that was there when the watch began.
+    pub(crate) fn initial(
+        &mut self,
+        frames: &FrameCache,
+        messages: &MessageCache,
+        entry: Entry,
+        now: i64,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), Refusal> {
+        if let (Form::Protobuf, Shape::Object) = (self.wanted.form, self.wanted.shape)
+            && let Some(id) = self.kind.type_id(&self.version)
+        {
+            let json = entry.value_bytes();
+            if is_served_as_stored(&*self.kind, &self.version, &json, entry.mod_revision()) {
+                let packed = messages.get_or_encode(&mut TextEncoder::default(), &entry, &json, id)?;
+                let mut message = Vec::with_capacity(packed.len());
+                packed.append(&json, &mut message)?;
+                let object = protobuf::envelop(&self.encoding(self.wanted, now).type_meta(), &message);
+                out.push_back(protobuf::watch_frame(EventType::Added.name(), &object).into());
+                return Ok(());
+            }
+        }
+        self.event(frames, EventType::Added, &ObjectState::of(entry), now, out)
     }
 
     fn frame(&self, event: EventType, object: &Object, now: i64, columns: bool) -> Result<Bytes, Refusal> {

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use coracle_api::codec::{TypeMeta, protobuf, yaml};
+use coracle_api::codec::protobuf::{self, TextEncoder};
+use coracle_api::codec::{TypeMeta, yaml};
 use coracle_api::schema::types;
 use coracle_meta::status::{ListMeta, Reason, Status};
 use coracle_registry::Entry;
@@ -17,8 +18,9 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::accept::{Form, Shape};
-use super::encode::{Encoding, go_type, metadata_json, seen, served, tree};
+use super::accept::{Form, Shape, Wanted};
+use super::encode::{Encoding, go_type, is_served_as_stored, metadata_json, seen, served, tree};
+use super::messages::{self, Message, MessageCache};
 use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
 use super::table;
 use crate::body::ResponseBody;
@@ -29,13 +31,17 @@ use crate::status::Refusal;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// One page of a list.
-pub(crate) fn page(encoding: &Encoding<'_>, page: Page) -> Result<Response<ResponseBody>, Refusal> {
+pub(crate) fn page(
+    encoding: &Encoding<'_>,
+    page: Page,
+    cache: &MessageCache,
+) -> Result<Response<ResponseBody>, Refusal> {
     let metadata = ListMeta {
         resource_version: page.revision.to_string(),
         continue_token: page.continue_token.unwrap_or_default(),
         remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
     };
-    list(encoding, &metadata, page.entries)
+    list(encoding, &metadata, page.entries, cache)
 }
 
 /// One page of the objects of all clusters, each with the cluster it is in. JSON only: no client but our own
@@ -71,6 +77,7 @@ fn list(
     encoding: &Encoding<'_>,
     metadata: &ListMeta,
     entries: Vec<Entry>,
+    cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
     if encoding.wanted.shape == Shape::Metadata {
         let message = format!(
@@ -86,7 +93,7 @@ fn list(
     match encoding.wanted.form {
         Form::Json => Ok(json_list(encoding, metadata, entries)),
         Form::Yaml => yaml_list(encoding, metadata, &entries),
-        Form::Protobuf => protobuf_list(encoding, metadata, &entries),
+        Form::Protobuf => protobuf_list(encoding, metadata, entries, cache),
     }
 }
 
@@ -108,7 +115,9 @@ fn in_row_order(
 fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) -> Response<ResponseBody> {
     let wanted = encoding.wanted;
     let (head, write) = json_parts(encoding, metadata);
-    let mut items = Items { buffer: head, entries: entries.into_iter(), write, first: true, ended: false };
+    let entries = entries.into_iter();
+    let (separator, end) = (b",", b"]}\n");
+    let mut items = Items { buffer: head, entries, write, separator, end, first: true, ended: false };
     if wanted.pretty {
         let mut whole = Vec::new();
         while let Some(chunk) = items.chunk(CHUNK_BYTES) {
@@ -116,17 +125,20 @@ fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) 
         }
         return respond::json(wanted, whole);
     }
-    let Some(first) = items.chunk(if wanted.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }) else {
-        return respond::json(wanted, Bytes::new());
-    };
+    respond_list(wanted, Form::Json, items)
+}
+
+/// Responds with a list, whose length is known if it is short.
+fn respond_list(wanted: Wanted, form: Form, mut items: Items) -> Response<ResponseBody> {
+    let first = items.chunk(if wanted.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }).unwrap_or_default();
     if items.ended {
-        return respond::bytes_of(wanted, first, Form::Json);
+        return respond::bytes_of(wanted, first, form);
     }
     items.buffer = first.into();
     let body = items.boxed_unsync();
     match wanted.gzip {
-        true => respond::compressed(body, Form::Json),
-        false => respond::respond(Bytes::new(), Form::Json.media_type()).map(|_| body),
+        true => respond::compressed(body, form),
+        false => respond::respond(Bytes::new(), form.media_type()).map(|_| body),
     }
 }
 
@@ -203,6 +215,9 @@ struct Items {
     buffer: Vec<u8>,
     entries: std::vec::IntoIter<Entry>,
     write: WriteItem,
+    /// What goes between two items, and after the last one.
+    separator: &'static [u8],
+    end: &'static [u8],
     first: bool,
     ended: bool,
 }
@@ -216,12 +231,12 @@ impl Items {
         self.buffer.reserve(self.room(at_least));
         while self.buffer.len() <= at_least {
             let Some(entry) = self.entries.next() else {
-                self.buffer.extend_from_slice(b"]}\n");
+                self.buffer.extend_from_slice(self.end);
                 self.ended = true;
                 break;
             };
             if !std::mem::replace(&mut self.first, false) {
-                self.buffer.push(b',');
+                self.buffer.extend_from_slice(self.separator);
             }
             if let Err(refusal) = (self.write)(&entry, &mut self.buffer) {
                 // The answer has begun; cut off, it cannot be taken for a whole one.
@@ -307,7 +322,8 @@ fn untyped(encoding: &Encoding<'_>, entry: &Entry) -> Result<Value, Refusal> {
 fn protobuf_list(
     encoding: &Encoding<'_>,
     metadata: &ListMeta,
-    entries: &[Entry],
+    entries: Vec<Entry>,
+    cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let declaration = encoding.kind.declaration();
     let metadata_only = encoding.wanted.shape != Shape::Object;
@@ -324,16 +340,43 @@ fn protobuf_list(
     };
     let Some(id) = id else {
         // Kinds without a type of protobuf; clients that prefer it always take JSON, too.
-        return Ok(json_list(encoding, metadata, entries.to_vec()));
+        return Ok(json_list(encoding, metadata, entries));
     };
-    let mut items = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let object = match metadata_only {
-            true => entry.value(),
-            false => served(&**encoding.kind, encoding.version, &Object::from(entry))?,
+    // The length of all items stands before them, so their messages are made first. They stay packed until they go out.
+    let mut encoder = TextEncoder::default();
+    let mut messages = Vec::with_capacity(entries.len());
+    let mut items_bytes = 0;
+    for entry in &entries {
+        let stored = entry.value_bytes();
+        let is_stored = metadata_only
+            || is_served_as_stored(&**encoding.kind, encoding.version, &stored, entry.mod_revision());
+        let message = match is_stored {
+            true => cache.get_or_encode(&mut encoder, entry, &stored, id)?,
+            false => {
+                let object = served(&**encoding.kind, encoding.version, &Object::from(entry))?;
+                Message::Plain(messages::encode(&mut encoder, &object, id)?.into())
+            }
         };
-        items.push(protobuf::encode_message(&tree(&object)?, id));
+        items_bytes += protobuf::item_bytes(message.len());
+        messages.push(message);
     }
-    let bytes = protobuf::encode_list(&type_meta, &to_value(metadata), items.iter().map(Vec::as_slice));
-    Ok(respond::bytes_of(encoding.wanted, bytes.into(), Form::Protobuf))
+    let mut messages = messages.into_iter();
+    let write = move |entry: &Entry, out: &mut Vec<u8>| {
+        let Some(message) = messages.next() else { return Ok(()) };
+        protobuf::begin_item(out, message.len());
+        message.append(&entry.value_bytes(), out)
+    };
+    Ok(respond_list(
+        encoding.wanted,
+        Form::Protobuf,
+        Items {
+            buffer: protobuf::begin_list(&type_meta, &to_value(metadata), items_bytes),
+            entries: entries.into_iter(),
+            write: Box::new(write),
+            separator: b"",
+            end: protobuf::END_OF_ENVELOPE,
+            first: true,
+            ended: false,
+        },
+    ))
 }

@@ -7,6 +7,7 @@ mod frame;
 mod gzip;
 mod indent;
 mod list;
+mod messages;
 mod respond;
 mod table;
 
@@ -15,5 +16,6 @@ pub(crate) use decode::{Decoding, claims_otherwise, clipped, decode, decode_dele
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
 pub(crate) use list::{page, page_everywhere};
+pub(crate) use messages::MessageCache;
 pub(crate) use respond::{respond, status, to_json, to_value, told};
 pub(crate) use table::table;

@@ -85,7 +85,7 @@ impl ResourceRequest {
         if !only_one_page {
             (deleted.continue_token, deleted.remaining) = (None, None);
         }
-        negotiate::page(&self.encoding()?, deleted)
+        negotiate::page(&self.encoding()?, deleted, &self.shared.messages)
     }
 
     /// Many at a time, so that the store can make many durable at once.

@@ -39,7 +39,7 @@ impl ResourceRequest {
             Err(Error::Expired { .. }) => return Err(Status::list_expired().into()),
             outcome => outcome?,
         };
-        negotiate::page(&self.encoding()?, page)
+        negotiate::page(&self.encoding()?, page, &self.shared.messages)
     }
 
     pub(super) fn list_options(&self) -> Result<ListOptions, Refusal> {

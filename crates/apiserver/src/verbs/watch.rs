@@ -298,7 +298,10 @@ impl WatchStream {
             }
             let Some(entry) = self.state.next() else { return };
             self.resource.count_initial(1, self.shared.metrics.server());
-            self.tell(EventType::Added, &ObjectState::of(entry));
+            let (now, before) = (self.now(), self.ready.len());
+            let shared = self.shared.clone();
+            let told = self.framing.initial(&shared.frames, &shared.messages, entry, now, &mut self.ready);
+            self.note_told(before, told.is_ok());
         }
     }
 
@@ -398,13 +401,18 @@ impl WatchStream {
         let now = self.now();
         let before = self.ready.len();
         let told = self.framing.event(&self.shared.frames, event, state, now, &mut self.ready);
+        self.note_told(before, told.is_ok());
+    }
+
+    /// Counts the event whose frames begin at `before`, and ends the watch if it could not be framed.
+    fn note_told(&mut self, before: usize, is_framed: bool) {
         self.make_message(before);
         let bytes: usize = self.ready.iter().skip(before).map(Bytes::len).sum();
         self.ready_bytes += bytes;
         let ready = self.ready_bytes;
         self.unread.iter_mut().for_each(|unread| unread.set(ready));
         self.resource.count_event(bytes, self.shared.metrics.server());
-        if told.is_err() {
+        if !is_framed {
             self.watch = None;
         }
     }

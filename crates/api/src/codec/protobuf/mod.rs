@@ -5,9 +5,11 @@
 //! pointers when they are there, the others always.
 
 mod read;
+mod source;
 mod special;
 #[cfg(test)]
 mod tests;
+mod text;
 pub(crate) mod wire;
 mod write;
 
@@ -15,6 +17,7 @@ use serde_json::Value;
 
 use super::{DecodeBudget, DecodeError, Decoded, TypeMeta};
 use crate::schema::{TypeId, types};
+use text::{NotStored, Outline};
 use wire::{Field, Fields};
 
 /// What every body begins with.
@@ -74,35 +77,75 @@ pub fn decode_message(message: &[u8], id: TypeId) -> Result<Value, DecodeError> 
 /// Writes an object in its envelope, under the kind it says it is.
 pub fn encode(object: &Value, id: TypeId) -> Vec<u8> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let mut out = MAGIC.to_vec();
-    write_envelope(&mut out, text("apiVersion"), text("kind"), |out| write::structure(out, object, id));
+    let type_meta = TypeMeta { api_version: text("apiVersion").to_owned(), kind: text("kind").to_owned() };
+    let mut out = Vec::new();
+    write_envelope(&mut out, &type_meta, |out| write::structure(out, Some(object), id));
     out
 }
 
 /// Writes an object without an envelope, as an item of a list is.
 pub fn encode_message(object: &Value, id: TypeId) -> Vec<u8> {
     let mut out = Vec::new();
-    write::structure(&mut out, object, id);
+    write::structure(&mut out, Some(object), id);
     out
 }
 
-/// Writes a list from its metadata and its items, each written by [`encode_message`].
-///
-/// All lists of the API have the same numbers.
-pub fn encode_list<'a>(
-    type_meta: &TypeMeta,
-    metadata: &Value,
-    items: impl IntoIterator<Item = &'a [u8]>,
-) -> Vec<u8> {
-    let list_meta =
-        types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta").expect("a type of the table");
-    let mut out = MAGIC.to_vec();
-    write_envelope(&mut out, &type_meta.api_version, &type_meta.kind, |out| {
-        wire::write_message(out, 1, |out| write::structure(out, metadata, list_meta));
-        items.into_iter().for_each(|item| wire::write_bytes(out, 2, item));
-    });
+/// Writes messages from the JSON text of objects, as [`encode_message`] writes them from trees.
+#[derive(Default)]
+pub struct TextEncoder {
+    outline: Outline,
+}
+
+impl TextEncoder {
+    /// Appends the message of an object, whose text this program wrote: compact, each name once, and numbers as Go
+    /// prints them. Appends nothing and returns false if the text is not in that form.
+    #[must_use]
+    pub fn encode(&mut self, json: &[u8], id: TypeId, out: &mut Vec<u8>) -> bool {
+        match self.outline.read(json) {
+            Ok(object) => {
+                write::structure(out, Some(object), id);
+                true
+            }
+            Err(NotStored) => false,
+        }
+    }
+}
+
+/// Puts the message of an object into an envelope.
+pub fn envelop(type_meta: &TypeMeta, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 64);
+    write_envelope(&mut out, type_meta, |out| out.extend_from_slice(message));
     out
 }
+
+/// What the body of a list begins with, up to its items. Each item follows after [`begin_item`], then
+/// [`END_OF_ENVELOPE`]. `items_bytes` is what all the items take.
+///
+/// All lists of the API have the same numbers.
+pub fn begin_list(type_meta: &TypeMeta, metadata: &Value, items_bytes: usize) -> Vec<u8> {
+    let list_meta =
+        types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta").expect("a type of the table");
+    let mut fields = Vec::new();
+    wire::write_message(&mut fields, 1, |out| write::structure(out, Some(metadata), list_meta));
+    let mut out = MAGIC.to_vec();
+    write_type_meta(&mut out, type_meta);
+    wire::write_length(&mut out, 2, fields.len() + items_bytes);
+    out.extend(fields);
+    out
+}
+
+/// Begins an item of a list, whose message follows.
+pub fn begin_item(out: &mut Vec<u8>, message_bytes: usize) {
+    wire::write_length(out, 2, message_bytes);
+}
+
+/// What an item of a list takes.
+pub fn item_bytes(message_bytes: usize) -> usize {
+    1 + wire::varint_bytes(message_bytes as u64) + message_bytes
+}
+
+/// Encoding and type of the content: none, and the usual one.
+pub const END_OF_ENVELOPE: &[u8] = b"\x1a\0\x22\0";
 
 /// Writes an event of a watch with its length before it. The object is in its envelope.
 pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
@@ -114,15 +157,18 @@ pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-fn write_envelope(out: &mut Vec<u8>, api_version: &str, kind: &str, object: impl FnOnce(&mut Vec<u8>)) {
-    wire::write_message(out, 1, |out| {
-        wire::write_bytes(out, 1, api_version.as_bytes());
-        wire::write_bytes(out, 2, kind.as_bytes());
-    });
+fn write_envelope(out: &mut Vec<u8>, type_meta: &TypeMeta, object: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(MAGIC);
+    write_type_meta(out, type_meta);
     wire::write_message(out, 2, object);
-    // Encoding and type of the content: none, and the usual one.
-    wire::write_bytes(out, 3, b"");
-    wire::write_bytes(out, 4, b"");
+    out.extend_from_slice(END_OF_ENVELOPE);
+}
+
+fn write_type_meta(out: &mut Vec<u8>, type_meta: &TypeMeta) {
+    wire::write_message(out, 1, |out| {
+        wire::write_bytes(out, 1, type_meta.api_version.as_bytes());
+        wire::write_bytes(out, 2, type_meta.kind.as_bytes());
+    });
 }
 
 fn envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {

@@ -1,9 +1,9 @@
 //! Values that are single in JSON and messages in protobuf.
 
-use coracle_meta::go_json;
 use serde_json::Value;
 
 use super::read::{self, State};
+use super::source::Source;
 use super::wire::{Field, Fields, Wire, fault, write_bytes, write_message, write_number};
 use super::write;
 use crate::codec::time::{Precision, Timestamp};
@@ -19,57 +19,67 @@ fn schema_type() -> TypeId {
     types().named(SCHEMA).expect("a type of the table")
 }
 
-/// Writes the fields of the message of a value.
-pub(super) fn write(out: &mut Vec<u8>, single: Single, value: &Value) {
+/// Writes the fields of the message of a value, which may be `null`.
+pub(super) fn write<'a, S: Source<'a>>(out: &mut Vec<u8>, single: Single, value: Option<S>) {
     match single {
         Single::IntOrString => write_int_or_string(out, value),
-        Single::Quantity => write_bytes(out, 1, value.as_str().unwrap_or("0").as_bytes()),
+        Single::Quantity => {
+            let text = value.and_then(S::string);
+            write_bytes(out, 1, text.as_deref().unwrap_or(b"0"));
+        }
         Single::Time => write_time(out, value, Precision::Seconds),
         Single::MicroTime => write_time(out, value, Precision::Micros),
         Single::Strings => {
-            for item in value.as_array().into_iter().flatten() {
-                write_bytes(out, 1, item.as_str().unwrap_or_default().as_bytes());
+            for item in value.into_iter().flat_map(S::items) {
+                write_bytes(out, 1, &item.and_then(S::string).unwrap_or_default());
             }
         }
         Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray => {
-            write_schema_or(out, single, value)
+            write_schema_or(out, single, value);
         }
         // Everything else is carried as JSON.
-        _ if value.is_null() => {}
-        _ => write_bytes(out, 1, &go_json::to_vec(value).unwrap_or_default()),
+        _ => {
+            if let Some(value) = value {
+                write_bytes(out, 1, &value.json());
+            }
+        }
     }
 }
 
-fn write_int_or_string(out: &mut Vec<u8>, value: &Value) {
-    write_number(out, 1, u64::from(value.is_string()));
-    write_number(out, 2, value.as_i64().unwrap_or_default().cast_unsigned());
-    write_bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
+fn write_int_or_string<'a, S: Source<'a>>(out: &mut Vec<u8>, value: Option<S>) {
+    let text = value.and_then(S::string);
+    write_number(out, 1, u64::from(text.is_some()));
+    write_number(out, 2, value.and_then(S::integer).unwrap_or_default().cast_unsigned());
+    write_bytes(out, 3, &text.unwrap_or_default());
 }
 
-fn write_time(out: &mut Vec<u8>, value: &Value, precision: Precision) {
-    let Some(time) = value.as_str().and_then(|text| Timestamp::parse(text, precision).ok()) else { return };
+fn write_time<'a, S: Source<'a>>(out: &mut Vec<u8>, value: Option<S>, precision: Precision) {
+    let Some(text) = value.and_then(S::string) else { return };
+    let Ok(text) = std::str::from_utf8(&text) else { return };
+    let Ok(time) = Timestamp::parse(text, precision) else { return };
     write_number(out, 1, time.seconds.cast_unsigned());
     write_number(out, 2, if precision == Precision::Micros { u64::from(time.nanos) } else { 0 });
 }
 
-fn write_schema_or(out: &mut Vec<u8>, single: Single, value: &Value) {
-    let write_schema = |out: &mut Vec<u8>, number: u32, value: &Value| {
+fn write_schema_or<'a, S: Source<'a>>(out: &mut Vec<u8>, single: Single, value: Option<S>) {
+    let write_schema = |out: &mut Vec<u8>, number: u32, value: Option<S>| {
         write_message(out, number, |out| write::structure(out, value, schema_type()));
     };
+    let object = value.filter(|value| S::is_object(*value));
     if single == Single::SchemaOrBool {
-        write_number(out, 1, u64::from(value.is_object() || value == &Value::Bool(true)));
-        if value.is_object() {
-            write_schema(out, 2, value);
+        write_number(out, 1, u64::from(object.is_some() || value.is_some_and(S::is_true)));
+        if object.is_some() {
+            write_schema(out, 2, object);
         }
         return;
     }
-    if value.is_object() {
-        return write_schema(out, 1, value);
+    if object.is_some() {
+        return write_schema(out, 1, object);
     }
-    for item in value.as_array().into_iter().flatten() {
-        match item {
-            Value::String(text) => write_bytes(out, 2, text.as_bytes()),
-            schema => write_schema(out, 2, schema),
+    for item in value.into_iter().flat_map(S::items) {
+        match item.and_then(S::string) {
+            Some(text) => write_bytes(out, 2, &text),
+            None => write_schema(out, 2, item),
         }
     }
 }

@@ -121,10 +121,102 @@ fn lists_are_put_together_from_items() {
     let encoded: Vec<Vec<u8>> = items.iter().map(|item| encode_message(item, map)).collect();
     let meta = TypeMeta { api_version: "v1".into(), kind: "ConfigMapList".into() };
     let metadata = json!({ "resourceVersion": "7" });
-    let bytes = encode_list(&meta, &metadata, encoded.iter().map(Vec::as_slice));
+    let items_bytes = encoded.iter().map(|item| item_bytes(item.len())).sum();
+    let mut bytes = begin_list(&meta, &metadata, items_bytes);
+    for item in &encoded {
+        begin_item(&mut bytes, item.len());
+        bytes.extend_from_slice(item);
+    }
+    bytes.extend_from_slice(END_OF_ENVELOPE);
     let whole = json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items });
     assert_eq!(bytes, encode(&whole, list));
     assert_eq!(decode(&bytes, None).unwrap().object, whole);
+}
+
+/// The message of a text, checked to be that of the tree which the text describes.
+fn message_of_text(text: &str, id: TypeId) -> Option<Vec<u8>> {
+    let mut out = b"before".to_vec();
+    let is_written = TextEncoder::default().encode(text.as_bytes(), id, &mut out);
+    let message = out.strip_prefix(b"before").unwrap().to_vec();
+    if !is_written {
+        assert_eq!(message, b"");
+        return None;
+    }
+    assert_eq!(message, encode_message(&serde_json::from_str(text).unwrap(), id), "{text}");
+    Some(message)
+}
+
+#[test]
+fn text_becomes_the_message_of_its_tree() {
+    let pod = id("", "v1", "Pod");
+    for text in [
+        r#"{}"#,
+        "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"}}\n",
+        r#"{"metadata":{"name":"a\"b\\\u00e9\ud83d\ude00é","labels":{"\u0001":"x","b":null}}}"#,
+        r#"{"metadata":null,"spec":{"containers":[{"name":"c","ports":[{"containerPort":80}]},null]}}"#,
+        r#"{"spec":{"containers":[],"hostNetwork":true,"volumes":[{"name":"v","emptyDir":{}}],"priority":-5}}"#,
+        r#"{"spec":{"tolerations":[{"tolerationSeconds":1}],"nodeSelector":{"a":"b"},"unknown":[[],{},"x"]}}"#,
+        r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{".":{}}},"time":"2020-01-01T00:00:00Z"}]}}"#,
+        r#"{"metadata":"text","spec":[1],"status":{"phase":7,"podIPs":{"a":1},"startTime":"today"}}"#,
+        "[]",
+        "7",
+        "null",
+    ] {
+        assert!(message_of_text(text, pod).is_some(), "{text}");
+    }
+    let service = id("", "v1", "Service");
+    let text =
+        r#"{"spec":{"ports":[{"port":1,"targetPort":"x"},{"port":2,"targetPort":3}],"clusterIPs":null}}"#;
+    assert!(message_of_text(text, service).is_some());
+    let secret = id("", "v1", "Secret");
+    assert!(message_of_text(r#"{"data":{"a":"AAEC","b":"","c":null}}"#, secret).is_some());
+    let schema =
+        types().named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps").unwrap();
+    let text = r#"{"items":{"type":"a"},"additionalProperties":false,"enum":["a",1.5,{"b":null}],"maximum":1.5e+30,"dependencies":{"a":["b"],"c":{"type":"d"}},"default":"x\ny"}"#;
+    assert!(message_of_text(text, schema).is_some());
+}
+
+#[test]
+fn text_in_another_form_is_left_to_a_parser() {
+    let pod = id("", "v1", "Pod");
+    for text in [
+        "",
+        "\n",
+        "{",
+        "}",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":}",
+        "{\"a\":1",
+        "{\"a\":1,",
+        "{\"a\":1,}",
+        "{1:2}",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[}",
+        "{]",
+        "\"a",
+        "\"a\\",
+        "\"\\\"",
+        "tru",
+        "nul",
+        "x",
+        "{} ",
+        "{}\n\n",
+        "{ }",
+        "{}{}",
+        "[1]]",
+    ] {
+        assert_eq!(message_of_text(text, pod), None, "{text:?}");
+    }
+}
+
+#[test]
+fn every_type_fits_into_the_places_of_a_text() {
+    for (_, one) in types().iter() {
+        assert!(one.fields.len() <= text::MAX_FIELDS, "{} has {} fields", one.name, one.fields.len());
+    }
 }
 
 #[test]

@@ -163,18 +163,41 @@ pub(crate) fn write_double(out: &mut Vec<u8>, field: u32, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+/// Writes what goes before bytes of a length.
+pub(super) fn write_length(out: &mut Vec<u8>, field: u32, length: usize) {
     write_varint(out, u64::from(field) << 3 | 2);
-    write_varint(out, bytes.len() as u64);
+    write_varint(out, length as u64);
+}
+
+pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    write_length(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Writes a message, whose length is only known after it was written.
+/// Writes a message, whose length is only known after it was written: most take one byte to tell it, and the others
+/// move by the rest.
 pub(crate) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     write_varint(out, u64::from(field) << 3 | 2);
     let start = out.len();
+    out.push(0);
     write(out);
-    let mut length = Vec::with_capacity(MAX_VARINT_BYTES);
-    write_varint(&mut length, (out.len() - start) as u64);
-    out.splice(start..start, length);
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+        return;
+    }
+    let content = start + varint_bytes(length as u64);
+    out.resize(content + length, 0);
+    out.copy_within(start + 1..start + 1 + length, content);
+    let mut rest = length;
+    for byte in &mut out[start..content] {
+        *byte = (rest & 0x7f) as u8 | 0x80;
+        rest >>= 7;
+    }
+    out[content - 1] &= 0x7f;
+}
+
+/// How many bytes a number takes.
+pub(super) fn varint_bytes(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
