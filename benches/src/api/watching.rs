@@ -196,7 +196,9 @@ async fn open(
 
 /// One streaming list of all pods, on a connection of its own, for the watch goes on after it. Returns its bytes.
 pub(crate) async fn streaming_list(target: &Target, namespace: &Namespace, form: Form) -> Result<u64> {
-    let query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    // Of any revision: with an etcd before 3.5, kube-apiserver cannot tell whether its cache is current.
+    let query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0\
+                 &allowWatchBookmarks=true";
     let mut connection = target.connector.connect().await?;
     let mut body = connection.open(namespace.list("pods", query, form.media_type())).await?;
     // The end of what came before, in which the annotation may begin.

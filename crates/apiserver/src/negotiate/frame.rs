@@ -148,11 +148,13 @@ impl Framing {
         {
             let json = entry.value_bytes();
             if is_served_as_stored(&*self.kind, &self.version, &json, entry.mod_revision()) {
-                let packed = messages.get_or_encode(&mut TextEncoder::default(), &entry, &json, id)?;
-                let mut message = Vec::with_capacity(packed.len());
-                packed.append(&json, &mut message)?;
-                let object = protobuf::envelop(&self.encoding(self.wanted, now).type_meta(), &message);
-                out.push_back(protobuf::watch_frame(EventType::Added.name(), &object).into());
+                let message = messages.get_or_encode(&mut TextEncoder::default(), &entry, &json, id)?;
+                let type_meta = self.encoding(self.wanted, now).type_meta();
+                let mut frame = Vec::new();
+                protobuf::begin_event(&mut frame, EventType::Added.name(), &type_meta, message.len());
+                message.append(&json, &mut frame)?;
+                frame.extend_from_slice(protobuf::END_OF_ENVELOPE);
+                out.push_back(frame.into());
                 return Ok(());
             }
         }

@@ -141,7 +141,7 @@ pub fn begin_item(out: &mut Vec<u8>, message_bytes: usize) {
 
 /// What an item of a list takes.
 pub fn item_bytes(message_bytes: usize) -> usize {
-    1 + wire::varint_bytes(message_bytes as u64) + message_bytes
+    field_bytes(message_bytes)
 }
 
 /// Encoding and type of the content: none, and the usual one.
@@ -155,6 +155,28 @@ pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
     let length = u32::try_from(out.len() - 4).expect("objects are far smaller than four gibibytes");
     out[..4].copy_from_slice(&length.to_be_bytes());
     out
+}
+
+/// Begins an event of a watch as [`watch_frame`] writes it. The message of the object follows, then [`END_OF_ENVELOPE`].
+pub fn begin_event(out: &mut Vec<u8>, event_type: &str, type_meta: &TypeMeta, message_bytes: usize) {
+    let type_meta_bytes = field_bytes(type_meta.api_version.len()) + field_bytes(type_meta.kind.len());
+    let fields = field_bytes(type_meta_bytes) + field_bytes(message_bytes);
+    let object = MAGIC.len() + fields + END_OF_ENVELOPE.len();
+    let event = field_bytes(event_type.len()) + field_bytes(field_bytes(object));
+    let length = u32::try_from(event).expect("objects are far smaller than four gibibytes");
+    out.reserve(4 + event);
+    out.extend_from_slice(&length.to_be_bytes());
+    wire::write_bytes(out, 1, event_type.as_bytes());
+    wire::write_length(out, 2, field_bytes(object));
+    wire::write_length(out, 1, object);
+    out.extend_from_slice(MAGIC);
+    write_type_meta(out, type_meta);
+    wire::write_length(out, 2, message_bytes);
+}
+
+/// What a field of so many bytes takes under one of the first 15 numbers.
+fn field_bytes(content: usize) -> usize {
+    1 + wire::varint_bytes(content as u64) + content
 }
 
 fn write_envelope(out: &mut Vec<u8>, type_meta: &TypeMeta, object: impl FnOnce(&mut Vec<u8>)) {

@@ -223,6 +223,15 @@ fn every_type_fits_into_the_places_of_a_text() {
 fn watch_events_are_framed() {
     let frame = watch_frame("ADDED", b"k8s\0...");
     assert_eq!(frame, b"\x00\x00\x00\x12\x0a\x05ADDED\x12\x09\x0a\x07k8s\0...");
+    let type_meta = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+    for length in [0, 1, 90, 100, 127, 128, 16_383, 16_384, 100_000] {
+        let message = vec![7; length];
+        let mut event = Vec::new();
+        begin_event(&mut event, "MODIFIED", &type_meta, length);
+        event.extend_from_slice(&message);
+        event.extend_from_slice(END_OF_ENVELOPE);
+        assert_eq!(event, watch_frame("MODIFIED", &envelop(&type_meta, &message)), "{length}");
+    }
 }
 
 #[test]
