@@ -14,7 +14,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::kinds::core::{persistent_volume_claim, pod_spec};
 use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The fields of the spec that an update may change.
 const MUTABLE: [&str; 7] = [
@@ -239,22 +239,18 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut ErrorList) 
         ("OnDelete" | "RollingUpdate", None) => {}
         ("OnDelete", Some(update)) => {
             let detail = "only allowed for updateStrategy 'RollingUpdate'";
-            errors.push(FieldError::invalid(&update_path, BadValue::Json(update_as_shown(update)), detail));
+            errors.push(FieldError::invalid(
+                &update_path,
+                internal_types::printed("*@apps.RollingUpdateStatefulSetStrategy", Some(update)),
+                detail,
+            ));
         }
         ("RollingUpdate", Some(update)) => validate_rolling_update(update, &update_path, errors),
-        (other, rolling_update) => {
-            let update = rolling_update.map_or_else(|| "null".to_owned(), update_as_shown);
-            let found = format!("{{\"Type\":{},\"RollingUpdate\":{update}}}", BadValue::named(other));
-            let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.push(FieldError::invalid(path, BadValue::Json(found), detail));
+        _ => {
+            let found = internal_types::printed("@apps.StatefulSetUpdateStrategy", Some(strategy));
+            errors.push(FieldError::invalid(path, found, "must be 'RollingUpdate' or 'OnDelete'"));
         }
     }
-}
-
-/// How messages show it: with the names of upstream's own type.
-fn update_as_shown(update: &Value) -> String {
-    let unavailable = BadValue::json(update.get("maxUnavailable").unwrap_or(&Value::Null));
-    format!("{{\"Partition\":{},\"MaxUnavailable\":{unavailable}}}", count(update, "partition"))
 }
 
 fn validate_rolling_update(update: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -277,7 +273,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         });
         validate_template_metadata(pod_controller::template(spec), &template_path, errors);
     } else {
-        let found = checks::selector_as_shown(pod_controller::selector(spec));
+        let found = internal_types::printed("*@meta.LabelSelector", spec.get("selector"));
         errors.push(FieldError::invalid(&path.child("selector"), found, ""));
     }
     let template = pod_controller::template(spec);

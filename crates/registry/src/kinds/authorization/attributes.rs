@@ -1,10 +1,10 @@
 //! What is asked for in a review of access.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::selector::{LabelSelectorRequirement, ValidationOptions};
 use serde_json::Value;
 
-use crate::view;
+use crate::{internal_types, view};
 
 /// Newer clients may know operators that we do not; the review is still answered.
 const OPTIONS: ValidationOptions =
@@ -18,11 +18,7 @@ pub(super) fn check_attributes(review: &Value, errors: &mut ErrorList) {
     match (resource, other) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            let shown = BadValue::Json(format!(
-                "{{\"Path\":{},\"Verb\":{}}}",
-                BadValue::from(view::text(other, &["path"])),
-                BadValue::from(view::text(other, &["verb"]))
-            ));
+            let shown = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
             errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), shown, detail));
         }
         (None, None) => {
@@ -53,7 +49,7 @@ pub(super) fn check_metadata(review: &Value, except: &[&str], detail: &str, erro
         name != "managedFields" && !except.contains(&name.as_str()) && !is_zero(value)
     };
     if view::fields(review, &["metadata"]).any(present) {
-        let metadata = BadValue::json(review.get("metadata").unwrap_or(&Value::Null));
+        let metadata = internal_types::printed("@meta.ObjectMeta", review.get("metadata"));
         errors.push(FieldError::invalid(&Path::root("metadata"), metadata, detail));
     }
 }

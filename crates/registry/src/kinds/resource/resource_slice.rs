@@ -88,9 +88,11 @@ impl Kind for ResourceSlice {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let fields: [&[&str]; 3] = [&["spec", "pool", "name"], &["spec", "driver"], &["spec", "nodeName"]];
-        for field in fields {
+        let fields: [(&[&str], &str); 3] =
+            [(&["spec", "pool", "name"], "s"), (&["spec", "driver"], "s"), (&["spec", "nodeName"], "*s")];
+        for (field, shape) in fields {
             rules::unchanged(
+                shape,
                 &Path::root(&field.join(".")),
                 view::at(new, field),
                 view::at(old, field),

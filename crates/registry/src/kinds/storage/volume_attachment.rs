@@ -55,7 +55,13 @@ impl Kind for VolumeAttachment {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
+        rules::unchanged(
+            "@storage.VolumeAttachmentSpec",
+            &Path::root("spec"),
+            new.get("spec"),
+            old.get("spec"),
+            errors,
+        );
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {

@@ -3,7 +3,6 @@
 mod data_source;
 #[cfg(any(test, feature = "samples"))]
 mod samples;
-mod shown;
 mod update;
 
 use std::sync::LazyLock;
@@ -85,7 +84,7 @@ impl Kind for PersistentVolumeClaim {
         update::check_size(new, old, errors);
         let mode = ["spec", "volumeMode"];
         let path = Path::root("volumeMode");
-        rules::immutable(view::at(new, &mode), view::at(old, &mode), &path, errors);
+        rules::immutable("*s", view::at(new, &mode), view::at(old, &mode), &path, errors);
         update::check_attributes_class_stays(new, old, errors);
     }
 
