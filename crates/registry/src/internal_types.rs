@@ -69,6 +69,11 @@ pub(crate) fn fields_set<'a>(name: &str, value: &'a Value) -> impl Iterator<Item
     fields.iter().filter(move |field| is_set(field)).map(|field| field.name)
 }
 
+/// The printed names of the fields of a type, in their order.
+pub(crate) fn field_names(name: &str) -> impl Iterator<Item = &'static str> {
+    TYPES.get(name).into_iter().flatten().map(|field| field.name)
+}
+
 /// The value of a field, unless it is absent or null.
 fn find<'a>(source: &str, object: &'a Value, parent: Option<&'a Value>) -> Option<&'a Value> {
     let value = match (source, source.strip_prefix('^')) {

@@ -268,6 +268,10 @@ impl Cluster {
             errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
         }
         match write.subresource {
+            "" if declaration.reports_changes_first => {
+                write.kind.validate_update(&new, old, &mut errors);
+                write.kind.revalidate(&new, old, &mut errors);
+            }
             "" => {
                 write.kind.revalidate(&new, old, &mut errors);
                 write.kind.validate_update(&new, old, &mut errors);

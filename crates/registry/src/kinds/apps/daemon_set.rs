@@ -27,6 +27,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: columns(),
     storage_version_hash: "dd7pWHUlMKQ=".into(),
+    reports_changes_first: true,
     ..Declaration::new("apps", &["v1"], "DaemonSet", "daemonsets", "daemonset", Scope::Namespaced)
 });
 

@@ -83,25 +83,14 @@ impl Kind for StatefulSet {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        validate_policies(spec, &path, errors);
-        checks::all_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
-        if let Some(ordinals) = spec.get("ordinals") {
-            checks::non_negative(ordinals, "start", &path.child("ordinals"), errors);
-        }
-        validate_template(spec, &path, errors);
+        validate_spec(object, true, errors);
     }
 
-    /// What cannot change is looked at once.
-    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        claim_template::validate(spec, &path, errors);
-        let service = view::text(spec, &["serviceName"]);
-        if !service.is_empty() {
-            rules::each_message(&path.child("serviceName"), service, name::dns1123_label(service), errors);
-        }
+    fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        validate_spec(new, false, &mut found);
+        found.forgive(new, old, |old, errors| validate_spec(old, false, errors));
+        errors.extend(found);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -192,6 +181,25 @@ impl Kind for StatefulSet {
             ),
         ]
     }
+}
+
+/// Checks a spec; fields that cannot change are checked only when it is new.
+fn validate_spec(object: &Value, is_new: bool, errors: &mut ErrorList) {
+    let path = Path::root("spec");
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    validate_policies(spec, &path, errors);
+    if is_new {
+        claim_template::validate(spec, &path, errors);
+    }
+    checks::all_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
+    if let Some(ordinals) = spec.get("ordinals") {
+        checks::non_negative(ordinals, "start", &path.child("ordinals"), errors);
+    }
+    let service = view::text(spec, &["serviceName"]);
+    if is_new && !service.is_empty() {
+        rules::each_message(&path.child("serviceName"), service, name::dns1123_label(service), errors);
+    }
+    validate_template(spec, &path, errors);
 }
 
 fn set_strategy_defaults(strategy: &mut Value) {

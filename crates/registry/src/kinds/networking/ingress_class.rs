@@ -28,6 +28,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::age(),
     ],
     storage_version_hash: "l/iqIbDgFyQ=".into(),
+    reports_changes_first: true,
     ..Declaration::new(
         "networking.k8s.io",
         &["v1"],

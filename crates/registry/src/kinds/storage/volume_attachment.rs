@@ -52,6 +52,11 @@ impl Kind for VolumeAttachment {
         let node = view::text(object, &["spec", "nodeName"]);
         rules::each_message(&Path::root("spec.nodeName"), node, name::dns1123_subdomain(node), errors);
         check_status(object, errors);
+        let volume = ["spec", "source", "persistentVolumeName"];
+        if let Some(volume) = view::at(object, &volume).and_then(Value::as_str) {
+            let path = Path::root("spec.source.persistentVolumeName");
+            rules::each_message(&path, volume, name::dns1123_subdomain(volume), errors);
+        }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -98,10 +103,6 @@ fn check_source(object: &Value, errors: &mut ErrorList) {
             errors.push(FieldError::required(&path.child("persistentVolumeName"), detail));
         }
         _ => {}
-    }
-    if let Some(volume) = volume {
-        let path = path.child("persistentVolumeName");
-        rules::each_message(&path, volume, name::dns1123_subdomain(volume), errors);
     }
 }
 
