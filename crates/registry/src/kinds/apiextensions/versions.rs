@@ -129,7 +129,8 @@ impl<'a> Versions<'a> {
                 fields.retain(|field, _| !is_shared(field));
             }
         }
-        let versions = Some(&versions).filter(|_| !self.all.is_empty());
+        let is_list = view::at(self.definition, &["spec", "versions"]).is_some_and(Value::is_array);
+        let versions = Some(&versions).filter(|_| is_list);
         internal_types::printed("[@apiextensions.CustomResourceDefinitionVersion", versions)
     }
 
