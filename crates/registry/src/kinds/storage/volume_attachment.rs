@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{driver_name, parameters};
 use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
+use crate::kinds::core::persistent_volume;
 use crate::kinds::rules;
 use crate::view;
 
@@ -44,6 +45,12 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
 impl Kind for VolumeAttachment {
     fn declaration(&self) -> &Declaration {
         &DECLARATION
+    }
+
+    fn set_defaults(&self, object: &mut Value) {
+        if let Some(spec) = object.pointer_mut("/spec/source/inlineVolumeSpec") {
+            persistent_volume::set_source_defaults(spec);
+        }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -178,5 +185,20 @@ fn samples() -> crate::samples::Samples {
             "spec",
             "FieldValueInvalid",
         )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn source_of_an_inline_volume_gets_its_defaults() {
+        let mut object = json!({"spec": {"source": {"inlineVolumeSpec": {"hostPath": {"path": "/a"}}}}});
+        VolumeAttachment.set_defaults(&mut object);
+        let source = &object["spec"]["source"]["inlineVolumeSpec"];
+        assert_eq!(*source, json!({"hostPath": {"path": "/a", "type": ""}}));
     }
 }

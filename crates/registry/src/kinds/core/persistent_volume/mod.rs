@@ -89,8 +89,7 @@ impl Kind for PersistentVolume {
             spec["persistentVolumeReclaimPolicy"] = "Retain".into();
         }
         view::set_default(spec, "volumeMode", || "Filesystem".into());
-        resource_list::set_defaults(spec.get_mut("capacity"));
-        source::set_defaults(spec);
+        set_source_defaults(spec);
     }
 
     fn prepare_for_create(&self, object: &mut Value, now: Time) {
@@ -171,6 +170,12 @@ impl Kind for PersistentVolume {
         let required = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}]});
         vec![crate::samples::Stored::of(valid, &json!({"spec": {"nodeAffinity": {"required": required}}}))]
     }
+}
+
+/// Fills in the capacity and the source of a volume's spec, which may be inline in another object.
+pub(crate) fn set_source_defaults(spec: &mut Value) {
+    resource_list::set_defaults(spec.get_mut("capacity"));
+    source::set_defaults(spec);
 }
 
 fn check_spec(object: &Value, errors: &mut ErrorList) {
