@@ -69,9 +69,9 @@ pub(crate) fn fields_set<'a>(name: &str, value: &'a Value) -> impl Iterator<Item
     fields.iter().filter(move |field| is_set(field)).map(|field| field.name)
 }
 
-/// The printed names of the fields of a type, in their order.
-pub(crate) fn field_names(name: &str) -> impl Iterator<Item = &'static str> {
-    TYPES.get(name).into_iter().flatten().map(|field| field.name)
+/// The names that the fields of a type have in versioned objects, in their order.
+pub(crate) fn versioned_names(name: &str) -> impl Iterator<Item = &'static str> {
+    TYPES.get(name).into_iter().flatten().map(|field| field.source)
 }
 
 /// The value of a field, unless it is absent or null.
@@ -100,8 +100,6 @@ impl Printer {
         let (kind, rest) = shape.split_at(shape.len().min(1));
         match (kind, value) {
             ("@", value) => self.fields(rest, value.unwrap_or(&Value::Null), parent),
-            // A schema that is a list or a truth value.
-            ("*", Some(value)) if rest.starts_with('@') && !value.is_object() => self.text.push_str("null"),
             ("*", Some(value)) => self.value(rest, Some(value), parent),
             ("[", Some(Value::Array(items))) => self.list(rest, items, parent),
             ("{", Some(Value::Object(entries))) => {
@@ -134,6 +132,9 @@ impl Printer {
         let mut count = 0;
         for field in fields {
             let value = find(field.source, object, parent);
+            // What is a schema, a list or a truth value is one of these fields.
+            let value = value
+                .filter(|value| field.source != "." || !field.shape.starts_with("*@") || value.is_object());
             if field.is_omitted && value.is_none_or(|value| is_zero(field.shape, value)) {
                 continue;
             }
@@ -258,6 +259,20 @@ mod tests {
         let text = printed("@core.PodSpec", Some(&spec)).to_string();
         let expected = r#""SecurityContext":{"HostNetwork":true,"HostPID":false,"HostIPC":false,"ShareProcessNamespace":false,"HostUsers":null,"SELinuxOptions":null,"WindowsOptions":null,"RunAsUser":1,"#;
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn schema_that_may_also_be_a_list_or_a_truth_value_is_printed_as_a_struct() {
+        let schema = json!({"items": {"type": "a"}, "additionalItems": true, "additionalProperties": false});
+        let text = printed("@apiextensions.JSONSchemaProps", Some(&schema)).to_string();
+        for expected in [
+            r#""Items":{"Schema":{"ID":"","#,
+            r#""JSONSchemas":null},"AllOf":null"#,
+            r#""AdditionalItems":{"Allows":true,"Schema":null}"#,
+            r#""AdditionalProperties":{"Allows":false,"Schema":null}"#,
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]

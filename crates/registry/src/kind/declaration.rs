@@ -220,6 +220,8 @@ pub enum Scope {
 pub enum NameRule {
     /// Lower-case labels with dots between them, 253 characters.
     DnsSubdomain,
+    /// The same as a declared format, which does not hold for the prefix of generated names.
+    LongName,
     /// One lower-case label, 63 characters.
     DnsLabel,
     /// One label that begins with a letter, 63 characters.

@@ -175,6 +175,7 @@ fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
 fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let rule = match declaration.names {
         NameRule::DnsSubdomain => name::object_dns_subdomain,
+        NameRule::LongName => name::object_long_name,
         NameRule::DnsLabel => name::object_dns_label,
         NameRule::Dns1035Label => name::object_dns1035_label,
         NameRule::PathSegment => name::object_path_segment,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod_spec::defaults::within;
 use super::pod_spec::{self, check};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subresource, texts};
 use crate::scale::{ScalePaths, ScaleSelector};
 use crate::{internal_types, view};
 
@@ -39,6 +39,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::text("Selector", "the labels by which it knows its pods").wide(),
     ],
     storage_version_hash: "Jond2If31h0=".into(),
+    names: NameRule::LongName,
     ..Declaration::new(
         "",
         &["v1"],

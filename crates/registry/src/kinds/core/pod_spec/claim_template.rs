@@ -19,7 +19,7 @@ pub(crate) fn validate_template_metadata(metadata: Option<&Value>, path: &Path<'
     let metadata = metadata.unwrap_or(&Value::Null);
     annotation::validate_keys(metadata, &path.child("annotations"), errors);
     check::labels(metadata.get("labels"), &path.child("labels"), errors);
-    for field in internal_types::field_names("meta.ObjectMeta") {
+    for field in internal_types::versioned_names("meta.ObjectMeta") {
         let is_set = !rules::same(metadata.get(field), None);
         if field != "annotations" && field != "labels" && is_set {
             errors.push(FieldError::forbidden(&path.child(go_name(field)), "cannot be set"));
