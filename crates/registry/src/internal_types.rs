@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn recorded_values_are_printed_as_kube_apiserver_prints_them() {
+        let lines: Vec<&str> = include_str!("../data/printed_values.txt").lines().skip(1).collect();
+        for case in lines.chunks(3) {
+            let [shape, value, expected] = case else { panic!("incomplete case {case:?}") };
+            let value: Value = serde_json::from_str(value).unwrap();
+            assert_eq!(printed(shape, Some(&value)).to_string(), *expected, "{shape}");
+        }
+    }
+
+    #[test]
     fn absent_fields_are_printed_as_their_zero_values() {
         let reference = json!({"kind": "Pod", "name": "p"});
         assert_eq!(

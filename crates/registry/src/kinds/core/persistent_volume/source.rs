@@ -212,6 +212,27 @@ mod tests {
     }
 
     #[test]
+    fn source_that_changed_is_refused_with_the_difference() {
+        let [old, new] = ["/a", "/b"].map(|path| json!({"hostPath": {"path": path, "type": ""}}));
+        let mut errors = ErrorList::new();
+        check_stays(&new, &old, &mut errors);
+        let difference = r#"@@ -2,7 +2,7 @@
+  "GCEPersistentDisk": null,
+  "AWSElasticBlockStore": null,
+  "HostPath": {
+-  "Path": "/a",
++  "Path": "/b",
+   "Type": ""
+  },
+  "Glusterfs": null,
+"#;
+        let expected = format!(
+            "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n{difference}"
+        );
+        assert_eq!(errors.to_string(), expected);
+    }
+
+    #[test]
     fn references_name_a_namespace() {
         assert_eq!(
             complaints("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),

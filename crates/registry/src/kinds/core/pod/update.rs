@@ -286,6 +286,49 @@ mod tests {
     }
 
     #[test]
+    fn difference_is_that_of_kube_apiserver() {
+        let old = json!({
+            "containers": [{"name": "a", "image": "b", "imagePullPolicy": "Always"}],
+            "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+            "serviceAccountName": "default", "automountServiceAccountToken": false, "securityContext": {},
+        });
+        let mut new = old.clone();
+        new["containers"][0]["command"] = json!(["x"]);
+        new["nodeSelector"] = json!({"a": "b"});
+        new["hostNetwork"] = true.into();
+        let difference = r#"@@ -5,7 +5,9 @@
+   {
+    "Name": "a",
+    "Image": "b",
+-   "Command": null,
++   "Command": [
++    "x"
++   ],
+    "Args": null,
+    "WorkingDir": "",
+    "Ports": null,
+@@ -39,12 +41,14 @@
+  "TerminationGracePeriodSeconds": 30,
+  "ActiveDeadlineSeconds": null,
+  "DNSPolicy": "ClusterFirst",
+- "NodeSelector": null,
++ "NodeSelector": {
++  "a": "b"
++ },
+  "ServiceAccountName": "default",
+  "AutomountServiceAccountToken": false,
+  "NodeName": "",
+  "SecurityContext": {
+-  "HostNetwork": false,
++  "HostNetwork": true,
+   "HostPID": false,
+   "HostIPC": false,
+   "ShareProcessNamespace": null,
+"#;
+        check(old, new, &format!("spec: Forbidden: {FROZEN}\n{difference}"));
+    }
+
+    #[test]
     fn gated_pods_may_become_more_demanding() {
         let gates = json!([{"name": "x"}]);
         let affinity = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}});
