@@ -87,7 +87,7 @@ impl Kind for EndpointSlice {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         rules::immutable(
-            "s",
+            "S",
             new.get("addressType"),
             old.get("addressType"),
             &Path::root("addressType"),

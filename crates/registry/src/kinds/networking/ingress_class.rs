@@ -66,7 +66,7 @@ impl Kind for IngressClass {
         let controller = ["spec", "controller"];
         let path = Path::root("spec.controller");
         let text = |class: &Value| Value::from(view::text(class, &controller));
-        rules::immutable("S", Some(&text(new)), Some(&text(old)), &path, errors);
+        rules::immutable("s", Some(&text(new)), Some(&text(old)), &path, errors);
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
