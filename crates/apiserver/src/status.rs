@@ -1,8 +1,11 @@
 //! The `Status` object: the only place that turns a refusal into a status code.
 
+use std::borrow::Cow;
+
 use coracle_api::codec::DecodeError;
 use coracle_base::ErrorChain;
 use coracle_base::tasks::TaskError;
+use coracle_meta::gvk::GroupResource;
 use coracle_meta::patch::{ErrorClass, PatchError};
 use coracle_meta::status::{Cause, Details, Precondition, Reason, Status};
 use coracle_registry::{DEFAULT_CLUSTER, Error, StoreFailure};
@@ -215,9 +218,7 @@ impl From<Error> for Refusal {
             }
             Error::PreconditionFailed { subject, namespace, field, expected, found } => {
                 let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let group = &subject.resource.group;
-                let group = if has_built_in_group(group) { String::new() } else { format!("{group}/") };
-                let key = format!("/registry/{group}{}/{within}{}", subject.resource.resource, subject.name);
+                let key = format!("/{}/{within}{}", key_prefix(&subject.resource), subject.name);
                 let failed = Precondition { what: field, key: &key, wanted: expected, found };
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }
@@ -348,6 +349,25 @@ fn store_failure(failure: StoreFailure) -> Status {
 fn internal(error: &dyn std::error::Error) -> Status {
     tracing::error!(error = %ErrorChain(error), "a request failed");
     Status::internal_error("the request could not be carried out; the server's log says why")
+}
+
+/// What the storage keys of a resource begin with, which messages of failed preconditions print.
+fn key_prefix(resource: &GroupResource) -> Cow<'_, str> {
+    match (&*resource.group, &*resource.resource) {
+        ("", "endpoints") => "services/endpoints".into(),
+        ("", "nodes") => "minions".into(),
+        ("", "replicationcontrollers") => "controllers".into(),
+        ("", "services") => "services/specs".into(),
+        ("networking.k8s.io", "ingresses") => "ingress".into(),
+        (group, plural) if is_stored_by_group(group) => format!("{group}/{plural}").into(),
+        (_, plural) => plural.into(),
+    }
+}
+
+/// Whether the resources of a group are stored under its name: custom ones, and those of the servers that
+/// kube-apiserver contains.
+fn is_stored_by_group(group: &str) -> bool {
+    !has_built_in_group(group) || matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod error;
 mod fence;
 pub mod form;
 mod identity;
+mod internal_types;
 mod keys;
 pub mod kind;
 mod kind_ref;

@@ -29,6 +29,7 @@ fn write(kind: &'static dyn Kind) -> Write<'static> {
         requester: const { &Identity::server() },
         dry_run: false,
         audit: None,
+        sent: None,
     }
 }
 

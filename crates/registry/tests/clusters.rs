@@ -37,6 +37,7 @@ fn write(kind: &'static dyn Kind, namespace: &'static str) -> Write<'static> {
         requester: const { &Identity::server() },
         dry_run: false,
         audit: None,
+        sent: None,
     }
 }
 

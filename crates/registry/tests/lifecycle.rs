@@ -23,6 +23,7 @@ const WRITE: Write<'static> = Write {
     requester: &Identity::server(),
     dry_run: false,
     audit: None,
+    sent: None,
 };
 
 fn cluster() -> (Store, Cluster) {

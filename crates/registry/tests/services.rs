@@ -23,6 +23,7 @@ const WRITE: Write<'static> = Write {
     requester: const { &Identity::server() },
     dry_run: false,
     audit: None,
+    sent: None,
 };
 
 /// What the ranges of a test have room for: 14 addresses, and 8 ports.

@@ -253,5 +253,6 @@ pub(super) fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &
         requester,
         dry_run: false,
         audit: None,
+        sent: None,
     }
 }

@@ -63,6 +63,12 @@ impl<'a> Decoding<'a> {
     fn scheme(&self) -> &'static str {
         match &self.form {
             Some(form) if form.is_custom() => "k8s.io/client-go/scale/util.go:146",
+            _ if self.group == "apiextensions.k8s.io" => {
+                "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"
+            }
+            _ if self.group == "apiregistration.k8s.io" => {
+                "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28"
+            }
             _ => "pkg/api/legacyscheme/scheme.go:30",
         }
     }
@@ -77,6 +83,17 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
         Some((media, _)) => media.trim(),
         None => text.trim(),
     }
+}
+
+/// The JSON in a body of this media type without its type; none if there is none or it cannot be read.
+pub(crate) fn decode_untyped(media_type: &str, body: &[u8]) -> Option<Value> {
+    let budget = &mut DecodeBudget::default();
+    let decoded = match media_type {
+        "" | "application/json" => json::decode_within(body, Target::Any, budget),
+        "application/yaml" => yaml::decode_within(body, Target::Any, budget),
+        _ => return None,
+    };
+    decoded.ok().map(|decoded| decoded.object)
 }
 
 /// Reads the object in a body of this media type, within a budget. Returns it with what the client should be warned

@@ -145,7 +145,8 @@ pub(super) fn metadata_json(object: &[u8], meta_version: &str) -> Result<Vec<u8>
 /// What upstream's messages call a type, such as `*core.ConfigMap`.
 pub(super) fn go_type(kind: &dyn Kind) -> String {
     let declaration = kind.declaration();
-    let package = declaration.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+    let group = declaration.stored_as.as_ref().map_or(&declaration.group, |stored| &stored.group);
+    let package = group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
     format!("*{package}.{}", declaration.kind)
 }
 

@@ -80,10 +80,12 @@ fn list(
     cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
     if encoding.wanted.shape == Shape::Metadata {
-        let message = format!(
-            "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
-            go_type(&**encoding.kind)
-        );
+        let list_type = match encoding.kind.declaration().routed {
+            true => format!("{}List", go_type(&**encoding.kind)),
+            false => "*unstructured.UnstructuredList".to_owned(),
+        };
+        let message =
+            format!("you requested PartialObjectMetadata, but the requested object is a list ({list_type})");
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
     let entries = match encoding.kind.row_order().filter(|_| encoding.wanted.shape == Shape::Table) {

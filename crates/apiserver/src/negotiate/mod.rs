@@ -12,7 +12,9 @@ mod respond;
 mod table;
 
 pub(crate) use accept::{Asked, OFFERED, Offer, Shape, Wanted, check_representation};
-pub(crate) use decode::{Decoding, claims_otherwise, clipped, decode, decode_delete_options, media_type};
+pub(crate) use decode::{
+    Decoding, claims_otherwise, clipped, decode, decode_delete_options, decode_untyped, media_type,
+};
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
 pub(crate) use list::{page, page_everywhere};

@@ -23,7 +23,7 @@ use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
 use coracle_registry::form::ObjectForm;
 use coracle_registry::kinds::metrics;
-use coracle_registry::lifecycle::Write;
+use coracle_registry::lifecycle::{SentBody, Write};
 use coracle_registry::{
     AuditAnnotations, Cluster, Error, Identity, KindRef, Registry, Scope, Subject, Verbs,
 };
@@ -33,11 +33,14 @@ use serde_json::Value;
 use crate::body::ResponseBody;
 use crate::decode_memory::Reservations;
 use crate::flow::Unread;
-use crate::negotiate::{Encoding, Offer, Wanted};
+use crate::negotiate::{self, Encoding, Offer, Wanted, media_type};
 use crate::options::{FieldValidation, Query};
 use crate::route::ResourcePath;
 use crate::service::{Components, Shared};
 use crate::status::Refusal;
+
+/// Bodies above this size are not read again to print empty lists and maps of an invalid object as they were sent.
+const MAX_REREAD_BYTES: usize = 64 * 1024;
 
 /// A request for a resource, with its body.
 pub(crate) struct ResourceRequest {
@@ -301,6 +304,7 @@ impl ResourceRequest {
             requester: &self.identity,
             dry_run: self.query.dry_run(),
             audit: self.audit.as_ref(),
+            sent: Some(self),
         })
     }
 
@@ -321,6 +325,16 @@ impl ResourceRequest {
 
     fn validation(&self) -> FieldValidation {
         self.query.field_validation()
+    }
+}
+
+impl SentBody for ResourceRequest {
+    fn untyped(&self) -> Option<Value> {
+        let is_object = self.method == Method::POST || self.method == Method::PUT;
+        if !is_object || self.body.len() > MAX_REREAD_BYTES {
+            return None;
+        }
+        negotiate::decode_untyped(media_type(&self.headers), &self.body)
     }
 }
 

@@ -42,6 +42,12 @@ pub fn object_dns_subdomain(value: &str, prefix: bool) -> Messages {
     dns1123_subdomain(&completed(value, prefix))
 }
 
+/// [`NameRule`] of kinds whose name is declared as a long name: a DNS subdomain, whose length is counted in bytes.
+/// Prefixes are not checked.
+pub fn object_long_name(value: &str, prefix: bool) -> Messages {
+    if prefix { Messages::new() } else { dns::dns1123_subdomain_of_key(value) }
+}
+
 /// [`NameRule`] of namespaces and others: a DNS label.
 pub fn object_dns_label(value: &str, prefix: bool) -> Messages {
     dns1123_label(&completed(value, prefix))

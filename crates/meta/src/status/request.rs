@@ -38,7 +38,7 @@ pub struct Denied<'a> {
 pub struct Precondition<'a> {
     /// `UID` or `ResourceVersion`.
     pub what: &'static str,
-    /// The object's storage key, such as `/registry/pods/default/web`.
+    /// The object's storage key, such as `/pods/default/web`.
     pub key: &'a str,
     /// What the client meant.
     pub wanted: &'a str,
@@ -244,10 +244,10 @@ mod tests {
             Status::modified(PODS, "x").message,
             "Operation cannot be fulfilled on pods \"x\": the object has been modified; please apply your changes to the latest version and try again"
         );
-        let failed = Precondition { what: "UID", key: "/registry/pods/n/x", wanted: "a", found: "b" };
+        let failed = Precondition { what: "UID", key: "/pods/n/x", wanted: "a", found: "b" };
         assert_eq!(
             Status::precondition_failed(PODS, "x", &failed).message,
-            "Operation cannot be fulfilled on pods \"x\": StorageError: invalid object, Code: 4, Key: /registry/pods/n/x, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b"
+            "Operation cannot be fulfilled on pods \"x\": StorageError: invalid object, Code: 4, Key: /pods/n/x, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b"
         );
         assert_eq!(
             Status::resource_version_required(ROLES, "x").message,

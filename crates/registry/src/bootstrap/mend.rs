@@ -62,6 +62,7 @@ impl Cluster {
             requester: &Identity::server(),
             dry_run: false,
             audit: None,
+            sent: None,
         };
         let name = view::name(&expected);
         // A policy of the cluster must not keep it from starting.

@@ -81,6 +81,7 @@ impl Seed {
             requester: &Identity::server(),
             dry_run: false,
             audit: None,
+            sent: None,
         };
         let mut object = workshop.prepared(&write, self.object.clone())?;
         if let Some(Applied { manager, subresource, fields }) = &self.applied {

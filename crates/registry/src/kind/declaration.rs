@@ -57,6 +57,8 @@ pub struct Declaration {
     /// Where and as what objects are stored, if it is not as what the first version says: they
     /// are then the objects of another kind, seen in another way.
     pub stored_as: Option<StoredAs>,
+    /// Whether kube-apiserver reports what may not change before what is wrong with the object as a whole.
+    pub reports_changes_first: bool,
     /// Whether a PUT without a resourceVersion overwrites whatever is there.
     pub unconditional_update: bool,
     /// Whether a PUT to a name that does not exist creates it.
@@ -110,6 +112,7 @@ impl Declaration {
             deprecated: None,
             time_to_live: None,
             stored_as: None,
+            reports_changes_first: false,
             unconditional_update: true,
             create_on_update: false,
             orphans_by_default: false,
@@ -217,6 +220,8 @@ pub enum Scope {
 pub enum NameRule {
     /// Lower-case labels with dots between them, 253 characters.
     DnsSubdomain,
+    /// The same as a declared format, which does not hold for the prefix of generated names.
+    LongName,
     /// One lower-case label, 63 characters.
     DnsLabel,
     /// One label that begins with a letter, 63 characters.

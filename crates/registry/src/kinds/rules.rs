@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ratchet;
 use crate::kind::Column;
-use crate::view;
+use crate::{internal_types, view};
 
 /// Every message of a rule for names becomes an error.
 pub(crate) fn each_message(path: &Path<'_>, value: &str, messages: Messages, errors: &mut ErrorList) {
@@ -60,11 +60,16 @@ pub(crate) fn check_again(
     errors.extend(found);
 }
 
-/// A field may not change.
-pub(crate) fn unchanged(path: &Path<'_>, new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
+/// A field of a type of [`internal_types`] may not change.
+pub(crate) fn unchanged(
+    shape: &str,
+    path: &Path<'_>,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    errors: &mut ErrorList,
+) {
     if !same(new, old) {
-        let found = BadValue::from(new.unwrap_or(&Value::Null));
-        errors.push(FieldError::invalid(path, found, "field is immutable"));
+        errors.push(FieldError::invalid(path, internal_types::printed(shape, new), "field is immutable"));
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::commit::{Known, Plan, Step};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
+use super::sent_body::validated;
 use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors};
 use crate::admission::{Attributes, Operation};
@@ -164,9 +165,12 @@ impl Cluster {
         kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);
         self.allocate(write, &mut object, None, taken)?;
-        let mut errors = metadata_errors(write.declaration(), &object);
-        kind.validate(&object, &mut errors);
-        kind.validate_create(&object, &mut errors);
+        let errors = validated(&object, write.sent, |object| {
+            let mut errors = metadata_errors(write.declaration(), object);
+            kind.validate(object, &mut errors);
+            kind.validate_create(object, &mut errors);
+            errors
+        });
         write.check(Meta::of(&object).name(), errors)?;
         Ok(object)
     }

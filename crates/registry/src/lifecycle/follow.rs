@@ -132,6 +132,7 @@ mod tests {
             requester: const { &Identity::server() },
             dry_run: false,
             audit: None,
+            sent: None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Reading many objects, in pages of one snapshot.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use coracle_meta::field::quoted;
 use coracle_store::{At, Entry, RangeRequest, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -165,9 +167,13 @@ fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     Ok((Some(token.start), at))
 }
 
+/// Base64 of tokens. Go ignores the last bits of a text whose length is no multiple of four.
+const TOKEN_BASE64: GeneralPurpose =
+    GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 /// Reads a token, or says what is wrong with it in upstream's words.
 fn read_token(text: &str) -> Result<Token, String> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+    let bytes = TOKEN_BASE64.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             // Go names where the last, incomplete group of four begins.
@@ -175,9 +181,12 @@ fn read_token(text: &str) -> Result<Token, String> {
         };
         format!("illegal base64 data at input byte {at}")
     })?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|_| {
-        let first = bytes.first().map_or('?', |byte| char::from(*byte));
-        format!("invalid character '{first}' looking for beginning of value")
+    let token: Token = serde_json::from_slice(&bytes).map_err(|_| match bytes.first() {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(first) => {
+            let first = quoted(&char::from(*first).to_string()).to_string();
+            format!("invalid character '{}' looking for beginning of value", first.trim_matches('"'))
+        }
     })?;
     if token.version != TOKEN_VERSION {
         return Err(format!("server does not recognize this encoded version {}", token.version));
@@ -197,7 +206,7 @@ fn read_token(text: &str) -> Result<Token, String> {
 
 fn token(rv: i64, start: &str) -> String {
     let token = Token { version: TOKEN_VERSION.into(), rv, start: start.into() };
-    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).expect("a token has a JSON"))
+    TOKEN_BASE64.encode(serde_json::to_vec(&token).expect("a token has a JSON"))
 }
 
 fn next_token(more: bool, revision: Revision, last: Option<&Entry>, prefix: &str) -> Option<String> {

@@ -17,6 +17,7 @@ mod read;
 mod rewrite;
 mod scale;
 mod select;
+mod sent_body;
 mod update;
 mod watch;
 
@@ -27,6 +28,7 @@ pub use follow::{GroupWatch, Place};
 pub use list::{ListOptions, Page};
 pub use rewrite::Preconditions;
 pub use select::Selection;
+pub use sent_body::SentBody;
 pub use update::{Change, Updated};
 pub use watch::{ObjectEvent, ObjectState, ObjectWatch, WatchOptions};
 
@@ -85,6 +87,8 @@ pub struct Write<'a> {
     pub dry_run: bool,
     /// Where to note what the audit log should know, if there is one.
     pub audit: Option<&'a AuditAnnotations>,
+    /// The body of the request, for messages; none if there is no request or it has no object.
+    pub sent: Option<&'a dyn SentBody>,
 }
 
 impl<'a> Write<'a> {
@@ -171,6 +175,7 @@ fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
 fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let rule = match declaration.names {
         NameRule::DnsSubdomain => name::object_dns_subdomain,
+        NameRule::LongName => name::object_long_name,
         NameRule::DnsLabel => name::object_dns_label,
         NameRule::Dns1035Label => name::object_dns1035_label,
         NameRule::PathSegment => name::object_path_segment,

@@ -1,7 +1,7 @@
 //! Changing an object: the one read–change–write loop.
 
 use coracle_meta::apply::unchanged_but_for_times;
-use coracle_meta::field::Path;
+use coracle_meta::field::{ErrorList, Path};
 use coracle_meta::gvk::{GroupKind, split_api_version};
 use coracle_meta::object::{Meta, ensure_namespace, keep_system_fields, validate_object_meta_update};
 use coracle_store::Entry;
@@ -11,6 +11,7 @@ use super::commit::{Known, Plan, Step};
 use super::create::{Candidate, Tracking};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
+use super::sent_body::validated;
 use super::{Object, Write, content_changed, meta_mut, metadata_errors};
 use crate::admission::{Attributes, Operation};
 use crate::claim::Taken;
@@ -258,23 +259,7 @@ impl Cluster {
         if write.subresource.is_empty() {
             self.allocate(write, &mut new, Some(old), taken)?;
         }
-        // Upstream asks for all kinds and then again for most, and tells all answers.
-        let mut errors = metadata_errors(declaration, &new);
-        if declaration.checks_metadata_again && write.subresource.is_empty() {
-            errors.extend(metadata_errors(declaration, &new));
-        }
-        let metadata = Path::root("metadata");
-        for _ in 0..1 + usize::from(declaration.prefixed_finalizers || !declaration.routed) {
-            errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
-        }
-        match write.subresource {
-            "" => {
-                write.kind.revalidate(&new, old, &mut errors);
-                write.kind.validate_update(&new, old, &mut errors);
-            }
-            "status" => write.kind.validate_status_update(&new, old, &mut errors),
-            part => write.kind.validate_part_update(part, &new, old, &mut errors),
-        }
+        let errors = validated(&new, write.sent, |new| update_errors(write, new, old));
         if !errors.is_empty() {
             return Err(Error::Invalid { subject: subject_of(write, name, &new), errors });
         }
@@ -298,6 +283,32 @@ impl Cluster {
             }
         }
     }
+}
+
+fn update_errors(write: &Write<'_>, new: &Value, old: &Value) -> ErrorList {
+    let declaration = write.declaration();
+    // kube-apiserver validates metadata for all kinds and then again for most, and reports the errors of both.
+    let mut errors = metadata_errors(declaration, new);
+    if declaration.checks_metadata_again && write.subresource.is_empty() {
+        errors.extend(metadata_errors(declaration, new));
+    }
+    let metadata = Path::root("metadata");
+    for _ in 0..1 + usize::from(declaration.prefixed_finalizers || !declaration.routed) {
+        errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
+    }
+    match write.subresource {
+        "" if declaration.reports_changes_first => {
+            write.kind.validate_update(new, old, &mut errors);
+            write.kind.revalidate(new, old, &mut errors);
+        }
+        "" => {
+            write.kind.revalidate(new, old, &mut errors);
+            write.kind.validate_update(new, old, &mut errors);
+        }
+        "status" => write.kind.validate_status_update(new, old, &mut errors),
+        part => write.kind.validate_part_update(part, new, old, &mut errors),
+    }
+    errors
 }
 
 pub(super) fn check_name(object: &Value, name: &str) -> Result<()> {

@@ -29,6 +29,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder = Builder {
+        text,
         parser: Parser::new_from_str_with_options(text, options),
         anchors: HashMap::new(),
         budget,
@@ -42,6 +43,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
 }
 
 struct Builder<'a, 'b> {
+    text: &'a str,
     parser: Parser<'a, StrInput<'a>>,
     /// Nodes that others may refer to; none while they are being read.
     anchors: HashMap<usize, Option<Node>>,
@@ -89,7 +91,7 @@ impl<'a> Builder<'a, '_> {
     fn next(&mut self) -> Parsed<(Event<'a>, Span)> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(of_parser(&error)),
+            Some(Err(error)) => Err(of_parser(&error, self.text)),
             None => Err(fault("yaml: unexpected end of the document")),
         }
     }

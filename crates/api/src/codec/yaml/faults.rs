@@ -13,8 +13,11 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// What our parser found.
-pub(super) fn of_parser(error: &ScanError) -> DecodeError {
+pub(super) fn of_parser(error: &ScanError, text: &str) -> DecodeError {
     let said = error.info();
+    if let Some(open) = said.strip_prefix("unclosed bracket ") {
+        return unclosed(text, if open.contains('[') { ']' } else { '}' });
+    }
     if said.starts_with("unexpected character") {
         return fault("yaml: control characters are not allowed");
     }
@@ -30,6 +33,15 @@ pub(super) fn of_parser(error: &ScanError) -> DecodeError {
         0 | 1 => fault(&format!("yaml: {words}")),
         line => at(line, words),
     }
+}
+
+/// A list or map in brackets that ends with the text: after an item `close` is missing, else the next item.
+fn unclosed(text: &str, close: char) -> DecodeError {
+    let message = match text.trim_end().ends_with(['[', '{', ',', ':']) {
+        true => "did not find expected node content".to_owned(),
+        false => format!("did not find expected ',' or '{close}'"),
+    };
+    at(text.lines().count(), &message)
 }
 
 /// A value that is not what its tag says.
@@ -89,6 +101,11 @@ mod tests {
             ("a:\n\tb: 1", "yaml: line 2: found character that cannot start any token"),
             ("'", "yaml: found unexpected end of stream"),
             ("%", "yaml: could not find expected directive name"),
+            ("a: [", "yaml: line 1: did not find expected node content"),
+            ("x: 1\na: [\n\n", "yaml: line 3: did not find expected node content"),
+            ("a: [1", "yaml: line 1: did not find expected ',' or ']'"),
+            ("a: {b: ", "yaml: line 1: did not find expected node content"),
+            ("x: 1\na: {b: c", "yaml: line 2: did not find expected ',' or '}'"),
             ("a: !!binary x", "yaml: !!binary value contains invalid base64 data"),
             ("a: !!int x", "yaml: cannot decode !!str `x` as a !!int"),
             ("a: \u{1}", "yaml: control characters are not allowed"),

@@ -6,6 +6,7 @@ mod token;
 
 use coracle_meta::field::ErrorList;
 use coracle_meta::gvk::GroupKind;
+use coracle_meta::object::{MetaMut, wipe_system_fields};
 use coracle_meta::status::Status;
 use coracle_meta::time::Time;
 use coracle_registry::Identity;
@@ -33,8 +34,15 @@ impl ResourceRequest {
         }
     }
 
-    async fn answer_decoded(&self, kind: &str, question: Value) -> Result<Response<ResponseBody>, Refusal> {
+    async fn answer_decoded(
+        &self,
+        kind: &str,
+        mut question: Value,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         let api_version = self.kind.declaration().storage_api_version();
+        if let Some(mut meta) = MetaMut::of(&mut question) {
+            wipe_system_fields(&mut meta);
+        }
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {
             "SelfSubjectReview" => self.who_am_i(),

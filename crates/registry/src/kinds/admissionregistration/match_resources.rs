@@ -32,10 +32,14 @@ pub(super) fn set_defaults(object: &mut Value, pointer: &str) {
     }
 }
 
-/// How equivalent resources and selectors are seen.
-pub(super) fn check_matching(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+/// How equivalent resources are matched.
+pub(super) fn check_policy(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let policy = view::text(matcher, &["matchPolicy"]);
     rules::one_of(&path.child("matchPolicy"), policy, &["Equivalent", "Exact"], errors);
+}
+
+/// Which namespaces and objects are matched.
+pub(super) fn check_selectors(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["namespaceSelector", "objectSelector"] {
         rules::label_selector(&path.child(field), matcher.get(field), errors);
     }
@@ -43,7 +47,8 @@ pub(super) fn check_matching(matcher: &Value, path: &Path<'_>, errors: &mut Erro
 
 /// All of a matcher.
 pub(super) fn check(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    check_matching(matcher, path, errors);
+    check_policy(matcher, path, errors);
+    check_selectors(matcher, path, errors);
     for field in ["resourceRules", "excludeResourceRules"] {
         let path = path.child(field);
         for (index, rule) in view::items(matcher, &[field]).iter().enumerate() {

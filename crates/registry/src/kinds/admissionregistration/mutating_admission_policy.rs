@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
-use super::{match_resources, name_warnings, policies};
+use super::{name_warnings, policies};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
@@ -53,10 +53,7 @@ impl Kind for MutatingAdmissionPolicy {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        let expressions = policies::check(object, &path, errors);
-        if let Some(constraints) = view::at(object, &["spec", "matchConstraints"]) {
-            match_resources::check_mutable_operations(constraints, &path.child("matchConstraints"), errors);
-        }
+        let expressions = policies::check(object, true, &path, errors);
         let (mutations, mutations_path) =
             (view::items(object, &["spec", "mutations"]), path.child("mutations"));
         if mutations.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{ErrorList, Path};
+use coracle_meta::field::ErrorList;
 use serde_json::Value;
 
 use super::{name_warnings, webhooks};
@@ -42,13 +42,11 @@ impl Kind for MutatingWebhookConfiguration {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        webhooks::check_all(object, errors);
-        let path = Path::root("webhooks");
-        for (index, webhook) in view::items(object, &["webhooks"]).iter().enumerate() {
+        let check_reinvocation: webhooks::CheckWebhook = |webhook, path, errors| {
             let policy = view::text(webhook, &["reinvocationPolicy"]);
-            let path = path.index(index);
             rules::one_of(&path.child("reinvocationPolicy"), policy, &["IfNeeded", "Never"], errors);
-        }
+        };
+        webhooks::check_all(object, check_reinvocation, errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

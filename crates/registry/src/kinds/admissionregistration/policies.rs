@@ -21,7 +21,12 @@ pub(super) fn set_defaults(object: &mut Value) {
 }
 
 /// What stands at the beginning of both. Returns what the expressions that follow may refer to.
-pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) -> PolicyExpressions {
+pub(super) fn check(
+    object: &Value,
+    is_mutating: bool,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) -> PolicyExpressions {
     let failure = view::text(object, &["spec", "failurePolicy"]);
     rules::one_of(&path.child("failurePolicy"), failure, &["Fail", "Ignore"], errors);
     let param_kind = view::at(object, &["spec", "paramKind"]);
@@ -30,6 +35,9 @@ pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) -> 
     }
     let mut expressions = PolicyExpressions::new(param_kind.is_some());
     check_constraints(object, &path.child("matchConstraints"), errors);
+    if is_mutating && let Some(constraints) = view::at(object, &["spec", "matchConstraints"]) {
+        match_resources::check_mutable_operations(constraints, &path.child("matchConstraints"), errors);
+    }
     let conditions = view::items(object, &["spec", "matchConditions"]);
     match_resources::check_conditions(conditions, &expressions, &path.child("matchConditions"), errors);
     let variables_path = path.child("variables");

@@ -60,7 +60,7 @@ impl Kind for ValidatingAdmissionPolicy {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        let expressions = policies::check(object, &path, errors);
+        let expressions = policies::check(object, false, &path, errors);
         let validations = view::items(object, &["spec", "validations"]);
         let annotations = view::items(object, &["spec", "auditAnnotations"]);
         if validations.is_empty() && annotations.is_empty() {

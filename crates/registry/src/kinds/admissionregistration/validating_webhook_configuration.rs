@@ -39,7 +39,7 @@ impl Kind for ValidatingWebhookConfiguration {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        webhooks::check_all(object, errors);
+        webhooks::check_all(object, |_, _, _| {}, errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

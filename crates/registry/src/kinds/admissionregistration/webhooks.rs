@@ -33,13 +33,16 @@ pub(super) fn set_defaults(object: &mut Value, also: fn(&mut Value)) {
     }
 }
 
-/// Every webhook, and that their names differ.
-pub(super) fn check_all(object: &Value, errors: &mut ErrorList) {
+/// Checks fields of one webhook.
+pub(super) type CheckWebhook = fn(&Value, &Path<'_>, &mut ErrorList);
+
+/// Every webhook, and that their names differ. Fields that only one of the two kinds has are checked by `check_more`.
+pub(super) fn check_all(object: &Value, check_more: CheckWebhook, errors: &mut ErrorList) {
     let path = Path::root("webhooks");
     let mut seen = BTreeSet::new();
     for (index, webhook) in view::items(object, &["webhooks"]).iter().enumerate() {
         let path = path.index(index);
-        check_one(webhook, &path, errors);
+        check_one(webhook, check_more, &path, errors);
         check_review_versions(webhook, &path.child("admissionReviewVersions"), errors);
         let name = view::text(webhook, &["name"]);
         if !name.is_empty() && !seen.insert(name) {
@@ -48,7 +51,7 @@ pub(super) fn check_all(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn check_one(webhook: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_one(webhook: &Value, check_more: CheckWebhook, path: &Path<'_>, errors: &mut ErrorList) {
     check_name(view::text(webhook, &["name"]), &path.child("name"), errors);
     let rules_path = path.child("rules");
     for (index, rule) in view::items(webhook, &["rules"]).iter().enumerate() {
@@ -56,6 +59,7 @@ fn check_one(webhook: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let failure = view::text(webhook, &["failurePolicy"]);
     rules::one_of(&path.child("failurePolicy"), failure, &["Fail", "Ignore"], errors);
+    match_resources::check_policy(webhook, path, errors);
     errors.ratcheted(ratchet::SIDE_EFFECTS, |errors| {
         check_side_effects(webhook, &path.child("sideEffects"), errors);
     });
@@ -64,7 +68,8 @@ fn check_one(webhook: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         let detail = "the timeout value must be between 1 and 30 seconds";
         errors.push(FieldError::invalid(&path.child("timeoutSeconds"), timeout, detail));
     }
-    match_resources::check_matching(webhook, path, errors);
+    match_resources::check_selectors(webhook, path, errors);
+    check_more(webhook, path, errors);
     let nowhere = json!({});
     let config = webhook.get("clientConfig").unwrap_or(&nowhere);
     webhook_client::check(config, &path.child("clientConfig"), errors);

@@ -76,16 +76,18 @@ impl Kind for CustomResourceDefinition {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut fixed = vec![
-            ("spec.group", vec!["spec", "group"]),
-            ("spec.names.plural", vec!["spec", "names", "plural"]),
+            ("spec.group", vec!["spec", "group"], "s"),
+            ("spec.names.plural", vec!["spec", "names", "plural"], "s"),
         ];
         if is_established(old) {
-            let stored =
-                [("spec.scope", vec!["spec", "scope"]), ("spec.names.kind", vec!["spec", "names", "kind"])];
+            let stored = [
+                ("spec.scope", vec!["spec", "scope"], "S"),
+                ("spec.names.kind", vec!["spec", "names", "kind"], "s"),
+            ];
             fixed.splice(0..0, stored);
         }
-        for (path, field) in fixed {
-            rules::unchanged(&Path::root(path), view::at(new, &field), view::at(old, &field), errors);
+        for (path, field, shape) in fixed {
+            rules::unchanged(shape, &Path::root(path), view::at(new, &field), view::at(old, &field), errors);
         }
     }
 

@@ -13,7 +13,6 @@ mod root;
 mod schema;
 #[cfg(test)]
 mod schema_tests;
-mod shown;
 mod structural;
 mod versions;
 mod walk;

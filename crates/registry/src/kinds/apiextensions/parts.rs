@@ -120,10 +120,13 @@ pub(super) fn check_selectable_fields(
         if !rules::required(&path, json_path, errors) {
             continue;
         }
-        let Some(found) = schema_at(version, json_path) else {
-            let detail = "is an invalid path: does not refer to a valid field";
-            errors.push(FieldError::invalid(&path, json_path, detail));
-            continue;
+        let found = match schema_at(version, json_path) {
+            Ok(found) => found,
+            Err(reason) => {
+                let detail = format!("is an invalid path: {reason}");
+                errors.push(FieldError::invalid(&path, json_path, detail));
+                continue;
+            }
         };
         if json_path.starts_with(".metadata") {
             errors.push(FieldError::invalid(&path, json_path, "must not point to fields in metadata"));
@@ -142,9 +145,33 @@ pub(super) fn check_selectable_fields(
     }
 }
 
-/// The schema of the field that a path in dot notation names.
-fn schema_at<'a>(version: &'a Value, json_path: &str) -> Option<&'a Value> {
-    let root = view::at(version, &["schema", "openAPIV3Schema"])?;
-    let mut steps = json_path.strip_prefix('.')?.split('.');
-    steps.try_fold(root, |schema, step| view::at(schema, &["properties", step]))
+/// The schema of the field that a path such as `.spec.size` leads to, or what is wrong with the path.
+fn schema_at<'a>(version: &'a Value, json_path: &str) -> Result<&'a Value, String> {
+    let invalid = || "does not refer to a valid field".to_owned();
+    let mut schema = view::at(version, &["schema", "openAPIV3Schema"]).ok_or_else(invalid)?;
+    let mut rest = json_path;
+    while !rest.is_empty() {
+        rest = match rest.strip_prefix('.') {
+            Some(rest) => rest,
+            None if rest.starts_with('[') => return Err("array notation is not allowed".to_owned()),
+            None => return Err(format!("expected [ or . but got: {}", path_token(rest))),
+        };
+        let name = path_token(rest);
+        if name.is_empty() {
+            return Err("unexpected end of JSON path".to_owned());
+        }
+        rest = &rest[name.len()..];
+        schema = match schema.get("properties") {
+            Some(properties) => properties.get(name),
+            None => schema.get("additionalProperties").filter(|schema| schema.is_object()),
+        }
+        .ok_or_else(invalid)?;
+    }
+    Ok(schema)
+}
+
+/// The text up to the next delimiter, or the delimiter if it comes first.
+fn path_token(path: &str) -> &str {
+    let end = path.find(['.', '[', ']']).unwrap_or(path.len());
+    &path[..end.max(1).min(path.len())]
 }

@@ -4,8 +4,7 @@
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
-use super::shown;
-use crate::view;
+use crate::{internal_types, view};
 
 /// In Go's names and in upstream's order, which the message shows.
 const ALLOWED: [&str; 22] = [
@@ -35,7 +34,7 @@ const ALLOWED: [&str; 22] = [
 
 /// Tells the first field that may not be there.
 pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    for field in shown::fields_set(schema) {
+    for field in internal_types::fields_set("apiextensions.JSONSchemaProps", schema) {
         if field == "Type" {
             let found = view::text(schema, &["type"]);
             if found != "object" {
@@ -48,7 +47,11 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
                 "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
                 ALLOWED.join(" ")
             );
-            return errors.push(FieldError::invalid(path, shown::schema(schema), detail));
+            return errors.push(FieldError::invalid(
+                path,
+                internal_types::printed("*@apiextensions.JSONSchemaProps", Some(schema)),
+                detail,
+            ));
         }
     }
 }

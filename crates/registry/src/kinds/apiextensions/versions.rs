@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::options::ValidationOptions;
-use super::{names, parts, shown, walk};
+use super::{names, parts, walk};
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The longest warning, as upstream has it.
 const MAX_WARNING_BYTES: usize = 256;
@@ -109,7 +109,7 @@ impl<'a> Versions<'a> {
         let is_shared =
             |field: &str| Part::ALL.into_iter().any(|part| part.name() == field && self.shares(part));
         let mut invalid = |detail: &str| {
-            errors.push(FieldError::invalid(path, shown::versions(self.all, is_shared), detail));
+            errors.push(FieldError::invalid(path, self.printed(is_shared), detail));
         };
         let names: BTreeSet<_> = self.all.iter().map(|version| view::text(version, &["name"])).collect();
         if names.len() != self.all.len() {
@@ -118,6 +118,20 @@ impl<'a> Versions<'a> {
         if self.all.iter().filter(|version| view::is_true(version, &["storage"])).count() != 1 {
             invalid("must have exactly one version marked as storage version");
         }
+    }
+
+    /// The versions as messages print them: without the parts that all of them share, which kube-apiserver
+    /// keeps elsewhere.
+    fn printed(&self, is_shared: impl Fn(&str) -> bool) -> BadValue {
+        let mut versions = Value::Array(self.all.to_vec());
+        for version in versions.as_array_mut().into_iter().flatten() {
+            if let Value::Object(fields) = version {
+                fields.retain(|field, _| !is_shared(field));
+            }
+        }
+        let is_list = view::at(self.definition, &["spec", "versions"]).is_some_and(Value::is_array);
+        let versions = Some(&versions).filter(|_| is_list);
+        internal_types::printed("[@apiextensions.CustomResourceDefinitionVersion", versions)
     }
 
     fn check_part(&self, part: Part, version: &Value, path: &Path<'_>, errors: &mut ErrorList) {

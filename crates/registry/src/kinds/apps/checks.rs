@@ -1,9 +1,9 @@
 //! Checks of single fields that the controllers' kinds share, with upstream's messages.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::{Map, Value};
 
-use crate::kinds::rules::{self, same};
+use crate::kinds::rules;
 use crate::view;
 
 /// A number that must not be negative.
@@ -33,27 +33,6 @@ pub fn not_decremented(new: &Value, old: &Value, field: &str, errors: &mut Error
     if now.is_none_or(|now| now < before) {
         let path = Path::root("status");
         errors.push(FieldError::invalid(&path.child(field), now.unwrap_or(0), "cannot be decremented"));
-    }
-}
-
-/// A field that must stay as it is.
-pub fn immutable(new: &Value, old: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
-    if !same(new.get(field), old.get(field)) {
-        let found = new.get(field).unwrap_or(&Value::Null);
-        let found = if field == "selector" { selector_as_shown(found) } else { BadValue::json(found) };
-        errors.push(FieldError::invalid(&path.child(field), found, "field is immutable"));
-    }
-}
-
-/// How messages show a label selector: labels come before expressions.
-pub fn selector_as_shown(selector: &Value) -> BadValue {
-    match (selector.get("matchLabels"), selector.get("matchExpressions")) {
-        (Some(labels), Some(expressions)) => BadValue::Json(format!(
-            "{{\"matchLabels\":{},\"matchExpressions\":{}}}",
-            json_text(labels),
-            json_text(expressions)
-        )),
-        _ => BadValue::json(selector),
     }
 }
 

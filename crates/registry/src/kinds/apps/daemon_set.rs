@@ -8,12 +8,11 @@ use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
-use super::deployment::strategy_as_shown;
 use super::{int_or_percent, pod_controller};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::core::pod_spec;
 use crate::kinds::rules::same;
-use crate::view;
+use crate::{internal_types, view};
 
 /// Counts the changes of the template. It was a field once, and clients still see it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -28,6 +27,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: columns(),
     storage_version_hash: "dd7pWHUlMKQ=".into(),
+    reports_changes_first: true,
     ..Declaration::new("apps", &["v1"], "DaemonSet", "daemonsets", "daemonset", Scope::Namespaced)
 });
 
@@ -100,7 +100,7 @@ impl Kind for DaemonSet {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        checks::immutable(&new["spec"], &old["spec"], "selector", &Path::root("spec"), errors);
+        pod_controller::validate_selector_stays(new, old, errors);
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -216,8 +216,8 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut ErrorList) 
         ("RollingUpdate", Some(update)) => {
             validate_rolling_update(update, &path.child("rollingUpdate"), errors);
         }
-        (other, rolling_update) => {
-            let found = strategy_as_shown(other, rolling_update);
+        _ => {
+            let found = internal_types::printed("@apps.DaemonSetUpdateStrategy", Some(strategy));
             errors.push(FieldError::not_supported(path, found, &["RollingUpdate", "OnDelete"]));
         }
     }

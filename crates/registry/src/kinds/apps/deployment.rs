@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::checks::{self, count, default_text, ensure};
 use super::{int_or_percent, pod_controller};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct Deployment;
@@ -72,7 +72,7 @@ impl Kind for Deployment {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        checks::immutable(&new["spec"], &old["spec"], "selector", &Path::root("spec"), errors);
+        pod_controller::validate_selector_stays(new, old, errors);
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -165,25 +165,11 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut ErrorList) 
             let rolling_update = rolling_update.unwrap_or(&Value::Null);
             validate_rolling_update(rolling_update, &path.child("rollingUpdate"), errors);
         }
-        (other, rolling_update) => {
-            let found = strategy_as_shown(other, rolling_update);
+        _ => {
+            let found = internal_types::printed("@apps.DeploymentStrategy", Some(strategy));
             errors.push(FieldError::not_supported(path, found, &["Recreate", "RollingUpdate"]));
         }
     }
-}
-
-/// How messages show a strategy: with the names of upstream's own type.
-pub(super) fn strategy_as_shown(strategy_type: &str, rolling_update: Option<&Value>) -> BadValue {
-    let rolling_update = rolling_update.map_or_else(
-        || "null".to_owned(),
-        |update| {
-            let [unavailable, surge] = ["maxUnavailable", "maxSurge"]
-                .map(|field| update.get(field).map_or_else(|| "0".to_owned(), json_text));
-            format!("{{\"MaxUnavailable\":{unavailable},\"MaxSurge\":{surge}}}")
-        },
-    );
-    let strategy_type = BadValue::named(strategy_type);
-    BadValue::Json(format!("{{\"Type\":{strategy_type},\"RollingUpdate\":{rolling_update}}}"))
 }
 
 fn validate_rolling_update(rolling_update: &Value, path: &Path<'_>, errors: &mut ErrorList) {

@@ -7,11 +7,11 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::Value;
 
-use super::checks::{ensure, selector_as_shown};
+use super::checks::ensure;
 use crate::kind::Column;
 use crate::kinds::core::{label_selector, pod_spec};
-use crate::kinds::rules::same;
-use crate::view;
+use crate::kinds::rules::{self, same};
+use crate::{internal_types, view};
 
 /// Fills in the template of a spec.
 pub fn set_template_defaults(spec: &mut Value) {
@@ -62,8 +62,15 @@ pub fn validate_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorLi
 pub fn validate_not_empty(selector: &Value, noun: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !selector.is_null() && label_selector::is_empty(selector) {
         let detail = format!("empty selector is invalid for {noun}");
-        errors.push(FieldError::invalid(path, selector, detail));
+        let found = internal_types::printed("*@meta.LabelSelector", Some(selector));
+        errors.push(FieldError::invalid(path, found, detail));
     }
+}
+
+/// A selector must stay as it is.
+pub fn validate_selector_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let [new, old] = [new, old].map(|object| view::at(object, &["spec", "selector"]));
+    rules::unchanged("*@meta.LabelSelector", &Path::root("spec.selector"), new, old, errors);
 }
 
 /// Whether the selector fits the pods that the template makes.
@@ -72,7 +79,7 @@ pub fn validate_selector_fits(spec: &Value, path: &Path<'_>, errors: &mut ErrorL
     if !label_selector::matches(selector(spec), labels) {
         let path = path.child("template.metadata.labels");
         let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid(&path, BadValue::json(labels), detail));
+        errors.push(FieldError::invalid(&path, internal_types::printed("{s", Some(labels)), detail));
     }
 }
 
@@ -93,7 +100,7 @@ pub fn validate_runs_forever(template: &Value, kind: &str, path: &Path<'_>, erro
 pub fn validate_replicated_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     // Upstream says "deployment" for both kinds.
     if !validate_required_selector(spec, "deployment", path, errors) {
-        let found = selector_as_shown(selector(spec));
+        let found = internal_types::printed("*@meta.LabelSelector", spec.get("selector"));
         errors.push(FieldError::invalid(&path.child("selector"), found, "invalid label selector"));
         return;
     }

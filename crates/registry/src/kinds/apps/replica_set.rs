@@ -67,7 +67,7 @@ impl Kind for ReplicaSet {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        checks::immutable(&new["spec"], &old["spec"], "selector", &Path::root("spec"), errors);
+        pod_controller::validate_selector_stays(new, old, errors);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {

@@ -14,7 +14,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::kinds::core::{persistent_volume_claim, pod_spec};
 use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The fields of the spec that an update may change.
 const MUTABLE: [&str; 7] = [
@@ -83,25 +83,14 @@ impl Kind for StatefulSet {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        validate_policies(spec, &path, errors);
-        checks::all_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
-        if let Some(ordinals) = spec.get("ordinals") {
-            checks::non_negative(ordinals, "start", &path.child("ordinals"), errors);
-        }
-        validate_template(spec, &path, errors);
+        validate_spec(object, true, errors);
     }
 
-    /// What cannot change is looked at once.
-    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let spec = object.get("spec").unwrap_or(&Value::Null);
-        claim_template::validate(spec, &path, errors);
-        let service = view::text(spec, &["serviceName"]);
-        if !service.is_empty() {
-            rules::each_message(&path.child("serviceName"), service, name::dns1123_label(service), errors);
-        }
+    fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        validate_spec(new, false, &mut found);
+        found.forgive(new, old, |old, errors| validate_spec(old, false, errors));
+        errors.extend(found);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -194,6 +183,25 @@ impl Kind for StatefulSet {
     }
 }
 
+/// Checks a spec; fields that cannot change are checked only when it is new.
+fn validate_spec(object: &Value, is_new: bool, errors: &mut ErrorList) {
+    let path = Path::root("spec");
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    validate_policies(spec, &path, errors);
+    if is_new {
+        claim_template::validate(spec, &path, errors);
+    }
+    checks::all_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
+    if let Some(ordinals) = spec.get("ordinals") {
+        checks::non_negative(ordinals, "start", &path.child("ordinals"), errors);
+    }
+    let service = view::text(spec, &["serviceName"]);
+    if is_new && !service.is_empty() {
+        rules::each_message(&path.child("serviceName"), service, name::dns1123_label(service), errors);
+    }
+    validate_template(spec, &path, errors);
+}
+
 fn set_strategy_defaults(strategy: &mut Value) {
     if view::text(strategy, &["type"]).is_empty() {
         default_text(strategy, "type", "RollingUpdate");
@@ -239,22 +247,18 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut ErrorList) 
         ("OnDelete" | "RollingUpdate", None) => {}
         ("OnDelete", Some(update)) => {
             let detail = "only allowed for updateStrategy 'RollingUpdate'";
-            errors.push(FieldError::invalid(&update_path, BadValue::Json(update_as_shown(update)), detail));
+            errors.push(FieldError::invalid(
+                &update_path,
+                internal_types::printed("*@apps.RollingUpdateStatefulSetStrategy", Some(update)),
+                detail,
+            ));
         }
         ("RollingUpdate", Some(update)) => validate_rolling_update(update, &update_path, errors),
-        (other, rolling_update) => {
-            let update = rolling_update.map_or_else(|| "null".to_owned(), update_as_shown);
-            let found = format!("{{\"Type\":{},\"RollingUpdate\":{update}}}", BadValue::named(other));
-            let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.push(FieldError::invalid(path, BadValue::Json(found), detail));
+        _ => {
+            let found = internal_types::printed("@apps.StatefulSetUpdateStrategy", Some(strategy));
+            errors.push(FieldError::invalid(path, found, "must be 'RollingUpdate' or 'OnDelete'"));
         }
     }
-}
-
-/// How messages show it: with the names of upstream's own type.
-fn update_as_shown(update: &Value) -> String {
-    let unavailable = BadValue::json(update.get("maxUnavailable").unwrap_or(&Value::Null));
-    format!("{{\"Partition\":{},\"MaxUnavailable\":{unavailable}}}", count(update, "partition"))
 }
 
 fn validate_rolling_update(update: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -277,7 +281,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         });
         validate_template_metadata(pod_controller::template(spec), &template_path, errors);
     } else {
-        let found = checks::selector_as_shown(pod_controller::selector(spec));
+        let found = internal_types::printed("*@meta.LabelSelector", spec.get("selector"));
         errors.push(FieldError::invalid(&path.child("selector"), found, ""));
     }
     let template = pod_controller::template(spec);

@@ -1,28 +1,36 @@
 //! What is asked for in a review of access.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::selector::{LabelSelectorRequirement, ValidationOptions};
 use serde_json::Value;
 
-use crate::view;
+use crate::{internal_types, view};
 
 /// Newer clients may know operators that we do not; the review is still answered.
 const OPTIONS: ValidationOptions =
     ValidationOptions { allow_invalid_values: false, allow_unknown_operators: true };
 
 /// Exactly one of the two sorts of access must be asked for.
-pub(super) fn check_attributes(review: &Value, errors: &mut ErrorList) {
+pub(super) fn check_own_attributes(review: &Value, errors: &mut ErrorList) {
+    check_choice(review, errors);
+    check_selectors(review, errors);
+}
+
+/// The same for a review about somebody else, which must name the user or a group.
+pub(super) fn check_attributes_of_subject(review: &Value, errors: &mut ErrorList) {
+    check_choice(review, errors);
+    check_subject(review, errors);
+    check_selectors(review, errors);
+}
+
+fn check_choice(review: &Value, errors: &mut ErrorList) {
     let path = Path::root("spec");
     let resource = view::at(review, &["spec", "resourceAttributes"]);
     let other = view::at(review, &["spec", "nonResourceAttributes"]);
     match (resource, other) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            let shown = BadValue::Json(format!(
-                "{{\"Path\":{},\"Verb\":{}}}",
-                BadValue::from(view::text(other, &["path"])),
-                BadValue::from(view::text(other, &["verb"]))
-            ));
+            let shown = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
             errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), shown, detail));
         }
         (None, None) => {
@@ -31,15 +39,17 @@ pub(super) fn check_attributes(review: &Value, errors: &mut ErrorList) {
         }
         _ => {}
     }
-    if let Some(attributes) = resource {
-        let path = path.child("resourceAttributes");
+}
+
+fn check_selectors(review: &Value, errors: &mut ErrorList) {
+    if let Some(attributes) = view::at(review, &["spec", "resourceAttributes"]) {
+        let path = Path::root("spec.resourceAttributes");
         check_selector(attributes, "fieldSelector", &path, check_field_requirement, errors);
         check_selector(attributes, "labelSelector", &path, check_label_requirement, errors);
     }
 }
 
-/// Somebody must be asked about.
-pub(super) fn check_subject(review: &Value, errors: &mut ErrorList) {
+fn check_subject(review: &Value, errors: &mut ErrorList) {
     let user = view::text(review, &["spec", "user"]);
     if user.is_empty() && view::items(review, &["spec", "groups"]).is_empty() {
         let detail = "at least one of user or group must be specified";
@@ -53,7 +63,7 @@ pub(super) fn check_metadata(review: &Value, except: &[&str], detail: &str, erro
         name != "managedFields" && !except.contains(&name.as_str()) && !is_zero(value)
     };
     if view::fields(review, &["metadata"]).any(present) {
-        let metadata = BadValue::json(review.get("metadata").unwrap_or(&Value::Null));
+        let metadata = internal_types::printed("@meta.ObjectMeta", review.get("metadata"));
         errors.push(FieldError::invalid(&Path::root("metadata"), metadata, detail));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::attributes;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct LocalSubjectAccessReview;
@@ -32,8 +32,7 @@ impl Kind for LocalSubjectAccessReview {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        attributes::check_attributes(object, errors);
-        attributes::check_subject(object, errors);
+        attributes::check_attributes_of_subject(object, errors);
         attributes::check_metadata(object, &["namespace"], "must be empty except for namespace", errors);
         check_namespace(object, errors);
     }
@@ -59,7 +58,11 @@ fn check_namespace(object: &Value, errors: &mut ErrorList) {
     }
     if let Some(other) = view::at(object, &["spec", "nonResourceAttributes"]) {
         let path = Path::root("spec.nonResourceAttributes");
-        errors.push(FieldError::invalid(&path, other, "disallowed on this kind of request"));
+        errors.push(FieldError::invalid(
+            &path,
+            internal_types::printed("*@authorization.NonResourceAttributes", Some(other)),
+            "disallowed on this kind of request",
+        ));
     }
 }
 

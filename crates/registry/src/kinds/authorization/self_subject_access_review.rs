@@ -31,7 +31,7 @@ impl Kind for SelfSubjectAccessReview {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        attributes::check_attributes(object, errors);
+        attributes::check_own_attributes(object, errors);
         attributes::check_metadata(object, &[], "must be empty", errors);
     }
 

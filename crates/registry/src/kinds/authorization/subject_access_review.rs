@@ -31,8 +31,7 @@ impl Kind for SubjectAccessReview {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        attributes::check_attributes(object, errors);
-        attributes::check_subject(object, errors);
+        attributes::check_attributes_of_subject(object, errors);
         attributes::check_metadata(object, &[], "must be empty", errors);
     }
 

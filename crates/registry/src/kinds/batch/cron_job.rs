@@ -12,7 +12,7 @@ use crate::kinds::apps::checks::{self, default_text, ensure};
 use crate::kinds::apps::pod_controller;
 use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The Jobs' names are this one with eleven characters more, and 63 are allowed.
 const MAX_NAME_BYTES: usize = 52;
@@ -217,7 +217,7 @@ fn validate_job_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     job_spec::validate(job, path, errors);
     if let Some(selector) = job.get("selector") {
         let detail = "`selector` will be auto-generated";
-        let found = checks::selector_as_shown(selector);
+        let found = internal_types::printed("*@meta.LabelSelector", Some(selector));
         errors.push(FieldError::invalid(&path.child("selector"), found, detail));
     }
     if view::is_true(job, &["manualSelector"]) {

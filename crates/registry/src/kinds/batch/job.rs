@@ -15,8 +15,8 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, tex
 use crate::kinds::apps::checks::{self, count, ensure};
 use crate::kinds::apps::pod_controller;
 use crate::kinds::core::label_selector;
-use crate::kinds::rules::{check_again, same};
-use crate::view;
+use crate::kinds::rules::{self, check_again, same};
+use crate::{internal_types, view};
 
 /// The labels that tell a Job's pods, each with its name from before it had a prefix.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
@@ -101,12 +101,17 @@ impl Kind for Job {
         let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
         check_again(new, old, errors, validate_spec);
         validate_completions(new_spec, old_spec, &path, errors);
-        checks::immutable(new_spec, old_spec, "selector", &path, errors);
+        pod_controller::validate_selector_stays(new, old, errors);
         template_update::validate(new_spec, old, &path, errors);
-        let fields =
-            ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
-        for field in fields {
-            checks::immutable(new_spec, old_spec, field, &path, errors);
+        let fields = [
+            ("completionMode", "*s"),
+            ("podFailurePolicy", "*@batch.PodFailurePolicy"),
+            ("backoffLimitPerIndex", "*i"),
+            ("managedBy", "*s"),
+            ("successPolicy", "*@batch.SuccessPolicy"),
+        ];
+        for (field, shape) in fields {
+            rules::unchanged(shape, &path.child(field), new_spec.get(field), old_spec.get(field), errors);
         }
     }
 
@@ -223,7 +228,7 @@ fn validate_generated_selector(object: &Value, errors: &mut ErrorList) {
     let mut unusable = ErrorList::new();
     label_selector::validate(selector, &Path::NIL, &mut unusable);
     if unusable.is_empty() && !label_selector::matches(selector, &Value::Object(labels.collect())) {
-        let found = checks::selector_as_shown(selector);
+        let found = internal_types::printed("*@meta.LabelSelector", Some(selector));
         let detail = "`selector` not auto-generated";
         errors.push(FieldError::invalid(&Path::root("spec.selector"), found, detail));
     }
@@ -258,7 +263,13 @@ fn validate_host_names(object: &Value, errors: &mut ErrorList) {
 /// Only an indexed Job may change how much it does, if it does all at once.
 fn validate_completions(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if !job_spec::is_indexed(new) {
-        checks::immutable(new, old, "completions", path, errors);
+        rules::unchanged(
+            "*i",
+            &path.child("completions"),
+            new.get("completions"),
+            old.get("completions"),
+            errors,
+        );
         return;
     }
     let completions = new.get("completions");

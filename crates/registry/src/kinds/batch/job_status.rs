@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{indexes, job_spec};
 use crate::kinds::apps::checks::{self, count};
 use crate::kinds::rules::same;
-use crate::view;
+use crate::{internal_types, view};
 
 /// Whether a condition is true.
 pub(super) fn has_condition(status: &Value, condition: &str) -> bool {
@@ -205,7 +205,7 @@ impl Change<'_> {
             let path = path.child("uncountedTerminatedPods");
             errors.push(FieldError::invalid(
                 &path,
-                uncounted_as_shown(uncounted),
+                internal_types::printed("*@batch.UncountedTerminatedPods", Some(uncounted)),
                 "must be empty for finished job",
             ));
         }
@@ -275,13 +275,6 @@ impl Change<'_> {
 
 fn seconds(time: Option<&Value>) -> Option<i64> {
     time.and_then(Value::as_str).and_then(|text| text.parse::<Time>().ok()).map(|time| time.0)
-}
-
-/// How messages show uncounted pods: with the names of upstream's own type.
-fn uncounted_as_shown(uncounted: &Value) -> BadValue {
-    let [succeeded, failed] =
-        ["succeeded", "failed"].map(|field| BadValue::json(uncounted.get(field).unwrap_or(&Value::Null)));
-    BadValue::Json(format!("{{\"Succeeded\":{succeeded},\"Failed\":{failed}}}"))
 }
 
 #[cfg(test)]

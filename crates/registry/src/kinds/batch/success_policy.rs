@@ -1,11 +1,11 @@
 //! When a Job counts as done although not all of its indexes are.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::indexes;
 use crate::kinds::apps::checks;
-use crate::view;
+use crate::{internal_types, view};
 
 const MAX_RULES: usize = 20;
 const MAX_INDEXES_BYTES: usize = 64 * 1024;
@@ -16,7 +16,7 @@ pub(super) fn validate(spec: &Value, is_indexed: bool, path: &Path<'_>, errors: 
     let path = path.child("successPolicy");
     let rules = view::items(policy, &["rules"]);
     if !is_indexed {
-        let found = policy_as_shown(policy);
+        let found = internal_types::printed("*@batch.SuccessPolicy", Some(policy));
         errors.push(FieldError::invalid(&path, found, "requires indexed completion mode"));
         return;
     }
@@ -31,22 +31,6 @@ pub(super) fn validate(spec: &Value, is_indexed: bool, path: &Path<'_>, errors: 
     for (index, rule) in rules.iter().enumerate() {
         validate_rule(rule, checks::count(spec, "completions"), &path.index(index), errors);
     }
-}
-
-/// How messages show a policy: with the names of upstream's own type.
-fn policy_as_shown(policy: &Value) -> BadValue {
-    let Some(Value::Array(rules)) = policy.get("rules") else {
-        return BadValue::Json("{\"Rules\":null}".to_owned());
-    };
-    let shown: Vec<_> = rules
-        .iter()
-        .map(|rule| {
-            let [indexes, count] = ["succeededIndexes", "succeededCount"]
-                .map(|field| BadValue::json(rule.get(field).unwrap_or(&Value::Null)));
-            format!("{{\"SucceededIndexes\":{indexes},\"SucceededCount\":{count}}}")
-        })
-        .collect();
-    BadValue::Json(format!("{{\"Rules\":[{}]}}", shown.join(",")))
 }
 
 fn validate_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: &mut ErrorList) {

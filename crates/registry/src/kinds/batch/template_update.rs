@@ -1,12 +1,12 @@
 //! What may change in the template of a Job: nothing, unless the Job is suspended and none of
 //! its pods is there.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
 
 use super::job_status;
 use crate::kinds::apps::checks::{carry_over, count, ensure};
-use crate::kinds::rules::same;
+use crate::kinds::rules;
 use crate::view;
 
 /// Whether the template of a Job's spec may become what it is to become.
@@ -14,19 +14,17 @@ pub(super) fn validate(spec: &Value, old_job: &Value, path: &Path<'_>, errors: &
     let template = spec.get("template").unwrap_or(&Value::Null);
     let mut allowed = old_job["spec"].get("template").cloned().unwrap_or(Value::Null);
     if !is_idle(old_job) {
-        require_same(template, &allowed, &path.child("template"), errors);
+        require_same(template, &allowed, "@core.PodTemplateSpec", &path.child("template"), errors);
         return;
     }
     allow_scheduling(&mut allowed, template);
     allow_resources(&mut allowed, template);
     let pods = [template, &allowed].map(|template| template.get("spec").unwrap_or(&Value::Null));
-    require_same(pods[0], pods[1], &path.child("template.spec"), errors);
+    require_same(pods[0], pods[1], "@core.PodSpec", &path.child("template.spec"), errors);
 }
 
-fn require_same(new: &Value, allowed: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    if !same(Some(new), Some(allowed)) {
-        errors.push(FieldError::invalid(path, BadValue::json(new), "field is immutable"));
-    }
+fn require_same(new: &Value, allowed: &Value, shape: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    rules::unchanged(shape, path, Some(new), Some(allowed), errors);
 }
 
 /// Whether a Job is suspended and has no pods, and either never had any or has reported that

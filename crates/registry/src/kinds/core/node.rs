@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{resource_list, rules, taint};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, Verbs, texts};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct Node;
@@ -212,9 +212,8 @@ fn check_addresses(object: &Value, errors: &mut ErrorList) {
     let addresses = view::items(object, &["status", "addresses"]);
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
-            let field = |name: &str| BadValue::named(view::text(address, &[name]));
-            let shown = format!(r#"{{"Type":{},"Address":{}}}"#, field("type"), field("address"));
-            errors.push(FieldError::duplicate(&path.index(index), BadValue::Json(shown)));
+            let found = internal_types::printed("@core.NodeAddress", Some(address));
+            errors.push(FieldError::duplicate(&path.index(index), found));
         }
     }
 }

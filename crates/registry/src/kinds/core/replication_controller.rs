@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::selector::labels::Selector;
 use coracle_meta::time::Time;
@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::pod_spec::defaults::within;
 use super::pod_spec::{self, check};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subresource, texts};
 use crate::scale::{ScalePaths, ScaleSelector};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct ReplicationController;
@@ -39,6 +39,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::text("Selector", "the labels by which it knows its pods").wide(),
     ],
     storage_version_hash: "Jond2If31h0=".into(),
+    names: NameRule::LongName,
     ..Declaration::new(
         "",
         &["v1"],
@@ -169,7 +170,7 @@ fn template(template: &Value, spec: &Value, path: &Path<'_>, errors: &mut ErrorL
     let selector =
         Selector::from_set(wanted.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())));
     if !selector.matches(labels.and_then(Value::as_object).unwrap_or(&empty)) {
-        let found = BadValue::json(labels.unwrap_or(&Value::Null));
+        let found = internal_types::printed("{s", labels);
         let message = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid(&path.child("metadata.labels"), found, message));
     }

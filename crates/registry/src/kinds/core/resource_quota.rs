@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{resource_list, rules};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
-use crate::view;
+use crate::{internal_types, view};
 
 /// Scopes that select pods by what they are, so only their existence can be asked for.
 const EXISTS_ONLY: &[&str] =
@@ -56,7 +56,7 @@ impl Kind for ResourceQuota {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let path = ["spec", "scopes"];
         if scopes(new) != scopes(old) {
-            let value = view::at(new, &path).map_or(BadValue::Json("null".to_owned()), BadValue::json);
+            let value = internal_types::printed("[s", view::at(new, &path));
             errors.push(FieldError::invalid(&Path::root("spec.scopes"), value, rules::IMMUTABLE));
         }
     }
@@ -169,14 +169,18 @@ fn check_scope_selector(object: &Value, errors: &mut ErrorList) {
         }
         for _ in 0..unsupported(object, scope) {
             let detail = "unsupported scope applied to resource";
-            errors.push(FieldError::invalid(&path, BadValue::json(selector), detail));
+            errors.push(FieldError::invalid(
+                &path,
+                internal_types::printed("*@core.ScopeSelector", Some(selector)),
+                detail,
+            ));
         }
         check_operator(expression, scope, &path, errors);
         found.insert(scope);
     }
     for _ in 0..conflicting(&found) {
         let scopes = view::at(object, &["spec", "scopes"]);
-        let value = scopes.map_or(BadValue::Json("null".to_owned()), BadValue::json);
+        let value = internal_types::printed("[s", scopes);
         errors.push(FieldError::invalid(&path, value, "conflicting scopes"));
     }
 }

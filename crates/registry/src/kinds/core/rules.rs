@@ -13,7 +13,7 @@ use coracle_meta::object::validate_labels;
 use serde_json::{Map, Value};
 
 use crate::kinds::ratchet;
-use crate::view;
+use crate::{internal_types, view};
 
 /// What an immutable field answers to a change.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
@@ -65,11 +65,16 @@ pub(crate) fn required_one_of(value: &str, allowed: &[&str], path: &Path<'_>, er
     }
 }
 
-/// Refuses that a field changes. An absent text is as good as an empty one.
-pub(crate) fn immutable(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
+/// Refuses that a field of a type of [`internal_types`] changes. An absent text is as good as an empty one.
+pub(crate) fn immutable(
+    shape: &str,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     if !same(new, old) {
-        let value = new.map_or(BadValue::Json("null".to_owned()), BadValue::json);
-        errors.push(FieldError::invalid(path, value, IMMUTABLE));
+        errors.push(FieldError::invalid(path, internal_types::printed(shape, new), IMMUTABLE));
     }
 }
 

@@ -62,7 +62,7 @@ impl Kind for Secret {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::immutable(new.get("type"), old.get("type"), &Path::root("type"), errors);
+        rules::immutable("S", new.get("type"), old.get("type"), &Path::root("type"), errors);
         if !view::is_true(old, &["immutable"]) {
             return;
         }

@@ -1,11 +1,11 @@
 //! Taints of nodes.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::Value;
 
 use super::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The effects in the order in which messages list them.
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -26,23 +26,11 @@ pub(crate) fn validate(taints: &[Value], path: &Path<'_>, errors: &mut ErrorList
         let same =
             |other: &Value| view::text(other, &["key"]) == key && view::text(other, &["effect"]) == effect;
         if taints[..index].iter().any(same) {
-            let mut error = FieldError::duplicate(&path, shown(taint));
+            let mut error = FieldError::duplicate(&path, internal_types::printed("@core.Taint", Some(taint)));
             error.detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(error);
         }
     }
-}
-
-/// A taint as messages show it, with the names of Go's fields.
-fn shown(taint: &Value) -> BadValue {
-    let field = |name: &str| BadValue::named(view::text(taint, &[name]));
-    let added = taint.get("timeAdded").map_or_else(|| "null".to_owned(), Value::to_string);
-    BadValue::Json(format!(
-        r#"{{"Key":{},"Value":{},"Effect":{},"TimeAdded":{added}}}"#,
-        field("key"),
-        field("value"),
-        field("effect")
-    ))
 }
 
 #[cfg(test)]

@@ -86,7 +86,13 @@ impl Kind for EndpointSlice {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::immutable(new.get("addressType"), old.get("addressType"), &Path::root("addressType"), errors);
+        rules::immutable(
+            "S",
+            new.get("addressType"),
+            old.get("addressType"),
+            &Path::root("addressType"),
+            errors,
+        );
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

@@ -26,21 +26,23 @@ const NAMES: [(&str, &str); 7] = [
 /// Fields that the core group writes even if they are empty, and this one does not; by their names there.
 const WRITTEN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
-/// Fields that may not change, by their names in the core group, as messages have them. kube-apiserver checks
-/// and reports the reason twice.
-const IMMUTABLE: [&str; 12] = [
-    "involvedObject",
-    "reason",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "action",
-    "related",
-    "reportingInstance",
+/// Fields that may not change, by the names that messages use, and their types. kube-apiserver checks and reports
+/// the reason twice.
+const IMMUTABLE: [(&str, &str); 14] = [
+    ("involvedObject", "@core.ObjectReference"),
+    ("reason", "s"),
+    ("message", "s"),
+    ("source", "@core.EventSource"),
+    ("firstTimestamp", "t"),
+    ("lastTimestamp", "t"),
+    ("count", "i"),
+    ("reason", "s"),
+    ("type", "s"),
+    ("eventTime", "t"),
+    ("action", "s"),
+    ("related", "*@core.ObjectReference"),
+    ("reportingController", "s"),
+    ("reportingInstance", "s"),
 ];
 
 /// The kind.
@@ -81,14 +83,10 @@ impl Kind for Event {
         if new.get("series") != old.get("series") {
             check_series(new, errors);
         }
-        for field in IMMUTABLE {
-            rules::immutable(new.get(field), old.get(field), &Path::root(field), errors);
+        for (field, shape) in IMMUTABLE {
+            let name = if field == "reportingController" { "reportingComponent" } else { field };
+            rules::immutable(shape, new.get(name), old.get(name), &Path::root(field), errors);
         }
-        let path = Path::root("eventTime");
-        rules::immutable(new.get("eventTime"), old.get("eventTime"), &path, errors);
-        let reporter = |event: &Value| event.get("reportingComponent").cloned();
-        let path = Path::root("reportingController");
-        rules::immutable(reporter(new).as_ref(), reporter(old).as_ref(), &path, errors);
     }
 
     fn selectable_value<'a>(&self, object: &'a Value, field: &str) -> Cow<'a, str> {

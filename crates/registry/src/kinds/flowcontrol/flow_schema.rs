@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::{check_conditions, policy_rules};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The precedence of a schema that does not say, as upstream has it.
 const DEFAULT_PRECEDENCE: i64 = 1000;
@@ -64,8 +64,7 @@ impl Kind for FlowSchema {
             && !matches!(view::text(method, &["type"]), "ByNamespace" | "ByUser")
         {
             let path = path.child("distinguisherMethod.type");
-            let found =
-                BadValue::Json(format!("{{\"Type\":{}}}", BadValue::named(view::text(method, &["type"]))));
+            let found = internal_types::printed("*@flowcontrol.FlowDistinguisherMethod", Some(method));
             errors.push(FieldError::not_supported(&path, found, &["ByNamespace", "ByUser"]));
         }
         check_priority_level(object, &path.child("priorityLevelConfiguration.name"), errors);
@@ -134,7 +133,7 @@ fn check_mandatory(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let name = view::name(object);
     let Some(mandatory) = mandatory_spec(name) else { return };
     if !rules::same(object.get("spec"), Some(&mandatory)) {
-        let found = BadValue::json(object.get("spec").unwrap_or(&Value::Null));
+        let found = internal_types::printed("@flowcontrol.FlowSchemaSpec", object.get("spec"));
         let detail = format!("spec of '{name}' must equal the fixed value");
         errors.push(FieldError::invalid(path, found, detail));
     }

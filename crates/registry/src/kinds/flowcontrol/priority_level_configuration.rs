@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::check_conditions;
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// What a limited level has unless it says otherwise, as upstream has it.
 const DEFAULT_SHARES: i64 = 30;
@@ -247,7 +247,11 @@ fn check_mandatory(object: &Value, errors: &mut ErrorList) {
     }
     if !rules::same(Some(&comparable), Some(&mandatory)) {
         let detail = format!("spec of '{name}'{exception} must equal the fixed value");
-        errors.push(FieldError::invalid(&Path::root("spec"), BadValue::json(spec), detail));
+        errors.push(FieldError::invalid(
+            &Path::root("spec"),
+            internal_types::printed("@flowcontrol.PriorityLevelConfigurationSpec", Some(spec)),
+            detail,
+        ));
     }
 }
 

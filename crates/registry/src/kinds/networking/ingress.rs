@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::time::Time;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::ingress_class::check_local_reference;
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::core::rules;
 use crate::kinds::ratchet;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The older way to name the class.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -54,7 +54,8 @@ impl Kind for Ingress {
         let default_backend = view::at(object, &["spec", "defaultBackend"]);
         let rules = view::items(object, &["spec", "rules"]);
         if rules.is_empty() && default_backend.is_none() {
-            let value = BadValue::json(&view::at(object, &["spec", "rules"]).cloned().unwrap_or_default());
+            let value =
+                internal_types::printed("[@networking.IngressRule", view::at(object, &["spec", "rules"]));
             let detail = "either `defaultBackend` or `rules` must be specified";
             errors.push(FieldError::invalid(&path, value, detail));
         }

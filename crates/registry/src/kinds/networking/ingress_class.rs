@@ -28,6 +28,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::age(),
     ],
     storage_version_hash: "l/iqIbDgFyQ=".into(),
+    reports_changes_first: true,
     ..Declaration::new(
         "networking.k8s.io",
         &["v1"],
@@ -65,7 +66,7 @@ impl Kind for IngressClass {
         let controller = ["spec", "controller"];
         let path = Path::root("spec.controller");
         let text = |class: &Value| Value::from(view::text(class, &controller));
-        rules::immutable(Some(&text(new)), Some(&text(old)), &path, errors);
+        rules::immutable("s", Some(&text(new)), Some(&text(old)), &path, errors);
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {

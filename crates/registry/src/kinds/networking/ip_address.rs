@@ -47,7 +47,13 @@ impl Kind for IpAddress {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let parent = ["spec", "parentRef"];
         let path = Path::root("spec.parentRef");
-        rules::immutable(view::at(new, &parent), view::at(old, &parent), &path, errors);
+        rules::immutable(
+            "*@networking.ParentReference",
+            view::at(new, &parent),
+            view::at(old, &parent),
+            &path,
+            errors,
+        );
     }
 
     fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {

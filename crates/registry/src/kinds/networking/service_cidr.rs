@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
 use crate::kinds::core::rules;
 use crate::network::AddressRange;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct ServiceCidr;
@@ -52,7 +52,7 @@ impl Kind for ServiceCidr {
         if cidrs.is_empty() {
             errors.push(FieldError::required(&path, "at least one CIDR required"));
         } else if cidrs.len() > 2 {
-            let value = BadValue::Json(format!(r#"{{"CIDRs":{}}}"#, shown(&cidrs)));
+            let value = internal_types::printed("@networking.ServiceCIDRSpec", object.get("spec"));
             errors.push(FieldError::invalid(&path, value, "may only hold up to 2 values"));
         } else {
             check_cidrs(&cidrs, &path, errors);
@@ -67,11 +67,12 @@ impl Kind for ServiceCidr {
             self.validate(new, errors);
         }
         let path = Path::root("spec.cidrs");
-        let (new, old) = (cidrs(new), cidrs(old));
+        let (new_object, new, old) = (new, cidrs(new), cidrs(old));
         // A range of the other family may be added, and nothing else may change.
         let may_add = old.len() == 1 && new.len() == 2;
         if new.len() != old.len() && !may_add {
-            errors.push(FieldError::invalid(&path, shown(&new), rules::IMMUTABLE));
+            let found = internal_types::printed("[s", view::at(new_object, &["spec", "cidrs"]));
+            errors.push(FieldError::invalid(&path, found, rules::IMMUTABLE));
             return;
         }
         for (index, (new, old)) in new.iter().zip(&old).enumerate() {
@@ -95,10 +96,6 @@ fn cidrs(object: &Value) -> Vec<&str> {
     view::items(object, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect()
 }
 
-fn shown(cidrs: &[&str]) -> BadValue {
-    BadValue::json(&cidrs.into())
-}
-
 fn check_cidrs(cidrs: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     for (index, cidr) in cidrs.iter().enumerate() {
         errors.extend(name::cidr(&path.index(index), cidr));
@@ -108,7 +105,7 @@ fn check_cidrs(cidrs: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     if families.len() == 2 && families[0] == families[1] {
         let detail =
             "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        errors.push(FieldError::invalid(path, shown(cidrs), detail));
+        errors.push(FieldError::invalid(path, BadValue::json(&cidrs.into()), detail));
     }
 }
 

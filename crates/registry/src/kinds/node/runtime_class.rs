@@ -53,7 +53,7 @@ impl Kind for RuntimeClass {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::unchanged(&Path::root("handler"), new.get("handler"), old.get("handler"), errors);
+        rules::unchanged("s", &Path::root("handler"), new.get("handler"), old.get("handler"), errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -5,7 +5,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// Every toleration must be well formed and differ from the others.
 pub(super) fn check(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
@@ -15,7 +15,10 @@ pub(super) fn check(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorLi
     for (index, toleration) in tolerations.iter().enumerate() {
         let earlier = &tolerations[..index];
         if earlier.iter().any(|earlier| identity(earlier) == identity(toleration)) {
-            errors.push(FieldError::duplicate(&path.index(index), BadValue::json(toleration)));
+            errors.push(FieldError::duplicate(
+                &path.index(index),
+                internal_types::printed("@core.Toleration", Some(toleration)),
+            ));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::kinds::apps::{checks, int_or_percent};
 use crate::kinds::core::label_selector;
 use crate::kinds::{conditions, rules};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The kind.
 pub struct PodDisruptionBudget;
@@ -57,7 +57,11 @@ impl Kind for PodDisruptionBudget {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
             let detail = "minAvailable and maxUnavailable cannot be both set";
-            errors.push(FieldError::invalid(&path, spec_as_shown(spec), detail));
+            errors.push(FieldError::invalid(
+                &path,
+                internal_types::printed("@policy.PodDisruptionBudgetSpec", Some(spec)),
+                detail,
+            ));
         }
         for field in ["minAvailable", "maxUnavailable"] {
             if let Some(value) = spec.get(field) {
@@ -105,17 +109,6 @@ impl Kind for PodDisruptionBudget {
             &json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["no label"]}]}}}),
         )]
     }
-}
-
-/// How messages show a spec: with the names of upstream's own type.
-fn spec_as_shown(spec: &Value) -> BadValue {
-    let [min, selector, max, policy] =
-        ["minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy"]
-            .map(|field| BadValue::json(spec.get(field).unwrap_or(&Value::Null)));
-    BadValue::Json(format!(
-        "{{\"MinAvailable\":{min},\"Selector\":{selector},\"MaxUnavailable\":{max},\
-         \"UnhealthyPodEvictionPolicy\":{policy}}}"
-    ))
 }
 
 fn amount(object: &Value, field: &str) -> String {

@@ -1,6 +1,6 @@
 //! What both kinds of bindings share: a role, and whom it is given to.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::GROUP;
 use crate::kind::{Column, Scope};
 use crate::kinds::apps::checks::{default_text, ensure};
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The columns of a binding.
 pub(super) fn columns() -> Vec<Column> {
@@ -115,14 +115,10 @@ fn validate_group(reference: &Value, wanted: &str, path: &Path<'_>, errors: &mut
 
 /// Whether the role stays the same: who may change it could give more than they have.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) {
-    let [new, old] = [new, old]
-        .map(|binding| ["apiGroup", "kind", "name"].map(|field| view::text(binding, &["roleRef", field])));
+    let [new, old] =
+        [new, old].map(|binding| internal_types::printed("@rbac.RoleRef", binding.get("roleRef")));
     if new != old {
-        // With the names of upstream's own type.
-        let [group, kind, name] = new.map(BadValue::named);
-        let found = format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}");
-        let path = Path::root("roleRef");
-        errors.push(FieldError::invalid(&path, BadValue::Json(found), "cannot change roleRef"));
+        errors.push(FieldError::invalid(&Path::root("roleRef"), new, "cannot change roleRef"));
     }
 }
 

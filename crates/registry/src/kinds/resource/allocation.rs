@@ -12,7 +12,7 @@ use super::lists::{check_list, check_set, itself};
 use super::{devices, naming, node_selection, taints};
 use crate::kinds::storage::driver_name;
 use crate::kinds::{conditions, rules};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The most pods that share a claim, as upstream has it.
 const MAX_RESERVED_FOR: usize = 256;
@@ -54,7 +54,9 @@ pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
     let (before, after) =
         (view::at(old, &["status", "allocation"]), view::at(new, &["status", "allocation"]));
     match (before, after) {
-        (Some(_), Some(_)) => rules::unchanged(&path.child("allocation"), after, before, errors),
+        (Some(_), Some(_)) => {
+            rules::unchanged("*@resource.AllocationResult", &path.child("allocation"), after, before, errors)
+        }
         (None, Some(allocation)) => check_allocation(allocation, new, &path.child("allocation"), errors),
         (_, None) => {}
     }
@@ -146,7 +148,8 @@ fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, error
     check_device_id(report, path, errors);
     let key = device_key(report);
     if !known.contains(&key) {
-        errors.push(FieldError::invalid(path, key, "must be an allocated device in the claim"));
+        let found = internal_types::printed("@structured.SharedDeviceID", Some(report));
+        errors.push(FieldError::invalid(path, found, "must be an allocated device in the claim"));
     }
     let (found, conditions_path) = (view::items(report, &["conditions"]), path.child("conditions"));
     if found.len() > MAX_DEVICE_CONDITIONS {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, check_configuration, check_selectors};
 use super::lists::check_list;
-use crate::kind::{Declaration, Generation, Kind, Scope};
+use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 use crate::view;
 
 /// The kind.
@@ -19,6 +19,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     deletion_returns_object: true,
     storage_version_hash: "Yk2PTc1Ybxk=".into(),
+    names: NameRule::LongName,
     ..Declaration::new(
         "resource.k8s.io",
         &["v1"],

@@ -11,7 +11,7 @@ use super::node_selection::ways_in_use;
 use super::{capacity, naming, taints};
 use crate::kinds::ratchet;
 use crate::kinds::rules;
-use crate::view;
+use crate::{internal_types, view};
 
 /// The most attributes and capacities together, as upstream has it.
 const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
@@ -120,7 +120,11 @@ fn check_attributes(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         check_attribute_value(value, "string", |_| true, &path, errors);
         check_attribute_value(value, "version", naming::is_semantic_version, &path, errors);
         if given != 1 {
-            let found = if given == 0 { BadValue::from("") } else { BadValue::json(value) };
+            let found = if given == 0 {
+                BadValue::from("")
+            } else {
+                internal_types::printed("@resource.DeviceAttribute", Some(value))
+            };
             errors.push(FieldError::invalid(&path, found, "exactly one value must be specified"));
         }
     }

@@ -1,6 +1,6 @@
 //! Names of pools, devices, attributes and shares.
 
-use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::name;
 
 use crate::kinds::rules;
@@ -69,6 +69,27 @@ fn identifier(path: &Path<'_>, id: &str, errors: &mut ErrorList) {
     rules::each_message(path, id, name::c_identifier(id), errors);
 }
 
+/// Why a text is no UUID in any of the forms that have one: the usual one, the same after `urn:uuid:` or in braces,
+/// and without dashes.
+fn uuid_fault(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let are_digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
+    let usual = match bytes.len() {
+        36 => bytes,
+        45 if bytes[..9].eq_ignore_ascii_case(b"urn:uuid:") => &bytes[9..],
+        45 => return Some(format!("invalid urn prefix: {}", quoted(&String::from_utf8_lossy(&bytes[..9])))),
+        38 if bytes[0] == b'{' && bytes[37] == b'}' => &bytes[1..37],
+        38 => return Some("invalid bracketed UUID format".to_owned()),
+        32 => return (!are_digits(bytes)).then(|| "invalid UUID format".to_owned()),
+        length => return Some(format!("invalid UUID length: {length}")),
+    };
+    let is_valid = usual.iter().enumerate().all(|(index, byte)| match index {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    (!is_valid).then(|| "invalid UUID format".to_owned())
+}
+
 /// A UUID in its usual form.
 pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
     let dashes = [8, 13, 18, 23];
@@ -80,7 +101,12 @@ pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
                 byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
             }
         });
-    if !canonical {
+    if canonical {
+        return;
+    }
+    if let Some(reason) = uuid_fault(uid) {
+        errors.push(FieldError::invalid(path, uid, format!("error validating uid: {reason}")));
+    } else {
         let detail = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with \
                       lowercase hexadecimal characters";
         errors.push(FieldError::invalid(path, uid, detail));
@@ -132,5 +158,19 @@ mod tests {
         assert_eq!(count("model"), 1);
         assert_eq!(count("/model"), 1);
         assert_eq!(count("example.com/1"), 1);
+    }
+
+    #[test]
+    fn uids_are_rejected_with_the_reason_of_the_parser() {
+        let print = |text: &str| {
+            let mut errors = ErrorList::new();
+            uid(&Path::root("u"), text, &mut errors);
+            errors.to_string()
+        };
+        assert_eq!(print("0f54c2a6-2b4a-4d3a-9f3b-1a2b3c4d5e6f"), "");
+        assert_eq!(print("1"), r#"u: Invalid value: "1": error validating uid: invalid UUID length: 1"#);
+        assert!(print("0f54c2a6x2b4a-4d3a-9f3b-1a2b3c4d5e6f").ends_with("uid: invalid UUID format"));
+        assert!(print("0F54C2A6-2B4A-4D3A-9F3B-1A2B3C4D5E6F").contains("RFC 4122 normalized form"));
+        assert!(print("{0f54c2a6-2b4a-4d3a-9f3b-1a2b3c4d5e6f}").contains("RFC 4122 normalized form"));
     }
 }

@@ -59,7 +59,13 @@ impl Kind for ResourceClaim {
     fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
+        rules::unchanged(
+            "@resource.ResourceClaimSpec",
+            &Path::root("spec"),
+            new.get("spec"),
+            old.get("spec"),
+            errors,
+        );
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {

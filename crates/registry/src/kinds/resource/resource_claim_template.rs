@@ -47,7 +47,13 @@ impl Kind for ResourceClaimTemplate {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
+        rules::unchanged(
+            "@resource.ResourceClaimTemplateSpec",
+            &Path::root("spec"),
+            new.get("spec"),
+            old.get("spec"),
+            errors,
+        );
     }
 
     #[cfg(any(test, feature = "samples"))]

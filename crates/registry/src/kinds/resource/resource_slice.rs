@@ -70,33 +70,15 @@ impl Kind for ResourceSlice {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let path = Path::root("spec");
-        let none = Value::Null;
-        let spec = object.get("spec").unwrap_or(&none);
-        driver_name(&path.child("driver"), view::text(spec, &["driver"]), errors);
-        check_pool(spec, &path.child("pool"), errors);
-        check_nodes(spec, &path, errors);
-        if spec.get("sharedCounters").is_some() && spec.get("devices").is_some() {
-            let detail = "only one of `sharedCounters` or `devices` is allowed";
-            errors.push(FieldError::invalid(&path, "", detail));
-        }
-        check_devices(spec, &path.child("devices"), errors);
-        let (sets, sets_path) = (view::items(spec, &["sharedCounters"]), path.child("sharedCounters"));
-        check_set(sets, MAX_COUNTER_SETS, &sets_path, errors, name_of, |set, path, errors| {
-            devices::check_counters(set, "name", path, errors);
-        });
+        check_spec(object, None, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let fields: [&[&str]; 3] = [&["spec", "pool", "name"], &["spec", "driver"], &["spec", "nodeName"]];
-        for field in fields {
-            rules::unchanged(
-                &Path::root(&field.join(".")),
-                view::at(new, field),
-                view::at(old, field),
-                errors,
-            );
-        }
+    /// Fields that may not change are checked in the middle of the others.
+    fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        check_spec(new, Some(old), &mut found);
+        found.forgive(new, old, |old, errors| self.validate(old, errors));
+        errors.extend(found);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -131,6 +113,36 @@ impl Kind for ResourceSlice {
 
 fn name_of(item: &Value) -> String {
     view::text(item, &["name"]).to_owned()
+}
+
+fn check_spec(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let path = Path::root("spec");
+    let none = Value::Null;
+    let spec = object.get("spec").unwrap_or(&none);
+    driver_name(&path.child("driver"), view::text(spec, &["driver"]), errors);
+    check_pool(spec, &path.child("pool"), errors);
+    if let Some(old) = old {
+        check_unchanged(object, old, errors);
+    }
+    check_nodes(spec, &path, errors);
+    if spec.get("sharedCounters").is_some() && spec.get("devices").is_some() {
+        let detail = "only one of `sharedCounters` or `devices` is allowed";
+        errors.push(FieldError::invalid(&path, "", detail));
+    }
+    check_devices(spec, &path.child("devices"), errors);
+    let (sets, sets_path) = (view::items(spec, &["sharedCounters"]), path.child("sharedCounters"));
+    check_set(sets, MAX_COUNTER_SETS, &sets_path, errors, name_of, |set, path, errors| {
+        devices::check_counters(set, "name", path, errors);
+    });
+}
+
+fn check_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let fields: [(&[&str], &str); 3] =
+        [(&["spec", "pool", "name"], "s"), (&["spec", "driver"], "s"), (&["spec", "nodeName"], "*s")];
+    for (field, shape) in fields {
+        let path = field.join(".");
+        rules::unchanged(shape, &Path::root(&path), view::at(new, field), view::at(old, field), errors);
+    }
 }
 
 fn check_pool(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {

@@ -81,7 +81,7 @@ impl Kind for PriorityClass {
             errors.push(FieldError::forbidden(&Path::root("value"), "may not be changed in an update."));
         }
         let field = "preemptionPolicy";
-        rules::unchanged(&Path::root(field), new.get(field), old.get(field), errors);
+        rules::unchanged("*s", &Path::root(field), new.get(field), old.get(field), errors);
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -87,12 +87,12 @@ impl Kind for CsiDriver {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         // The first path is misspelled upstream, too.
         let fields = [
-            ("spec.attachedRequired", "attachRequired"),
-            ("spec.volumeLifecycleModes", "volumeLifecycleModes"),
+            ("spec.attachedRequired", "attachRequired", "*b"),
+            ("spec.volumeLifecycleModes", "volumeLifecycleModes", "[s"),
         ];
-        for (path, field) in fields {
+        for (path, field, shape) in fields {
             let (new, old) = (view::at(new, &["spec", field]), view::at(old, &["spec", field]));
-            rules::unchanged(&Path::root(path), new, old, errors);
+            rules::unchanged(shape, &Path::root(path), new, old, errors);
         }
     }
 

@@ -51,7 +51,13 @@ impl Kind for CsiNode {
             for new_driver in view::items(new, &["spec", "drivers"]) {
                 if new_driver.get("name") == old_driver.get("name") {
                     let (new_driver, old_driver) = (fixed_part(new_driver), fixed_part(old_driver));
-                    rules::unchanged(&path, Some(&new_driver), Some(&old_driver), errors);
+                    rules::unchanged(
+                        "@storage.CSINodeDriver",
+                        &path,
+                        Some(&new_driver),
+                        Some(&old_driver),
+                        errors,
+                    );
                 }
             }
         }

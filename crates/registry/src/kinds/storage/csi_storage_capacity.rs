@@ -50,8 +50,8 @@ impl Kind for CsiStorageCapacity {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        for field in ["nodeTopology", "storageClassName"] {
-            rules::unchanged(&Path::root(field), new.get(field), old.get(field), errors);
+        for (field, shape) in [("nodeTopology", "*@meta.LabelSelector"), ("storageClassName", "s")] {
+            rules::unchanged(shape, &Path::root(field), new.get(field), old.get(field), errors);
         }
     }
 

@@ -63,8 +63,14 @@ impl Kind for StorageClass {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            rules::unchanged(&Path::root(field), new.get(field), old.get(field), errors);
+        let fields = [
+            ("parameters", "{s"),
+            ("provisioner", "s"),
+            ("reclaimPolicy", "*s"),
+            ("volumeBindingMode", "*s"),
+        ];
+        for (field, shape) in fields {
+            rules::unchanged(shape, &Path::root(field), new.get(field), old.get(field), errors);
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{driver_name, parameters};
 use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
+use crate::kinds::core::persistent_volume;
 use crate::kinds::rules;
 use crate::view;
 
@@ -46,16 +47,33 @@ impl Kind for VolumeAttachment {
         &DECLARATION
     }
 
+    fn set_defaults(&self, object: &mut Value) {
+        if let Some(spec) = object.pointer_mut("/spec/source/inlineVolumeSpec") {
+            persistent_volume::set_source_defaults(spec);
+        }
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         driver_name(&Path::root("spec.attacher"), view::text(object, &["spec", "attacher"]), errors);
         check_source(object, errors);
         let node = view::text(object, &["spec", "nodeName"]);
         rules::each_message(&Path::root("spec.nodeName"), node, name::dns1123_subdomain(node), errors);
         check_status(object, errors);
+        let volume = ["spec", "source", "persistentVolumeName"];
+        if let Some(volume) = view::at(object, &volume).and_then(Value::as_str) {
+            let path = Path::root("spec.source.persistentVolumeName");
+            rules::each_message(&path, volume, name::dns1123_subdomain(volume), errors);
+        }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        rules::unchanged(&Path::root("spec"), new.get("spec"), old.get("spec"), errors);
+        rules::unchanged(
+            "@storage.VolumeAttachmentSpec",
+            &Path::root("spec"),
+            new.get("spec"),
+            old.get("spec"),
+            errors,
+        );
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -92,10 +110,6 @@ fn check_source(object: &Value, errors: &mut ErrorList) {
             errors.push(FieldError::required(&path.child("persistentVolumeName"), detail));
         }
         _ => {}
-    }
-    if let Some(volume) = volume {
-        let path = path.child("persistentVolumeName");
-        rules::each_message(&path, volume, name::dns1123_subdomain(volume), errors);
     }
 }
 
@@ -171,5 +185,20 @@ fn samples() -> crate::samples::Samples {
             "spec",
             "FieldValueInvalid",
         )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn source_of_an_inline_volume_gets_its_defaults() {
+        let mut object = json!({"spec": {"source": {"inlineVolumeSpec": {"hostPath": {"path": "/a"}}}}});
+        VolumeAttachment.set_defaults(&mut object);
+        let source = &object["spec"]["source"]["inlineVolumeSpec"];
+        assert_eq!(*source, json!({"hostPath": {"path": "/a", "type": ""}}));
     }
 }

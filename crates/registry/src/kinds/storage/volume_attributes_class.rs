@@ -23,6 +23,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::age(),
     ],
     storage_version_hash: "tIjydgKBC5w=".into(),
+    reports_changes_first: true,
     ..Declaration::new(
         "storage.k8s.io",
         &["v1"],

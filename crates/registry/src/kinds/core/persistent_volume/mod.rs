@@ -5,7 +5,7 @@ mod source;
 
 use std::sync::LazyLock;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::pod_spec::validate_node_selector;
 use super::{resource_list, rules, volume_access};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
 use crate::kinds::rules::{check_again, deprecated_node_label};
-use crate::view;
+use crate::{internal_types, view};
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
@@ -89,8 +89,7 @@ impl Kind for PersistentVolume {
             spec["persistentVolumeReclaimPolicy"] = "Retain".into();
         }
         view::set_default(spec, "volumeMode", || "Filesystem".into());
-        resource_list::set_defaults(spec.get_mut("capacity"));
-        source::set_defaults(spec);
+        set_source_defaults(spec);
     }
 
     fn prepare_for_create(&self, object: &mut Value, now: Time) {
@@ -120,11 +119,14 @@ impl Kind for PersistentVolume {
         check_again(new, old, errors, check_spec);
         let nothing = Value::Null;
         let (new, old) = (new.get("spec").unwrap_or(&nothing), old.get("spec").unwrap_or(&nothing));
-        if source::all(new, old) != source::all(old, old) {
-            let detail = "spec.persistentvolumesource is immutable after creation\n";
-            errors.push(FieldError::forbidden(&Path::root("spec.persistentvolumesource"), detail));
-        }
-        rules::immutable(new.get("volumeMode"), old.get("volumeMode"), &Path::root("volumeMode"), errors);
+        source::check_stays(new, old, errors);
+        rules::immutable(
+            "*s",
+            new.get("volumeMode"),
+            old.get("volumeMode"),
+            &Path::root("volumeMode"),
+            errors,
+        );
         check_affinity_stays(new.get("nodeAffinity"), old.get("nodeAffinity"), errors);
         let class = "volumeAttributesClassName";
         if old.get(class).is_some() && new.get(class).is_none() {
@@ -170,6 +172,12 @@ impl Kind for PersistentVolume {
     }
 }
 
+/// Fills in the capacity and the source of a volume's spec, which may be inline in another object.
+pub(crate) fn set_source_defaults(spec: &mut Value) {
+    resource_list::set_defaults(spec.get_mut("capacity"));
+    source::set_defaults(spec);
+}
+
 fn check_spec(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("spec");
     let nothing = Value::Null;
@@ -198,7 +206,7 @@ fn check_capacity(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         errors.push(FieldError::required(path, ""));
     }
     if count != 1 || view::at(spec, &["capacity", "storage"]).is_none() {
-        let value = spec.get("capacity").map_or(BadValue::Json("null".to_owned()), BadValue::json);
+        let value = internal_types::printed("{q", spec.get("capacity"));
         errors.push(FieldError::not_supported(path, value, &["storage"]));
     }
     for (resource, amount) in resource_list::amounts(spec, &["capacity"]) {
@@ -254,7 +262,7 @@ fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut E
         follow_renamed_labels(&mut renamed, new);
     }
     if new != Some(&renamed) {
-        let value = new.map_or(BadValue::Json("null".to_owned()), BadValue::json);
+        let value = internal_types::printed("*@core.VolumeNodeAffinity", new);
         let detail = "field is immutable, except for updating from beta label to GA";
         errors.push(FieldError::invalid(&Path::root("nodeAffinity"), value, detail));
     }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::kinds::core::pod_spec::{check, plugin_volume};
 use crate::kinds::core::rules;
-use crate::view;
+use crate::kinds::core::unified_diff::unified_diff;
+use crate::kinds::rules::same;
+use crate::{internal_types, view};
 
 /// All sources, in the order in which they are looked for.
 pub(super) const SOURCES: [&str; 22] = [
@@ -181,24 +183,22 @@ pub(super) fn set_defaults(spec: &mut Value) {
     }
 }
 
-/// The sources of a volume, of which there is usually one. A secret for expansion may be
-/// added later, so it is left out where the other volume has none.
-pub(super) fn all(spec: &Value, other: &Value) -> Vec<(&'static str, Value)> {
-    let expand = ["csi", "controllerExpandSecretRef"];
-    let may_add = other.get("csi").is_some() && view::at(other, &expand).is_none();
-    SOURCES
-        .into_iter()
-        .filter_map(|kind| Some((kind, spec.get(kind)?.clone())))
-        .map(|(kind, mut source)| {
-            if kind == "csi"
-                && may_add
-                && let Value::Object(source) = &mut source
-            {
-                source.remove("controllerExpandSecretRef");
-            }
-            (kind, source)
-        })
-        .collect()
+/// Checks that the source of a volume did not change. A secret for expansion may be added later.
+pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let mut new = new.clone();
+    let secret = "controllerExpandSecretRef";
+    if view::at(old, &["csi"]).is_some_and(|csi| csi.get(secret).is_none())
+        && let Some(Value::Object(csi)) = new.get_mut("csi")
+    {
+        csi.remove(secret);
+    }
+    if SOURCES.iter().any(|kind| !same(new.get(kind), old.get(kind))) {
+        let [before, after] =
+            [old, &new].map(|spec| internal_types::indented("@core.PersistentVolumeSource", Some(spec)));
+        let difference = unified_diff(&before, &after);
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        errors.push(FieldError::forbidden(&Path::root("spec.persistentvolumesource"), detail));
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +209,27 @@ mod tests {
         let mut errors = ErrorList::new();
         check(kind, &source, "volume", &Path::root("s"), &mut errors);
         errors.to_string()
+    }
+
+    #[test]
+    fn source_that_changed_is_refused_with_the_difference() {
+        let [old, new] = ["/a", "/b"].map(|path| json!({"hostPath": {"path": path, "type": ""}}));
+        let mut errors = ErrorList::new();
+        check_stays(&new, &old, &mut errors);
+        let difference = r#"@@ -2,7 +2,7 @@
+  "GCEPersistentDisk": null,
+  "AWSElasticBlockStore": null,
+  "HostPath": {
+-  "Path": "/a",
++  "Path": "/b",
+   "Type": ""
+  },
+  "Glusterfs": null,
+"#;
+        let expected = format!(
+            "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n{difference}"
+        );
+        assert_eq!(errors.to_string(), expected);
     }
 
     #[test]

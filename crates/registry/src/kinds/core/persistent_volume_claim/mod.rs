@@ -3,7 +3,6 @@
 mod data_source;
 #[cfg(any(test, feature = "samples"))]
 mod samples;
-mod shown;
 mod update;
 
 use std::sync::LazyLock;
@@ -85,7 +84,7 @@ impl Kind for PersistentVolumeClaim {
         update::check_size(new, old, errors);
         let mode = ["spec", "volumeMode"];
         let path = Path::root("volumeMode");
-        rules::immutable(view::at(new, &mode), view::at(old, &mode), &path, errors);
+        rules::immutable("*s", view::at(new, &mode), view::at(old, &mode), &path, errors);
         update::check_attributes_class_stays(new, old, errors);
     }
 
@@ -179,10 +178,18 @@ pub(crate) fn set_spec_defaults(spec: &mut Value) {
 
 /// Whether the `spec` of a claim may be as it is, wherever it stands.
 pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
+    let mut modes = ErrorList::new();
+    volume_access::check_modes(spec, "at least 1 access mode is required", path, &mut modes);
+    // Missing modes are reported before the selector, unsupported ones after it.
+    let (before, after) = match view::items(spec, &["accessModes"]) {
+        [] => (modes, ErrorList::new()),
+        _ => (ErrorList::new(), modes),
+    };
+    errors.extend(before);
     if let Some(selector) = spec.get("selector") {
         label_selector::validate(selector, &path.child("selector"), errors);
     }
-    volume_access::check_modes(spec, "at least 1 access mode is required", path, errors);
+    errors.extend(after);
     let resources = path.child("resources");
     let storage_path = resources.key("storage");
     match resource_list::amount(spec, &STORAGE_REQUEST[1..]) {

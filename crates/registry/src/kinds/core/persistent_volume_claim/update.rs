@@ -4,11 +4,11 @@ use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::{Map, Value};
 
-use super::{STORAGE_REQUEST, shown};
+use super::STORAGE_REQUEST;
 use crate::kinds::core::unified_diff::unified_diff;
 use crate::kinds::core::volume_access::CLASS_ANNOTATION;
 use crate::kinds::core::{resource_list, rules};
-use crate::view;
+use crate::{internal_types, view};
 
 const RESIZE_STATUSES: &[&str] = &[
     "ControllerResizeInProgress",
@@ -34,7 +34,10 @@ pub(super) fn check_spec_stays(new: &Value, old: &Value, errors: &mut ErrorList)
         copy_storage_request(&mut spec, view::at(old, STORAGE_REQUEST));
     }
     if spec != before {
-        let difference = unified_diff(&shown::spec(&before), &shown::spec(&spec));
+        let [before, spec] = [before, spec].map(|spec| {
+            internal_types::indented("@core.PersistentVolumeClaimSpec", Some(&Value::Object(spec)))
+        });
+        let difference = unified_diff(&before, &spec);
         let detail = format!(
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"
         );

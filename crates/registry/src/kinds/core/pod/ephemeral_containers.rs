@@ -43,7 +43,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
                 errors.push(FieldError::forbidden(&path, message));
             }
             Some(new) if !sameness::is_same(Some(old), Some(new)) => {
-                let difference = sameness::difference(Some(old), Some(new));
+                let difference = update::difference("@core.EphemeralContainer", old, new);
                 let name = quoted(name);
                 let message =
                     format!("existing ephemeral containers {name} may not be changed\n{difference}");

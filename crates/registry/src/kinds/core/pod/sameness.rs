@@ -1,4 +1,4 @@
-//! Whether two values mean the same, and if not, in what they differ.
+//! Whether two values mean the same.
 
 use coracle_meta::quantity::Quantity;
 use serde_json::Value;
@@ -11,44 +11,23 @@ const NUMBERS: &[&str] = &["hostPort", "initialDelaySeconds"];
 /// Whether two values mean the same: empty is as good as absent, and amounts are compared
 /// as numbers.
 pub(super) fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
-    let mut lines = Vec::new();
-    compare("", "", a, b, &mut lines);
-    lines.is_empty()
+    is_same_field("", a, b)
 }
 
-/// The differences, a line for each side of each.
-pub(super) fn difference(old: Option<&Value>, new: Option<&Value>) -> String {
-    let mut lines = Vec::new();
-    compare("", "", old, new, &mut lines);
-    lines.join("\n")
-}
-
-fn compare(path: &str, name: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec<String>) {
+fn is_same_field(name: &str, old: Option<&Value>, new: Option<&Value>) -> bool {
     let old = old.filter(|value| !means_absent(name, value));
     let new = new.filter(|value| !means_absent(name, value));
     match (old, new) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            for (key, value) in old {
-                let name = inherited_name(name, key);
-                compare(&format!("{path}.{key}"), name, Some(value), new.get(key), lines);
-            }
-            for (key, value) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
-                let name = inherited_name(name, key);
-                compare(&format!("{path}.{key}"), name, None, Some(value), lines);
-            }
+            let mut keys = old.keys().chain(new.keys());
+            keys.all(|key| is_same_field(inherited_name(name, key), old.get(key), new.get(key)))
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
-            for index in 0..old.len().max(new.len()) {
-                compare(&format!("{path}[{index}]"), "", old.get(index), new.get(index), lines);
-            }
+            (0..old.len().max(new.len())).all(|index| is_same_field("", old.get(index), new.get(index)))
         }
-        (Some(old), Some(new)) if old == new || is_same_amount(name, old, new) => {}
-        (None, None) => {}
-        (old, new) => {
-            let path = path.trim_start_matches('.');
-            lines.extend(old.map(|value| format!("- {path}: {value}")));
-            lines.extend(new.map(|value| format!("+ {path}: {value}")));
-        }
+        (Some(old), Some(new)) => old == new || is_same_amount(name, old, new),
+        (None, None) => true,
+        _ => false,
     }
 }
 
@@ -88,6 +67,6 @@ mod tests {
         let b = json!({"c": [{"limits": {"cpu": "1000m"}, "x": 1}]});
         assert!(is_same(Some(&a), Some(&b)));
         let c = json!({"c": [{"limits": {"cpu": "1"}, "x": 2}]});
-        assert_eq!(difference(Some(&b), Some(&c)), "- c[0].x: 1\n+ c[0].x: 2");
+        assert!(!is_same(Some(&b), Some(&c)));
     }
 }

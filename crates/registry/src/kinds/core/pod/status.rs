@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{parts, update};
 use crate::kinds::core::pod_spec::defaults::each;
 use crate::kinds::core::pod_spec::{annotation, check};
-use crate::view;
+use crate::{internal_types, view};
 
 const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
@@ -269,8 +269,8 @@ fn addresses(new: &Value, old: &Value, field: &str, path: &Path<'_>, errors: &mu
         }
         if malformed.is_some() || families.len() != 2 || new_texts.len() > 2 {
             let message = "may specify no more than one IP for each IP family";
-            let form = |address: &Value| check::internal_form(address, &[("ip", "IP")]);
-            let found = check::internal_list(new.get(field), form);
+            let shape = if field == "podIPs" { "[@core.PodIP" } else { "[@core.HostIP" };
+            let found = internal_types::printed(shape, new.get(field));
             errors.push(FieldError::invalid(&path, found, message));
         }
     }

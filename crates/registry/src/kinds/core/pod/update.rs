@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use super::{parts, sameness};
 use crate::kinds::core::pod_spec::annotation::{APP_ARMOR, MIRROR};
 use crate::kinds::core::pod_spec::{check, container, validate_tolerations};
-use crate::view;
+use crate::kinds::core::unified_diff::unified_diff;
+use crate::{internal_types, view};
 
 /// Upstream's text, to the letter.
 const FROZEN: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -33,9 +34,15 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
         gated(&mut allowed, old, &path, errors);
     }
     if !sameness::is_same(Some(old), Some(&allowed)) {
-        let difference = sameness::difference(Some(old), Some(&allowed));
+        let difference = difference("@core.PodSpec", old, &allowed);
         errors.push(FieldError::forbidden(&path, format!("{FROZEN}\n{difference}")));
     }
+}
+
+/// The difference of two versioned objects as messages print it; `shape` is a type of [`internal_types`].
+pub(super) fn difference(shape: &str, old: &Value, new: &Value) -> String {
+    let [old, new] = [old, new].map(|value| internal_types::indented(shape, Some(value)));
+    unified_diff(&old, &new)
 }
 
 /// Annotations that may not change, whatever part of the pod is written.
@@ -185,7 +192,7 @@ fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorLi
     let mut labels = view::fields(old, &["nodeSelector"]);
     if !labels.all(|(key, value)| view::at(new, &["nodeSelector", key]) == Some(value)) {
         let message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        let found = BadValue::json(new.get("nodeSelector").unwrap_or(&Value::Null));
+        let found = internal_types::printed("{s", new.get("nodeSelector"));
         errors.push(FieldError::invalid(path, found, message));
     }
 }
@@ -201,23 +208,22 @@ fn node_affinity(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, erro
     let new_items = items(new);
     if !old.is_empty() && old.len() != new_items.len() {
         let message = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errors.push(FieldError::invalid(&path, check::internal_list(new, term_form), message));
+        return errors.push(FieldError::invalid(
+            &path,
+            internal_types::printed("[@core.NodeSelectorTerm", new),
+            message,
+        ));
     }
     for (index, (new, old)) in new_items.iter().zip(&old).enumerate() {
         if !only_adds(new, old) {
             let message = "only additions are allowed (no mutations or deletions)";
-            errors.push(FieldError::invalid(&path.index(index), term_form(new), message));
+            errors.push(FieldError::invalid(
+                &path.index(index),
+                internal_types::printed("@core.NodeSelectorTerm", Some(new)),
+                message,
+            ));
         }
     }
-}
-
-fn term_form(term: &Value) -> BadValue {
-    let fields = &[("key", "Key"), ("operator", "Operator"), ("values", "Values")];
-    let list = |field: &str| {
-        check::internal_list(term.get(field), |requirement| check::internal_form(requirement, fields))
-    };
-    let (expressions, fields) = (list("matchExpressions"), list("matchFields"));
-    BadValue::Json(format!("{{\"MatchExpressions\":{expressions},\"MatchFields\":{fields}}}"))
 }
 
 /// Whether a term demands what it did and perhaps more; one that matches nothing stays so.
@@ -260,13 +266,66 @@ mod tests {
 
     #[test]
     fn the_others_may_not() {
-        let expected = format!("spec: Forbidden: {FROZEN}\n- nodeName: \"a\"\n+ nodeName: \"b\"");
+        let difference = r#"@@ -10,7 +10,7 @@
+  "NodeSelector": null,
+  "ServiceAccountName": "",
+  "AutomountServiceAccountToken": null,
+- "NodeName": "a",
++ "NodeName": "b",
+  "SecurityContext": {
+   "HostNetwork": false,
+   "HostPID": false,
+"#;
+        let expected = format!("spec: Forbidden: {FROZEN}\n{difference}");
         check(json!({"nodeName": "a"}), json!({"nodeName": "b"}), &expected);
         check(
             json!({"schedulingGates": []}),
             json!({"schedulingGates": [{"name": "x"}]}),
             "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'x'",
         );
+    }
+
+    #[test]
+    fn difference_is_that_of_kube_apiserver() {
+        let old = json!({
+            "containers": [{"name": "a", "image": "b", "imagePullPolicy": "Always"}],
+            "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+            "serviceAccountName": "default", "automountServiceAccountToken": false, "securityContext": {},
+        });
+        let mut new = old.clone();
+        new["containers"][0]["command"] = json!(["x"]);
+        new["nodeSelector"] = json!({"a": "b"});
+        new["hostNetwork"] = true.into();
+        let difference = r#"@@ -5,7 +5,9 @@
+   {
+    "Name": "a",
+    "Image": "b",
+-   "Command": null,
++   "Command": [
++    "x"
++   ],
+    "Args": null,
+    "WorkingDir": "",
+    "Ports": null,
+@@ -39,12 +41,14 @@
+  "TerminationGracePeriodSeconds": 30,
+  "ActiveDeadlineSeconds": null,
+  "DNSPolicy": "ClusterFirst",
+- "NodeSelector": null,
++ "NodeSelector": {
++  "a": "b"
++ },
+  "ServiceAccountName": "default",
+  "AutomountServiceAccountToken": false,
+  "NodeName": "",
+  "SecurityContext": {
+-  "HostNetwork": false,
++  "HostNetwork": true,
+   "HostPID": false,
+   "HostIPC": false,
+   "ShareProcessNamespace": null,
+"#;
+        check(old, new, &format!("spec: Forbidden: {FROZEN}\n{difference}"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Checks of single values that many fields share.
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
+use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name::{self, Messages};
 use serde_json::Value;
 
@@ -144,28 +144,6 @@ pub(crate) fn labels(labels: Option<&Value>, path: &Path<'_>, errors: &mut Error
     let labels = labels.and_then(Value::as_object).into_iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     errors.extend(coracle_meta::object::validate_labels(labels, path));
-}
-
-/// An object as messages show it: upstream prints not what the client sent, but its own
-/// form of it, with these fields in this order under names of their own.
-pub(crate) fn internal_form(object: &Value, fields: &[(&str, &str)]) -> BadValue {
-    let mut text = String::new();
-    for (field, name) in fields {
-        text.push(if text.is_empty() { '{' } else { ',' });
-        // Only these are never nothing there, but empty.
-        let is_text = matches!(*name, "IP" | "Key" | "Name" | "Operator" | "Type");
-        let absent = if is_text { "\"\"" } else { "null" };
-        let value = object.get(field).map_or_else(|| absent.to_owned(), json_text);
-        text.push_str(&format!("\"{name}\":{value}"));
-    }
-    BadValue::Json(text + "}")
-}
-
-/// A list of objects in the same form; nothing if there is no list.
-pub(crate) fn internal_list(list: Option<&Value>, form: impl Fn(&Value) -> BadValue) -> BadValue {
-    let Some(items) = list.and_then(Value::as_array) else { return BadValue::Json("null".to_owned()) };
-    let texts: Vec<String> = items.iter().map(|item| form(item).to_string()).collect();
-    BadValue::Json(format!("[{}]", texts.join(",")))
 }
 
 /// The names of all items of a list.

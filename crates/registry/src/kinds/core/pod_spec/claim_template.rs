@@ -4,8 +4,8 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{annotation, check};
+use crate::internal_types;
 use crate::kinds::core::{persistent_volume_claim, rules};
-use crate::view;
 
 /// Whether a template of a claim may be as it is.
 pub(super) fn validate(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -19,8 +19,8 @@ pub(crate) fn validate_template_metadata(metadata: Option<&Value>, path: &Path<'
     let metadata = metadata.unwrap_or(&Value::Null);
     annotation::validate_keys(metadata, &path.child("annotations"), errors);
     check::labels(metadata.get("labels"), &path.child("labels"), errors);
-    for (field, value) in view::fields(metadata, &[]) {
-        let is_set = !rules::same(Some(value), None);
+    for field in internal_types::versioned_names("meta.ObjectMeta") {
+        let is_set = !rules::same(metadata.get(field), None);
         if field != "annotations" && field != "labels" && is_set {
             errors.push(FieldError::forbidden(&path.child(go_name(field)), "cannot be set"));
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::spec::Context;
 use super::{check, env, handler, mount, resources, security};
-use crate::view;
+use crate::{internal_types, view};
 
 /// The lists of containers in the order in which upstream walks through them.
 pub(crate) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -132,10 +132,11 @@ fn ephemeral(context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
 
 fn ephemeral_fields(container: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let message = "cannot be set for an Ephemeral Container";
-    for (field, value) in view::fields(container, &[]) {
+    for field in internal_types::versioned_names("core.EphemeralContainer") {
+        let Some(value) = container.get(field) else { continue };
         let is_empty = value.as_array().is_some_and(Vec::is_empty)
             || value.as_object().is_some_and(serde_json::Map::is_empty);
-        if !is_empty && !EPHEMERAL_FIELDS.contains(&field.as_str()) {
+        if !is_empty && !EPHEMERAL_FIELDS.contains(&field) {
             errors.push(FieldError::forbidden(&path.child(field), message));
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{check, container, windows};
 use crate::kinds::ratchet;
-use crate::view;
+use crate::{internal_types, view};
 
 const MAX_SYSCTL_BYTES: usize = 253;
 const MAX_PROFILE_BYTES: usize = 4095;
@@ -78,34 +78,23 @@ fn escalation(context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     if view::is_true(context, &["privileged"]) {
         let message = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        errors.push(FieldError::invalid(path, context_form(context), message));
+        errors.push(FieldError::invalid(
+            path,
+            internal_types::printed("*@core.SecurityContext", Some(context)),
+            message,
+        ));
     }
     for capability in view::items(context, &["capabilities", "add"]) {
         if *capability == "CAP_SYS_ADMIN" {
             let message =
                 "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errors.push(FieldError::invalid(path, context_form(context), message));
+            errors.push(FieldError::invalid(
+                path,
+                internal_types::printed("*@core.SecurityContext", Some(context)),
+                message,
+            ));
         }
     }
-}
-
-/// Objects within it are shown as they were sent.
-fn context_form(context: &Value) -> BadValue {
-    let fields = &[
-        ("capabilities", "Capabilities"),
-        ("privileged", "Privileged"),
-        ("seLinuxOptions", "SELinuxOptions"),
-        ("windowsOptions", "WindowsOptions"),
-        ("runAsUser", "RunAsUser"),
-        ("runAsGroup", "RunAsGroup"),
-        ("runAsNonRoot", "RunAsNonRoot"),
-        ("readOnlyRootFilesystem", "ReadOnlyRootFilesystem"),
-        ("allowPrivilegeEscalation", "AllowPrivilegeEscalation"),
-        ("procMount", "ProcMount"),
-        ("seccompProfile", "SeccompProfile"),
-        ("appArmorProfile", "AppArmorProfile"),
-    ];
-    check::internal_form(context, fields)
 }
 
 fn sysctls(spec: &Value, context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -185,8 +174,7 @@ fn seccomp(context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         Some(file) if kind == "Localhost" => check::descending_path(file, &path, errors),
         Some(_) => {
             let message = "can only be set when seccomp type is Localhost";
-            let fields = &[("type", "Type"), ("localhostProfile", "LocalhostProfile")];
-            let found = check::internal_form(profile, fields);
+            let found = internal_types::printed("*@core.SeccompProfile", Some(profile));
             errors.push(FieldError::invalid(&path, found, message));
         }
         None if kind == "Localhost" => {

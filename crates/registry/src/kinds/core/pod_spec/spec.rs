@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use super::{
     affinity, check, container, network, resources, security, toleration, topology, volume, windows,
 };
-use crate::view;
+use crate::{internal_types, view};
 
 /// Whose spec it is.
 #[derive(Clone, Copy)]
@@ -117,13 +117,21 @@ fn claim_source(claim: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     match sources.iter().filter(|source| claim.get(source).is_some()).count() {
         0 => {
             let message = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-            errors.push(FieldError::invalid(path, claim_form(claim), message));
+            errors.push(FieldError::invalid(
+                path,
+                internal_types::printed("@core.PodResourceClaim", Some(claim)),
+                message,
+            ));
         }
         1 => {}
         _ => {
             let message =
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-            errors.push(FieldError::invalid(path, claim_form(claim), message));
+            errors.push(FieldError::invalid(
+                path,
+                internal_types::printed("@core.PodResourceClaim", Some(claim)),
+                message,
+            ));
         }
     }
     for source in sources {
@@ -131,15 +139,6 @@ fn claim_source(claim: &Value, path: &Path<'_>, errors: &mut ErrorList) {
             check::dns_subdomain(name, &path.child(source), errors);
         }
     }
-}
-
-fn claim_form(claim: &Value) -> BadValue {
-    let fields = &[
-        ("name", "Name"),
-        ("resourceClaimName", "ResourceClaimName"),
-        ("resourceClaimTemplateName", "ResourceClaimTemplateName"),
-    ];
-    check::internal_form(claim, fields)
 }
 
 fn gates(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {

@@ -76,7 +76,14 @@ fn cluster_ip(
     };
     let address = name::parse_ip_sloppy(ip);
     if !address.is_some_and(|address| ranges.iter().any(|range| range.contains(address))) {
-        return Err(refused(ADDRESS_ELSEWHERE).into());
+        // In a dry run kube-apiserver asks the allocator of one range and not the one that knows them all.
+        return Err(match ranges.first().filter(|_| pool.is_dry_run()) {
+            Some(range) => refused(&format!(
+                "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}"
+            )),
+            None => refused(ADDRESS_ELSEWHERE),
+        }
+        .into());
     }
     if !pool.take(&address_claim(service, &canonical(ip))) {
         return Err(refused(ADDRESS_TAKEN).into());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{addresses, spec};
 use crate::kinds::core::rules;
 use crate::kinds::ratchet;
-use crate::view;
+use crate::{internal_types, view};
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
@@ -167,11 +167,9 @@ fn check_port_numbers(service: &Value, errors: &mut ErrorList) {
         let protocol = view::text(port, &["protocol"]);
         let number = view::integer(port, &["port"]).unwrap_or(0);
         if !seen.insert((protocol, number)) {
-            let protocol = BadValue::named(protocol);
-            let shown = format!(
-                r#"{{"Name":"","Protocol":{protocol},"AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
-            );
-            errors.push(FieldError::duplicate(&list.index(index), BadValue::Json(shown)));
+            let found = serde_json::json!({"protocol": protocol, "port": number});
+            let found = internal_types::printed("@core.ServicePort", Some(&found));
+            errors.push(FieldError::duplicate(&list.index(index), found));
         }
     }
 }
