@@ -87,7 +87,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 
 /// The JSON in a body of this media type without its type; none if there is none or it cannot be read.
 pub(crate) fn decode_untyped(media_type: &str, body: &[u8]) -> Option<Value> {
-    let budget = &mut DecodeBudget::default();
+    let budget = &mut DecodeBudget::for_body(body.len());
     let decoded = match media_type {
         "" | "application/json" => json::decode_within(body, Target::Any, budget),
         "application/yaml" => yaml::decode_within(body, Target::Any, budget),

@@ -39,8 +39,9 @@ use crate::route::ResourcePath;
 use crate::service::{Components, Shared};
 use crate::status::Refusal;
 
-/// Bodies above this size are not read again to print empty lists and maps of an invalid object as they were sent.
-const MAX_REREAD_BYTES: usize = 64 * 1024;
+/// Bodies above this size are not read again to print empty lists and maps of an invalid object as they were sent. What
+/// is read then is not reserved by [`crate::decode_memory`]: it is at most the 3 MiB of a small body.
+const MAX_REREAD_BYTES: usize = 16 * 1024;
 
 /// A request for a resource, with its body.
 pub(crate) struct ResourceRequest {
