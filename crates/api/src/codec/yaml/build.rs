@@ -30,6 +30,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
     options.set_emit_comments(false);
     let mut builder = Builder {
         parser: Parser::new_from_str_with_options(text, options),
+        text,
         anchors: HashMap::new(),
         budget,
         text_bytes: 0,
@@ -43,6 +44,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
 
 struct Builder<'a, 'b> {
     parser: Parser<'a, StrInput<'a>>,
+    text: &'a str,
     /// Nodes that others may refer to; none while they are being read.
     anchors: HashMap<usize, Option<Node>>,
     /// Memory for the tree, with a copy of every node that has an anchor and one for every alias.
@@ -89,7 +91,7 @@ impl<'a> Builder<'a, '_> {
     fn next(&mut self) -> Parsed<(Event<'a>, Span)> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(of_parser(&error)),
+            Some(Err(error)) => Err(of_parser(&error, self.text)),
             None => Err(fault("yaml: unexpected end of the document")),
         }
     }
