@@ -3,6 +3,7 @@
 use coracle_api::codec::DecodeError;
 use coracle_base::ErrorChain;
 use coracle_base::tasks::TaskError;
+use coracle_meta::gvk::GroupResource;
 use coracle_meta::patch::{ErrorClass, PatchError};
 use coracle_meta::status::{Cause, Details, Precondition, Reason, Status};
 use coracle_registry::{DEFAULT_CLUSTER, Error, StoreFailure};
@@ -129,6 +130,11 @@ impl Refusal {
         Self { nosniff: true, ..status.into() }
     }
 
+    /// The same for a request whose headers of impersonation cannot be read.
+    pub(crate) fn bad_impersonation(message: impl Into<String>) -> Self {
+        Self { nosniff: true, ..Self::bad_request(message) }
+    }
+
     /// The router finds no representation that the client accepts, in the words of go-restful.
     pub(crate) fn not_representable(offered: &[&str]) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
@@ -153,6 +159,13 @@ impl Refusal {
     /// Something of ours failed, of which the client learns no more than that.
     pub(crate) fn internal(error: &Error) -> Self {
         internal_of(error).into()
+    }
+
+    /// Whether kube-apiserver's router rejects the request, before a handler could add a warning.
+    pub(crate) fn is_of_router(&self) -> bool {
+        let reasons =
+            [Reason::NotFound, Reason::MethodNotAllowed, Reason::NotAcceptable, Reason::UnsupportedMediaType];
+        reasons.contains(&self.status.reason) && self.status.details == Some(Details::default())
     }
 
     /// Whether the state of an object stands in the way, which may be another by now.
@@ -213,11 +226,10 @@ impl From<Error> for Refusal {
             Error::ResourceVersionRequired(subject) => {
                 Status::resource_version_required(&subject.resource, &subject.name)
             }
-            Error::PreconditionFailed { subject, namespace, field, expected, found } => {
+            Error::PreconditionFailed { subject, namespace, dry_run, field, expected, found } => {
                 let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let group = &subject.resource.group;
-                let group = if has_built_in_group(group) { String::new() } else { format!("{group}/") };
-                let key = format!("/registry/{group}{}/{within}{}", subject.resource.resource, subject.name);
+                let root = if *dry_run { "" } else { "/registry" };
+                let key = format!("{root}/{}/{within}{}", storage_prefix(&subject.resource), subject.name);
                 let failed = Precondition { what: field, key: &key, wanted: expected, found };
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }
@@ -349,6 +361,24 @@ fn internal(error: &dyn std::error::Error) -> Status {
     tracing::error!(error = %ErrorChain(error), "a request failed");
     Status::internal_error("the request could not be carried out; the server's log says why")
 }
+
+/// Where kube-apiserver stores the objects of a resource, which some of its messages name.
+fn storage_prefix(resource: &GroupResource) -> String {
+    let GroupResource { group, resource } = resource;
+    match (&**group, &**resource) {
+        ("", "services" | "endpoints") => {
+            format!("services/{}", if **resource == *"services" { "specs" } else { "endpoints" })
+        }
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group, _) if has_built_in_group(group) && !SEPARATE_SERVERS.contains(&group) => resource.to_string(),
+        _ => format!("{group}/{resource}"),
+    }
+}
+
+/// Groups of the servers that kube-apiserver is made of and which store theirs under their names.
+const SEPARATE_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::accept::{Form, Shape};
-use super::encode::{Encoding, go_type, metadata_json, seen, served, tree};
+use super::encode::{Encoding, go_list_type, metadata_json, seen, served, tree};
 use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
 use super::table;
 use crate::body::ResponseBody;
@@ -74,8 +74,8 @@ fn list(
 ) -> Result<Response<ResponseBody>, Refusal> {
     if encoding.wanted.shape == Shape::Metadata {
         let message = format!(
-            "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
-            go_type(&**encoding.kind)
+            "you requested PartialObjectMetadata, but the requested object is a list ({})",
+            go_list_type(&**encoding.kind)
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }

@@ -1,7 +1,9 @@
 //! Reading many objects, in pages of one snapshot.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
+use coracle_api::codec::{Target, json};
 use coracle_store::{At, Entry, RangeRequest, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +57,9 @@ struct Token {
 }
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+/// Reads base64 as Go does, which ignores the bits of the last character that belong to no byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl Cluster {
     /// One page of the objects of a kind, in one namespace or in all.
@@ -167,7 +172,7 @@ fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
 
 /// Reads a token, or says what is wrong with it in upstream's words.
 fn read_token(text: &str) -> Result<Token, String> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+    let bytes = LENIENT.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             // Go names where the last, incomplete group of four begins.
@@ -175,10 +180,8 @@ fn read_token(text: &str) -> Result<Token, String> {
         };
         format!("illegal base64 data at input byte {at}")
     })?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|_| {
-        let first = bytes.first().map_or('?', |byte| char::from(*byte));
-        format!("invalid character '{first}' looking for beginning of value")
-    })?;
+    let value = json::decode(&bytes, Target::Any).map_err(|error| error.to_string())?.object;
+    let token: Token = serde_json::from_value(value).map_err(|error| error.to_string())?;
     if token.version != TOKEN_VERSION {
         return Err(format!("server does not recognize this encoded version {}", token.version));
     }

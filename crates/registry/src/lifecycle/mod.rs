@@ -201,6 +201,7 @@ fn check_preconditions(
     let failed = |field, expected: &str, found: &str| Error::PreconditionFailed {
         subject: write.subject(name),
         namespace: write.namespace.to_owned(),
+        dry_run: write.dry_run,
         field,
         expected: expected.to_owned(),
         found: found.to_owned(),

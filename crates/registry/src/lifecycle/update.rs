@@ -264,7 +264,7 @@ impl Cluster {
             errors.extend(metadata_errors(declaration, &new));
         }
         let metadata = Path::root("metadata");
-        for _ in 0..1 + usize::from(declaration.prefixed_finalizers || !declaration.routed) {
+        for _ in 0..1 + usize::from(declaration.checks_metadata_change_again) {
             errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
         }
         match write.subresource {
@@ -333,6 +333,7 @@ pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value
     Err(Error::PreconditionFailed {
         subject: write.subject(name),
         namespace: write.namespace.to_owned(),
+        dry_run: write.dry_run,
         field: "UID",
         expected: expected.to_owned(),
         found: found.to_owned(),

@@ -35,6 +35,8 @@ impl ResourceRequest {
 
     async fn answer_decoded(&self, kind: &str, question: Value) -> Result<Response<ResponseBody>, Refusal> {
         let api_version = self.kind.declaration().storage_api_version();
+        let mut question = question;
+        drop_system_fields(&mut question);
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {
             "SelfSubjectReview" => self.who_am_i(),
@@ -43,7 +45,7 @@ impl ResourceRequest {
                 if !question.pointer("/spec/token").is_some_and(|token| token != "") {
                     return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
                 }
-                question["status"] = self.review_token(&question).await?;
+                self.review_token(&mut question).await?;
                 question
             }
             _ => {
@@ -73,6 +75,17 @@ impl ResourceRequest {
             "metadata": {"creationTimestamp": Time(self.now).to_string()},
             "status": {"userInfo": user_info(&self.identity)},
         })
+    }
+}
+
+/// Removes the metadata that only the server sets, as from every object that is created.
+fn drop_system_fields(question: &mut Value) {
+    if let Some(Value::Object(metadata)) = question.get_mut("metadata") {
+        for field in
+            ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"]
+        {
+            metadata.remove(field);
+        }
     }
 }
 

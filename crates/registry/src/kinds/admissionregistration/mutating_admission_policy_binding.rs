@@ -15,6 +15,7 @@ pub struct MutatingAdmissionPolicyBinding;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_again: true,
     prefixed_finalizers: false,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,
     unconditional_update: false,

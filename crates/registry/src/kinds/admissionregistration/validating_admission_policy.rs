@@ -27,6 +27,8 @@ pub struct ValidatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    checks_metadata_again: true,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("ValidatingAdmissionPolicy")],
     status_metadata: StatusMetadata::Kept,

@@ -50,9 +50,11 @@ impl Kind for IpAddress {
         rules::immutable(view::at(new, &parent), view::at(old, &parent), &path, errors);
     }
 
-    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+    /// The age has no column: so it is in kube-apiserver.
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
-        vec![view::name(object).into(), parent.unwrap_or_else(|| "<none>".to_owned()).into()]
+        let parent = parent.unwrap_or_else(|| "<none>".to_owned());
+        vec![view::name(object).into(), parent.into(), view::age(object, now)]
     }
 
     #[cfg(any(test, feature = "samples"))]

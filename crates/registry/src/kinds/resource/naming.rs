@@ -1,6 +1,6 @@
 //! Names of pools, devices, attributes and shares.
 
-use coracle_meta::field::{ErrorList, FieldError, Path};
+use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::name;
 
 use crate::kinds::rules;
@@ -69,8 +69,41 @@ fn identifier(path: &Path<'_>, id: &str, errors: &mut ErrorList) {
     rules::each_message(path, id, name::c_identifier(id), errors);
 }
 
+/// What Go's `uuid.Validate` reports.
+fn uuid_fault(uid: &str) -> Option<String> {
+    let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let dashed = |text: &str| {
+        let dashes = [8, 13, 18, 23];
+        text.bytes().enumerate().all(|(index, byte)| {
+            if dashes.contains(&index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        })
+    };
+    let bad_format = || "invalid UUID format".to_owned();
+    match uid.len() {
+        36 => (!dashed(uid)).then(bad_format),
+        32 => (!hex(uid)).then(bad_format),
+        38 => match uid.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            Some(inner) => (!dashed(inner)).then(bad_format),
+            None => Some("invalid bracketed UUID format".to_owned()),
+        },
+        45 => {
+            let (prefix, rest) = (uid.get(..9).unwrap_or_default(), uid.get(9..).unwrap_or_default());
+            if prefix.eq_ignore_ascii_case("urn:uuid:") {
+                (!dashed(rest)).then(bad_format)
+            } else {
+                Some(format!("invalid urn prefix: {}", quoted(prefix)))
+            }
+        }
+        length => Some(format!("invalid UUID length: {length}")),
+    }
+}
+
 /// A UUID in its usual form.
 pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
+    if let Some(fault) = uuid_fault(uid) {
+        errors.push(FieldError::invalid(path, uid, format!("error validating uid: {fault}")));
+        return;
+    }
     let dashes = [8, 13, 18, 23];
     let canonical = uid.len() == 36
         && uid.bytes().enumerate().all(|(index, byte)| {

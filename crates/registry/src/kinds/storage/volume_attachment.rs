@@ -18,6 +18,7 @@ const ERROR_MESSAGE_MAX_LENGTH: usize = 1024;
 pub struct VolumeAttachment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
     subresources: vec![Subresource::status("VolumeAttachment")],
     status_metadata: StatusMetadata::Kept,
     unconditional_update: false,

@@ -47,6 +47,7 @@ const RENAMED_LABELS: &[(&str, &str)] = &[
 pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
     checks_metadata_again: true,
     short_names: texts(&["pv"]),
     subresources: vec![Subresource::status("PersistentVolume")],
