@@ -420,6 +420,31 @@ mod tests {
     }
 
     #[test]
+    fn only_rejections_of_the_router_are_of_it() {
+        let of_router = [Refusal::not_found(), Refusal::method_not_allowed(), Refusal::unsupported_patch()];
+        assert!(of_router.iter().all(Refusal::is_of_router));
+        let resource = GroupResource { group: "".into(), resource: "endpoints".into() };
+        let of_handlers = [Status::not_found(&resource, "x").into(), Refusal::bad_request("x")];
+        assert!(!of_handlers.iter().any(Refusal::is_of_router));
+    }
+
+    #[test]
+    fn storage_prefix_is_that_of_kube_apiserver() {
+        for (group, resource, prefix) in [
+            ("", "services", "services/specs"),
+            ("", "endpoints", "services/endpoints"),
+            ("", "nodes", "minions"),
+            ("", "pods", "pods"),
+            ("apps", "deployments", "deployments"),
+            ("apiregistration.k8s.io", "apiservices", "apiregistration.k8s.io/apiservices"),
+            ("example.com", "boats", "example.com/boats"),
+        ] {
+            let resource = GroupResource { group: group.into(), resource: resource.into() };
+            assert_eq!(storage_prefix(&resource), prefix);
+        }
+    }
+
+    #[test]
     fn store_failure_asks_for_a_retry_only_if_nothing_was_carried_out() {
         for (failure, code, retry, cause) in [
             (StoreFailure::DiskFull, 503, Some(1), "no space left"),

@@ -148,8 +148,13 @@ impl fmt::Display for Inner {
 fn write_issue(f: &mut fmt::Formatter<'_>, source: &Source, issue: &Issue) -> fmt::Result {
     // Upstream's place of "nowhere" is line -1, column -1, of which it shows the column plus one.
     let line = if issue.line == 0 { "-1".to_owned() } else { issue.line.to_string() };
-    let column = if issue.line == 0 { 0 } else { issue.column + 1 };
+    // Nor has an empty expression a first column.
+    let is_nowhere = issue.line == 0 || source.text.is_empty();
+    let column = if is_nowhere { 0 } else { issue.column + 1 };
     write!(f, "ERROR: <input>:{line}:{column}: {}", issue.message)?;
+    if is_nowhere {
+        return Ok(());
+    }
     let Some(text) = source.line(issue.line).filter(|text| text.len() <= MAX_SNIPPET_BYTES) else {
         return Ok(());
     };

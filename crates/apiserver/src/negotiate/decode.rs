@@ -59,10 +59,22 @@ impl<'a> Decoding<'a> {
         group_version(self.group, self.version)
     }
 
+    /// Whether the server of this group knows the kinds of another one.
+    fn knows_group(&self, group: &str) -> bool {
+        let has_own_scheme = |group: &str| matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+        self.group == group || !has_own_scheme(self.group) && !has_own_scheme(group)
+    }
+
     /// Where upstream says which kinds there are.
     fn scheme(&self) -> &'static str {
         match &self.form {
             Some(form) if form.is_custom() => "k8s.io/client-go/scale/util.go:146",
+            _ if self.group == "apiextensions.k8s.io" => {
+                "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"
+            }
+            _ if self.group == "apiregistration.k8s.io" => {
+                "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28"
+            }
             _ => "pkg/api/legacyscheme/scheme.go:30",
         }
     }
@@ -221,7 +233,7 @@ fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
         false => (claimed.group(), claimed.version()),
     };
     let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
-    Some(if types().kind(group, version, kind).is_some() {
+    Some(if decoding.knows_group(group) && types().kind(group, version, kind).is_some() {
         let package = |group: &str| match group.split('.').next() {
             None | Some("") => "core".to_owned(),
             Some(name) => name.to_owned(),

@@ -42,6 +42,18 @@ pub fn object_dns_subdomain(value: &str, prefix: bool) -> Messages {
     dns1123_subdomain(&completed(value, prefix))
 }
 
+/// [`NameRule`] of kinds whose names kube-apiserver checks declaratively: a DNS subdomain, but no rule for prefixes.
+pub fn object_long_name(value: &str, prefix: bool) -> Messages {
+    if prefix {
+        return Messages::new();
+    }
+    let in_bytes = |message: Cow<'static, str>| match message.strip_suffix(" characters") {
+        Some(limit) if message.starts_with("must be no more than") => format!("{limit} bytes").into(),
+        _ => message,
+    };
+    dns1123_subdomain(value).into_iter().map(in_bytes).collect()
+}
+
 /// [`NameRule`] of namespaces and others: a DNS label.
 pub fn object_dns_label(value: &str, prefix: bool) -> Messages {
     dns1123_label(&completed(value, prefix))
@@ -102,6 +114,13 @@ fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_name_has_a_limit_in_bytes_and_no_rule_for_prefixes() {
+        assert!(object_long_name(&"a".repeat(254), false).contains(&"must be no more than 253 bytes".into()));
+        assert!(object_long_name("A", true).is_empty());
+        assert!(!object_long_name("A", false).is_empty());
+    }
 
     #[test]
     fn a_prefix_may_end_with_a_dash() {

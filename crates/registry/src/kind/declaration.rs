@@ -44,9 +44,9 @@ pub struct Declaration {
     /// Whether an update reports changes of immutable metadata twice: kube-apiserver checks them for all kinds, and
     /// once more in the validation of most.
     pub checks_metadata_change_again: bool,
-    /// Whether what is wrong with the metadata of an updated object is told once more: upstream validates all of
-    /// the object again for some kinds, and what has changed for others.
-    pub checks_metadata_again: bool,
+    /// How often an update checks the metadata of the whole object again, after the check that there is for all kinds:
+    /// kube-apiserver validates the whole object for some kinds, and only what has changed for others.
+    pub metadata_checks: usize,
     /// What makes its generation grow.
     pub generation: Generation,
     /// Whether a new object keeps the status the client sent.
@@ -120,7 +120,7 @@ impl Declaration {
             uuid_as_default_name: false,
             prefixed_finalizers: true,
             checks_metadata_change_again: true,
-            checks_metadata_again: false,
+            metadata_checks: 0,
             generation: Generation::Untracked,
             keeps_status_on_create: false,
             status_metadata: StatusMetadata::Written,
@@ -241,6 +241,8 @@ pub enum NameRule {
     Dns1035Label,
     /// Whatever fits into a path.
     PathSegment,
+    /// As [`NameRule::DnsSubdomain`] by kube-apiserver's declarative rules, which do not check `generateName`.
+    LongName,
     /// An IP address in its canonical form.
     IpAddress,
 }

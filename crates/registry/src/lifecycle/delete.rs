@@ -122,6 +122,10 @@ impl Cluster {
         if kept && !Meta::of(&object).is_deleting() {
             self.mark(write, &mut object, 0)?;
             changed = true;
+        } else if kept && Meta::of(&object).deletion_grace_period_seconds().is_none() {
+            // The second deletion of a definition.
+            meta_mut(&mut object)?.set_deletion_grace_period_seconds(Some(0));
+            changed = true;
         }
         Ok(Fate { object, changed, gone: !kept && grace_s == 0 })
     }

@@ -11,7 +11,10 @@ use super::commit::{Known, Plan, Step};
 use super::create::{Candidate, Tracking};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
-use super::{Object, Write, content_changed, meta_mut, metadata_errors};
+use super::{
+    Object, Write, content_changed, finalizer_prefix_errors, generic_metadata_errors, meta_mut,
+    metadata_errors,
+};
 use crate::admission::{Attributes, Operation};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
@@ -258,14 +261,16 @@ impl Cluster {
         if write.subresource.is_empty() {
             self.allocate(write, &mut new, Some(old), taken)?;
         }
-        // Upstream asks for all kinds and then again for most, and tells all answers.
-        let mut errors = metadata_errors(declaration, &new);
-        if declaration.checks_metadata_again && write.subresource.is_empty() {
-            errors.extend(metadata_errors(declaration, &new));
+        // kube-apiserver checks for all kinds, checks again for most, and reports all that it finds.
+        let mut errors = generic_metadata_errors(declaration, &new);
+        if write.subresource.is_empty() {
+            (0..declaration.metadata_checks).for_each(|_| errors.extend(metadata_errors(declaration, &new)));
         }
         let metadata = Path::root("metadata");
-        for _ in 0..1 + usize::from(declaration.checks_metadata_change_again) {
+        errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
+        if declaration.checks_metadata_change_again {
             errors.extend(validate_object_meta_update(Meta::of(&new), Meta::of(old), &metadata));
+            errors.extend(finalizer_prefix_errors(declaration, &new));
         }
         match write.subresource {
             "" => {

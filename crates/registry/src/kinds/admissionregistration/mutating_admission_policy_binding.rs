@@ -13,7 +13,7 @@ use crate::view;
 pub struct MutatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     prefixed_finalizers: false,
     checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),

@@ -16,7 +16,7 @@ pub struct ValidatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
-    checks_metadata_again: true,
+    metadata_checks: 1,
     checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,

@@ -25,7 +25,6 @@ pub struct CustomResourceDefinition;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
     deletion: DeletionRule::Definition,
-    checks_metadata_again: true,
     short_names: texts(&["crd", "crds"]),
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("CustomResourceDefinition")],

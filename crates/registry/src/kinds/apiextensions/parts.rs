@@ -120,10 +120,12 @@ pub(super) fn check_selectable_fields(
         if !rules::required(&path, json_path, errors) {
             continue;
         }
-        let Some(found) = schema_at(version, json_path) else {
-            let detail = "is an invalid path: does not refer to a valid field";
-            errors.push(FieldError::invalid(&path, json_path, detail));
-            continue;
+        let found = match schema_at(version, json_path) {
+            Ok(found) => found,
+            Err(why) => {
+                errors.push(FieldError::invalid(&path, json_path, format!("is an invalid path: {why}")));
+                continue;
+            }
         };
         if json_path.starts_with(".metadata") {
             errors.push(FieldError::invalid(&path, json_path, "must not point to fields in metadata"));
@@ -142,9 +144,56 @@ pub(super) fn check_selectable_fields(
     }
 }
 
-/// The schema of the field that a path in dot notation names.
-fn schema_at<'a>(version: &'a Value, json_path: &str) -> Option<&'a Value> {
-    let root = view::at(version, &["schema", "openAPIV3Schema"])?;
-    let mut steps = json_path.strip_prefix('.')?.split('.');
-    steps.try_fold(root, |schema, step| view::at(schema, &["properties", step]))
+/// The schema of the field that a path in dot notation names, or what kube-apiserver says of the path.
+fn schema_at<'a>(version: &'a Value, json_path: &str) -> Result<&'a Value, String> {
+    const NO_FIELD: &str = "does not refer to a valid field";
+    let mut schema = view::at(version, &["schema", "openAPIV3Schema"]).ok_or(NO_FIELD)?;
+    let mut rest = json_path;
+    while !rest.is_empty() {
+        let (token, after) = first_token(rest);
+        match token {
+            "[" => return Err("array notation is not allowed".to_owned()),
+            "." => {}
+            other => return Err(format!("expected [ or . but got: {other}")),
+        }
+        if after.is_empty() {
+            return Err("unexpected end of JSON path".to_owned());
+        }
+        let (name, after) = first_token(after);
+        schema = view::at(schema, &["properties", name]).ok_or(NO_FIELD)?;
+        rest = after;
+    }
+    Ok(schema)
+}
+
+/// A delimiter, or the text up to the next one, and what follows.
+fn first_token(path: &str) -> (&str, &str) {
+    match path.find(['.', '[', ']']) {
+        Some(0) => path.split_at(1),
+        Some(end) => path.split_at(end),
+        None => (path, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectable_path_faults_have_the_words_of_kube_apiserver() {
+        let properties = json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}}}});
+        let version = json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}});
+        for (path, fault) in [
+            ("x", "expected [ or . but got: x"),
+            (".spec]", "expected [ or . but got: ]"),
+            (".spec['a']", "array notation is not allowed"),
+            (".spec.", "unexpected end of JSON path"),
+            (".spec.b", "does not refer to a valid field"),
+        ] {
+            assert_eq!(schema_at(&version, path).unwrap_err(), fault, "{path}");
+        }
+        assert_eq!(schema_at(&version, ".spec.a").unwrap()["type"], "string");
+    }
 }

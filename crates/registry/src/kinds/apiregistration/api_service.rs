@@ -25,7 +25,7 @@ pub struct ApiService;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
-    checks_metadata_again: true,
+    metadata_checks: 1,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("APIService")],
     status_metadata: StatusMetadata::Kept,

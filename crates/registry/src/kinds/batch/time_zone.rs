@@ -24,7 +24,9 @@ pub(super) fn validate(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
                     .to_owned(),
             );
         }
-        if !is_known(name) {
+        if name.contains("..") {
+            refuse("time: invalid location name".to_owned());
+        } else if !is_known(name) {
             refuse(format!("unknown time zone {name}"));
         }
     }
@@ -61,6 +63,7 @@ mod tests {
         for name in ["UTC", "Etc/GMT+5", "America/Argentina/Buenos_Aires", "Europe/Zurich"] {
             assert_eq!(check(name), "");
         }
+        assert_eq!(check("a..b"), "tz: Invalid value: \"a..b\": time: invalid location name");
         assert_eq!(check("Mars/Base"), "tz: Invalid value: \"Mars/Base\": unknown time zone Mars/Base");
         assert_eq!(check("utc"), "tz: Invalid value: \"utc\": unknown time zone utc");
         assert_eq!(check(""), "tz: Invalid value: \"\": timeZone must be nil or non-empty string");

@@ -16,7 +16,6 @@ pub struct Lease;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     unconditional_update: false,
     prefixed_finalizers: false,
-    checks_metadata_again: true,
     create_on_update: true,
     columns: vec![Column::name(), Column::text("Holder", "who holds it"), Column::age()],
     storage_version_hash: "gqkMMb/YqFM=".into(),

@@ -20,6 +20,7 @@ pub struct LimitRange;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_change_again: false,
+    metadata_checks: 1,
     short_names: texts(&["limits"]),
     create_on_update: true,
     uuid_as_default_name: true,

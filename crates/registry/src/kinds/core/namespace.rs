@@ -29,7 +29,7 @@ pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion: DeletionRule::Namespace,
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["ns"]),
     verbs: Verbs::ALL.without(Verbs::DELETE_COLLECTION),
     subresources: vec![

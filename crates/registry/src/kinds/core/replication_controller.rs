@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod_spec::defaults::within;
 use super::pod_spec::{self, check};
-use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subresource, texts};
 use crate::scale::{ScalePaths, ScaleSelector};
 use crate::view;
 
@@ -19,6 +19,7 @@ use crate::view;
 pub struct ReplicationController;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    names: NameRule::LongName,
     short_names: texts(&["rc"]),
     categories: texts(&["all"]),
     subresources: vec![

@@ -26,6 +26,7 @@ pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_change_again: false,
+    metadata_checks: 1,
     generation: Generation::ContentAndLabels,
     columns: vec![
         Column::name(),

@@ -30,6 +30,7 @@ pub struct PriorityLevelConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_change_again: false,
+    metadata_checks: 1,
     subresources: vec![Subresource::status("PriorityLevelConfiguration")],
     status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,

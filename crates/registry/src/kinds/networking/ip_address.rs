@@ -14,7 +14,7 @@ use crate::view;
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["ip"]),
     names: NameRule::IpAddress,
     columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],

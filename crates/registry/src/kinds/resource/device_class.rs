@@ -8,14 +8,15 @@ use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, check_configuration, check_selectors};
 use super::lists::check_list;
-use crate::kind::{Declaration, Generation, Kind, Scope};
+use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 use crate::view;
 
 /// The kind.
 pub struct DeviceClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    names: NameRule::LongName,
+    metadata_checks: 1,
     generation: Generation::Spec,
     deletion_returns_object: true,
     storage_version_hash: "Yk2PTc1Ybxk=".into(),

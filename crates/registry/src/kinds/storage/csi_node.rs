@@ -20,6 +20,7 @@ pub struct CsiNode;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_change_again: false,
+    metadata_checks: 1,
     unconditional_update: false,
     deletion_returns_object: true,
     columns: vec![Column::name(), Column::integer("Drivers", "how many drivers the node has"), Column::age()],

@@ -15,7 +15,7 @@ use crate::view;
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     unconditional_update: false,
     // kube-apiserver's storage of this kind uses none of its printers.
     columns: vec![Column::name(), Column::date("Created At", "when the object was created")],

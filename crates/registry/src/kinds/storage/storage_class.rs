@@ -14,7 +14,7 @@ use crate::view;
 pub struct StorageClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["sc"]),
     deletion_returns_object: true,
     columns: vec![

@@ -48,7 +48,7 @@ pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     checks_metadata_change_again: false,
-    checks_metadata_again: true,
+    metadata_checks: 2,
     short_names: texts(&["pv"]),
     subresources: vec![Subresource::status("PersistentVolume")],
     deletion_returns_object: true,
