@@ -126,6 +126,7 @@ async fn create(cluster: &Cluster, plural: &str, object: Value) {
         requester: &Identity::server(),
         dry_run: false,
         audit: None,
+        sent: None,
     };
     cluster.create(&write, object).await.expect("it can be made");
 }

@@ -23,7 +23,7 @@ use crate::activity::Activity;
 use crate::admin;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
-use crate::authentication::{Authentication, AuthenticationConfig};
+use crate::authentication::{Authentication, AuthenticationConfig, EXTRA_SPACE, has_extra_space};
 use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden};
 use crate::body::{self, RequestBody, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
@@ -32,7 +32,7 @@ use crate::decode_memory::{DecodeMemory, Reservations};
 use crate::discovery;
 use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
-use crate::identity::{CREDENTIAL_ID_KEY, Caller, Remote};
+use crate::identity::{ANONYMOUS, CREDENTIAL_ID_KEY, Caller, Remote};
 use crate::impersonation::{self, impersonated};
 use crate::metrics::{self, Metrics, StepResult};
 use crate::negotiate::{Asked, FrameCache, MessageCache, OFFERED, Wanted, check_representation, told};
@@ -45,7 +45,7 @@ use crate::route::{self, ResourcePath, Route};
 use crate::simulated_nodes::SimulatedNodes;
 use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
-use crate::verbs::ResourceRequest;
+use crate::verbs::{ResourceRequest, warn};
 use crate::websocket::Upgradable;
 
 /// What questions may be asked with; they change nothing.
@@ -231,7 +231,7 @@ impl ApiServer {
     async fn answer<B>(
         &self,
         request: Request<B>,
-        notes: &mut FlowNotes,
+        notes: &mut RequestNotes,
         log: &mut Option<RequestLog>,
     ) -> Result<Response<ResponseBody>, Refusal>
     where
@@ -246,7 +246,9 @@ impl ApiServer {
         let everywhere = id == EVERYWHERE;
         let id = if everywhere { route::DEFAULT_CLUSTER } else { id };
         let cluster = self.open_cluster(id, parts.extensions.get::<Fence>()).await;
+        let has_extra_space = has_extra_space(&parts.headers);
         let caller = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
+        notes.misses_token = has_extra_space && caller.identity.name == ANONYMOUS;
         if let Some(log) = log {
             log.set_user(&caller.identity);
         }
@@ -304,7 +306,7 @@ impl ApiServer {
         &self,
         candidate: Option<Candidate>,
         caller: &Caller,
-        notes: &mut FlowNotes,
+        notes: &mut RequestNotes,
     ) -> Result<Admission, Refusal> {
         let Some(candidate) = candidate else {
             return Ok(Admission::LongRunning { is_operator: caller.all_clusters });
@@ -609,14 +611,16 @@ fn authorizer() -> Arc<dyn Authorizer> {
     Arc::new(Union::new(in_order))
 }
 
-/// The outcome of flow control for one request, for its headers and metrics.
+/// The outcome of authentication and flow control for one request, for its headers and metrics.
 #[derive(Default)]
-struct FlowNotes {
+struct RequestNotes {
     headers: Option<PfHeaders>,
     /// How long the request waited for its seat.
     waited: Duration,
     /// Whether it was rejected because there was no seat.
     is_terminated: bool,
+    /// Whether the user is anonymous because there is a space too many before its token.
+    misses_token: bool,
 }
 
 /// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
@@ -770,12 +774,15 @@ where
         let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
         // Boxed before anything else, for it is large and would be moved once more.
         let answered: Self::Future = Box::pin(async move {
-            let mut notes = FlowNotes::default();
+            let mut notes = RequestNotes::default();
             let answer = server.answer(request, &mut notes, &mut log).await;
             let response = answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()));
             let mut response = running.end(response, notes.waited, notes.is_terminated);
             if let Some(flow) = notes.headers {
                 flow.add_to(response.headers_mut());
+            }
+            if notes.misses_token {
+                warn(&mut response, &[EXTRA_SPACE.to_owned()]);
             }
             response.headers_mut().insert(AUDIT_ID, audit_id);
             if let Some(log) = log {

@@ -1,7 +1,5 @@
 //! The `Status` object: the only place that turns a refusal into a status code.
 
-use std::borrow::Cow;
-
 use coracle_api::codec::DecodeError;
 use coracle_base::ErrorChain;
 use coracle_base::tasks::TaskError;
@@ -132,6 +130,11 @@ impl Refusal {
         Self { nosniff: true, ..status.into() }
     }
 
+    /// The same for a request whose headers of impersonation cannot be read.
+    pub(crate) fn bad_impersonation(message: impl Into<String>) -> Self {
+        Self { nosniff: true, ..Self::bad_request(message) }
+    }
+
     /// The router finds no representation that the client accepts, in the words of go-restful.
     pub(crate) fn not_representable(offered: &[&str]) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
@@ -156,6 +159,13 @@ impl Refusal {
     /// Something of ours failed, of which the client learns no more than that.
     pub(crate) fn internal(error: &Error) -> Self {
         internal_of(error).into()
+    }
+
+    /// Whether kube-apiserver's router rejects the request, before a handler could add a warning.
+    pub(crate) fn is_of_router(&self) -> bool {
+        let reasons =
+            [Reason::NotFound, Reason::MethodNotAllowed, Reason::NotAcceptable, Reason::UnsupportedMediaType];
+        reasons.contains(&self.status.reason) && self.status.details == Some(Details::default())
     }
 
     /// Whether the state of an object stands in the way, which may be another by now.
@@ -216,9 +226,10 @@ impl From<Error> for Refusal {
             Error::ResourceVersionRequired(subject) => {
                 Status::resource_version_required(&subject.resource, &subject.name)
             }
-            Error::PreconditionFailed { subject, namespace, field, expected, found } => {
+            Error::PreconditionFailed { subject, namespace, dry_run, field, expected, found } => {
                 let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-                let key = format!("/{}/{within}{}", key_prefix(&subject.resource), subject.name);
+                let root = if *dry_run { "" } else { "/registry" };
+                let key = format!("{root}/{}/{within}{}", storage_prefix(&subject.resource), subject.name);
                 let failed = Precondition { what: field, key: &key, wanted: expected, found };
                 Status::precondition_failed(&subject.resource, &subject.name, &failed)
             }
@@ -351,24 +362,23 @@ fn internal(error: &dyn std::error::Error) -> Status {
     Status::internal_error("the request could not be carried out; the server's log says why")
 }
 
-/// What the storage keys of a resource begin with, which messages of failed preconditions print.
-fn key_prefix(resource: &GroupResource) -> Cow<'_, str> {
-    match (&*resource.group, &*resource.resource) {
-        ("", "endpoints") => "services/endpoints".into(),
-        ("", "nodes") => "minions".into(),
-        ("", "replicationcontrollers") => "controllers".into(),
-        ("", "services") => "services/specs".into(),
-        ("networking.k8s.io", "ingresses") => "ingress".into(),
-        (group, plural) if is_stored_by_group(group) => format!("{group}/{plural}").into(),
-        (_, plural) => plural.into(),
+/// Where kube-apiserver stores the objects of a resource, which some of its messages name.
+fn storage_prefix(resource: &GroupResource) -> String {
+    let GroupResource { group, resource } = resource;
+    match (&**group, &**resource) {
+        ("", "services" | "endpoints") => {
+            format!("services/{}", if **resource == *"services" { "specs" } else { "endpoints" })
+        }
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group, _) if has_built_in_group(group) && !SEPARATE_SERVERS.contains(&group) => resource.to_string(),
+        _ => format!("{group}/{resource}"),
     }
 }
 
-/// Whether the resources of a group are stored under its name: custom ones, and those of the servers that
-/// kube-apiserver contains.
-fn is_stored_by_group(group: &str) -> bool {
-    !has_built_in_group(group) || matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
-}
+/// Groups of the servers that kube-apiserver is made of and which store theirs under their names.
+const SEPARATE_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 #[cfg(test)]
 mod tests {
@@ -407,6 +417,31 @@ mod tests {
         check(Error::ContinueExpired { fresh: "x".into() }.into(), 410, "Expired").await;
         let chosen = Status::failure(Reason::Other("Tired".into()), "no");
         check(Error::Refused(Box::new(chosen)).into(), 500, "Tired").await;
+    }
+
+    #[test]
+    fn only_rejections_of_the_router_are_of_it() {
+        let of_router = [Refusal::not_found(), Refusal::method_not_allowed(), Refusal::unsupported_patch()];
+        assert!(of_router.iter().all(Refusal::is_of_router));
+        let resource = GroupResource { group: "".into(), resource: "endpoints".into() };
+        let of_handlers = [Status::not_found(&resource, "x").into(), Refusal::bad_request("x")];
+        assert!(!of_handlers.iter().any(Refusal::is_of_router));
+    }
+
+    #[test]
+    fn storage_prefix_is_that_of_kube_apiserver() {
+        for (group, resource, prefix) in [
+            ("", "services", "services/specs"),
+            ("", "endpoints", "services/endpoints"),
+            ("", "nodes", "minions"),
+            ("", "pods", "pods"),
+            ("apps", "deployments", "deployments"),
+            ("apiregistration.k8s.io", "apiservices", "apiregistration.k8s.io/apiservices"),
+            ("example.com", "boats", "example.com/boats"),
+        ] {
+            let resource = GroupResource { group: group.into(), resource: resource.into() };
+            assert_eq!(storage_prefix(&resource), prefix);
+        }
     }
 
     #[test]

@@ -356,3 +356,33 @@ async fn rejected_review_has_the_warnings_of_its_decoding() {
         assert_eq!(warnings, [r#"299 - "unknown field \"spec.unknown\"""#], "{path}");
     }
 }
+
+#[tokio::test]
+async fn deletion_of_jobs_warns_of_their_pods_for_one_and_for_many() {
+    let client = client().await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs?dryRun=All";
+    let response = client.send(Method::DELETE, jobs, &[], Vec::new()).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.headers()["warning"].to_str().unwrap().contains("child pods are preserved by default"));
+    let path = format!("{jobs}&propagationPolicy=Background");
+    let response = client.send(Method::DELETE, &path, &[], Vec::new()).await;
+    assert_eq!(response.headers().get("warning"), None);
+}
+
+#[tokio::test]
+async fn only_served_requests_warn_of_a_deprecated_kind() {
+    let client = client().await;
+    let warned = async |method: Method, path: &str, accept: &str| {
+        let headers = [("content-type", "application/json"), ("accept", accept)];
+        let response = client.send(method, path, &headers, b"{}".to_vec()).await;
+        response.headers().contains_key("warning")
+    };
+    let endpoints = "/api/v1/namespaces/default/endpoints";
+    assert!(warned(Method::GET, endpoints, "application/json").await);
+    assert!(warned(Method::GET, &format!("{endpoints}/nosuch"), "application/json").await);
+    assert!(!warned(Method::GET, endpoints, "text/html").await);
+    assert!(!warned(Method::PUT, endpoints, "application/json").await);
+    assert!(!warned(Method::GET, &format!("{endpoints}/a/nosuch"), "application/json").await);
+    assert!(!warned(Method::POST, "/api/v1/componentstatuses", "application/json").await);
+    assert!(!warned(Method::PATCH, &format!("{endpoints}/a"), "application/json").await);
+}

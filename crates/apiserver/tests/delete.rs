@@ -167,3 +167,30 @@ async fn a_status_changes_what_its_kind_says_of_the_metadata() {
         assert!(object["metadata"]["generation"].as_i64().unwrap_or(1) == 1, "{path}");
     }
 }
+
+#[tokio::test]
+async fn first_deletion_of_a_definition_only_marks_it() {
+    let client = Client::new().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let names = json!({"plural": "boats", "kind": "Boat"});
+    let spec = json!({"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]});
+    let (code, created) =
+        client.post(definitions, json!({"metadata": {"name": "boats.example.com"}, "spec": spec})).await;
+    assert_eq!(code, 201, "{created}");
+    let path = format!("{definitions}/boats.example.com");
+    let (code, refused) = delete(&client, &path, json!({"preconditions": {"uid": "another"}})).await;
+    let message = refused["message"].as_str().unwrap();
+    let why = "Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io \"boats.example.com\": Precondition failed: UID in precondition: another, UID in object meta: ";
+    assert!(code == 409 && message.starts_with(why), "{message}");
+    let (code, deleted) = delete(&client, &path, json!({"propagationPolicy": "Foreground"})).await;
+    let metadata = &deleted["metadata"];
+    assert_eq!(code, 200, "{deleted}");
+    assert_eq!(metadata["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    assert_eq!(metadata.get("deletionGracePeriodSeconds"), None);
+    assert!(metadata["deletionTimestamp"].is_string());
+    assert_eq!(metadata["generation"], created["metadata"]["generation"]);
+    let (_, again) = delete(&client, &path, Value::Null).await;
+    assert_eq!(again["metadata"]["deletionGracePeriodSeconds"], 0, "{again}");
+}

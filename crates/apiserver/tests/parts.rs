@@ -114,6 +114,22 @@ async fn a_pod_is_bound_once() {
 }
 
 #[tokio::test]
+async fn binding_in_an_unknown_namespace_is_not_found_whatever_its_target() {
+    let client = Client::new().await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Wrong", "name": "n"}});
+    assert_eq!(client.post("/api/v1/namespaces/nosuch/bindings", binding).await.0, 404);
+}
+
+#[tokio::test]
+async fn connecting_to_a_pod_has_no_dry_run() {
+    let client = Client::new().await;
+    for path in ["exec", "attach", "portforward", "proxy"] {
+        let (code, refused) = client.post(&format!("{PODS}/nosuch/{path}?dryRun=All"), json!({})).await;
+        assert_eq!((code, &refused["message"]), (400, &json!("dryRun is not supported")), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_pod_that_does_not_run_is_evicted_at_once() {
     let client = Client::new().await;
     pod(&client, "p").await;

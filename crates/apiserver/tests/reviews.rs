@@ -37,6 +37,25 @@ async fn administrators_may_do_everything_and_others_nothing() {
 }
 
 #[tokio::test]
+async fn token_review_keeps_the_status_that_it_does_not_change_and_drops_system_fields() {
+    let client = Client::new().await;
+    let user = json!({"username": "sent", "uid": "i"});
+    let review = json!({
+        "metadata": {"name": "a", "uid": "u", "deletionTimestamp": "2008-01-01T01:01:01Z", "generation": 7},
+        "spec": {"token": "no such token"},
+        "status": {"authenticated": true, "user": user, "audiences": ["a"]},
+    });
+    let (code, review) = client.post(&format!("{AUTHENTICATION}/tokenreviews"), review).await;
+    assert_eq!(code, 201, "{review}");
+    let status = &review["status"];
+    assert_eq!((&status["user"], &status["audiences"]), (&user, &json!(["a"])));
+    assert_eq!(status.get("authenticated"), None);
+    let metadata = &review["metadata"];
+    assert_eq!((metadata.get("uid"), metadata.get("deletionTimestamp")), (None, None));
+    assert_eq!(metadata["generation"], 7);
+}
+
+#[tokio::test]
 async fn a_question_must_ask_something() {
     let client = Client::new().await;
     let post = async |path: &str, body: Value| client.post(&format!("{AUTHORIZATION}/{path}"), body).await;

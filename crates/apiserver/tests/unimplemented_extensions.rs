@@ -84,6 +84,34 @@ async fn webhook_that_must_not_fail_is_stored_with_a_warning() {
 }
 
 #[tokio::test]
+async fn warning_is_sent_only_when_the_unimplemented_part_is_stored_or_changed() {
+    let client = Client::new().await;
+    let service = json!({"namespace": "default", "name": "remote"});
+    let merge = [(header::CONTENT_TYPE, MERGE)];
+    let cases = [
+        (
+            WEBHOOKS,
+            webhooks("a", json!("Fail")),
+            json!({"webhooks": [webhooks("a", json!("Ignore"))["webhooks"][0]]}),
+        ),
+        (API_SERVICES, api_service("a.example.com", service), json!({"spec": {"service": {"port": 8443}}})),
+    ];
+    for (path, object, change) in cases {
+        let dry = post(&client, &format!("{path}?dryRun=All"), object.clone()).await;
+        assert_eq!((dry.status().as_u16(), warnings(&dry)), (201, vec![]), "{path}");
+        let created = post(&client, path, object.clone()).await;
+        assert_eq!((created.status().as_u16(), warnings(&created).len()), (201, 1), "{path}");
+        let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        let labelled = send(&client, Method::PATCH, &path, &merge, &label).await;
+        assert_eq!((labelled.status().as_u16(), warnings(&labelled)), (200, vec![]), "{path}");
+        let expected = usize::from(change.get("spec").is_some());
+        let changed = send(&client, Method::PATCH, &path, &merge, &change).await;
+        assert_eq!((changed.status().as_u16(), warnings(&changed).len()), (200, expected), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn definition_with_a_conversion_webhook_is_stored_with_a_warning() {
     let client = Client::new().await;
     let definition = |plural: &str, conversion: Value| {

@@ -65,6 +65,7 @@ impl Role {
 #[derive(Clone, Debug)]
 pub struct PolicyExpressions {
     env: Env,
+    has_variables: bool,
     /// What the policy itself has named so far, if it may name anything.
     variables: Vec<(String, Decl)>,
 }
@@ -80,7 +81,7 @@ impl PolicyExpressions {
         if has_params {
             env = env.variable(PARAMS, Type::Dyn);
         }
-        Self { env, variables: Vec::new() }
+        Self { env, has_variables: false, variables: Vec::new() }
     }
 
     /// For objects of a kind of which is known what they look like.
@@ -109,9 +110,15 @@ impl PolicyExpressions {
         self.with_variables(env).check(expression)
     }
 
+    /// Lets the expressions that follow refer to `variables`, even to those that turn out not to be declared.
+    pub fn declare_variables(&mut self) {
+        self.has_variables = true;
+    }
+
     /// With a name for an expression; of one that could not be compiled, nothing is known.
     pub fn name(&mut self, name: &str, of: Option<&Type>) {
         let decl = of.map_or_else(|| Decl::anything().clone(), declaration);
+        self.has_variables = true;
         self.variables.push((name.to_owned(), decl));
     }
 
@@ -145,7 +152,7 @@ impl PolicyExpressions {
         if role.patches() {
             env = env.types(Arc::new(MutationTypes)).json_patch();
         }
-        if self.variables.is_empty() { env } else { self.with_variables(env) }
+        if self.has_variables { self.with_variables(env) } else { env }
     }
 
     fn with_variables(&self, env: Env) -> Env {
@@ -300,6 +307,16 @@ mod tests {
 
     fn check(expression: &str, role: Role) -> Result<(), String> {
         PolicyExpressions::new(false).check(expression, role).map(|_| ())
+    }
+
+    #[test]
+    fn declared_variables_have_only_the_fields_that_are_named() {
+        let mut expressions = PolicyExpressions::new(false);
+        let fault =
+            |expressions: &PolicyExpressions| expressions.check("variables.a", Role::Condition).unwrap_err();
+        assert!(fault(&expressions).contains("undeclared reference to 'variables'"));
+        expressions.declare_variables();
+        assert!(fault(&expressions).contains("undefined field 'a'"));
     }
 
     #[test]

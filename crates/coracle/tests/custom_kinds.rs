@@ -249,6 +249,11 @@ async fn api_service_with_a_service_is_unavailable_and_says_why() {
     let api_service = serde_json::from_value(api_service).unwrap();
     harbour.services.create(&PostParams::default(), &api_service).await.unwrap();
     assert_eq!(available().await, ("False".to_owned(), "ServiceNotFound".to_owned()));
+    let written = harbour.services.get("v1.remote.example.com").await.unwrap();
+    let owners = written.metadata.managed_fields.unwrap();
+    let owner = owners.iter().find(|owner| owner.subresource.as_deref() == Some("status")).unwrap();
+    let by = (owner.manager.as_deref(), owner.operation.as_deref());
+    assert_eq!(by, (Some("kube-apiserver"), Some("Update")), "as of kube-aggregator");
     let services: Api<k8s_openapi::api::core::v1::Service> =
         Api::namespaced(harbour.client.clone(), "default");
     let service = json!({"metadata": {"name": "remote"}, "spec": {"ports": [{"port": 443}]}});

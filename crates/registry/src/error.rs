@@ -70,6 +70,8 @@ pub enum Error {
         subject: Box<Subject>,
         /// Where it lives; empty for kinds without namespaces.
         namespace: String,
+        /// Whether the write was a dry run.
+        dry_run: bool,
         /// `UID` or `ResourceVersion`.
         field: &'static str,
         /// What the client expects.

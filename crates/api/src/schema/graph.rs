@@ -111,6 +111,13 @@ impl Builder {
                 let object = self.object(types().get(id), true);
                 self.schema.add(Node::Object(object))
             }
+            Shape::One(Item::Struct(id))
+                if field.attributes.map_type() == Some("granular")
+                    && is_atomic(types().get(id).attributes) =>
+            {
+                let object = self.object(types().get(id), false);
+                self.schema.add(Node::Object(object))
+            }
             Shape::One(Item::Single(Single::Strings)) => {
                 let text = self.single(Single::String);
                 self.list(text, field.attributes)

@@ -27,6 +27,16 @@ fn merge_key(path: &str) -> Option<&'static str> {
 }
 
 #[test]
+fn field_can_make_an_atomic_type_granular() {
+    let is_atomic = |path: &str| match graph().schema().node(field(path).node) {
+        Node::Object(object) => object.atomic,
+        other => panic!("{path} is an object and not {other:?}"),
+    };
+    assert!(!is_atomic("io.k8s.api.core.v1.PersistentVolumeSpec/claimRef"));
+    assert!(is_atomic("io.k8s.api.core.v1.EndpointAddress/targetRef"));
+}
+
+#[test]
 fn lists_merge_by_their_keys() {
     let by = |keys: &[&str]| ListMerge::Map(keys.iter().map(|key| (*key).into()).collect());
     for (path, merge) in [

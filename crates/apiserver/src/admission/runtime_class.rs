@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use coracle_api::usage::amounts;
+use coracle_meta::name::path_segment_name;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::node::runtime_class::RuntimeClass as Kind;
-use coracle_registry::{Result, view};
+use coracle_registry::{Error, Result, view};
 use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, forbidden};
@@ -68,6 +69,11 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Arc
     let Some(name) = view::at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else {
         return Ok(None);
     };
+    // kube-apiserver asks a client, which rejects such names.
+    let faults = path_segment_name(name);
+    if !faults.is_empty() {
+        return Err(Error::Unspecific(format!("invalid resource name {name:?}: [{}]", faults.join(" "))));
+    }
     let class = attributes.cluster.find(&Kind, "", name).await?;
     if class.is_none() {
         let message = format!("pod rejected: RuntimeClass {name:?} not found");
@@ -210,6 +216,9 @@ mod tests {
         let bench = bench().await;
         let missing = "pod rejected: RuntimeClass \"none\" not found";
         check(&bench, json!({"runtimeClassName": "none"}), Err(missing)).await;
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"runtimeClassName": "a/b"}});
+        let refused = bench.admit_new(RuntimeClass, &Pod, pod).await;
+        assert_eq!(refused.unwrap_err(), "invalid resource name \"a/b\": [may not contain '/']");
         let spec = json!({"runtimeClassName": "heavy", "overhead": {"cpu": "1m"}});
         check(&bench, spec, Err(OTHER_OVERHEAD)).await;
         check(&bench, json!({"overhead": {"cpu": "1m"}}), Err(OWN_OVERHEAD)).await;

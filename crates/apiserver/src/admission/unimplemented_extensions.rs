@@ -1,8 +1,9 @@
 //! Warns of objects that are stored although this server does not do what they ask for.
 //!
 //! Admission webhooks, conversion webhooks and aggregated API servers are not implemented yet. A webhook with
-//! `failurePolicy: Fail` promises that nothing passes without it, so whoever writes one is told that it is ignored:
-//! in a `Warning` header, and the operator in the log.
+//! `failurePolicy: Fail` promises that nothing passes without it, so its author is warned
+//! in a `Warning` header, and the operator in the log: when such a part is stored or changed, not by dry runs and
+//! later writes to the same object.
 
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::{Result, view};
@@ -36,42 +37,48 @@ impl Plugin for UnimplementedExtensions {
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
         let declaration = attributes.write.kind.declaration();
-        if let Some(warning) = warning(&declaration.plural, object) {
-            if !attributes.write.dry_run {
-                tracing::warn!(kind = %declaration.kind, name = view::name(object), "{warning}");
-            }
+        let is_effective = !attributes.write.dry_run && attributes.write.subresource.is_empty();
+        if let Some(warning) = warning(&declaration.plural, object, attributes.old).filter(|_| is_effective) {
+            tracing::warn!(kind = %declaration.kind, name = view::name(object), "{warning}");
             warnings.push(warning);
         }
         nothing_to_say()
     }
 }
 
-/// The part of an object that has no effect yet, if there is one.
-fn warning(plural: &str, object: &Value) -> Option<String> {
+/// The warning for the part of `object` that has no effect yet, unless `old` was stored with the same part.
+fn warning(plural: &str, object: &Value, old: Option<&Value>) -> Option<String> {
+    let is_changed = |path: &[&str]| old.is_none_or(|old| view::at(old, path) != view::at(object, path));
     match plural {
         "customresourcedefinitions" => {
-            let strategy = view::text(object, &["spec", "conversion", "strategy"]);
-            (strategy == "Webhook").then(|| {
+            let path = ["spec", "conversion"];
+            let is_webhook = view::text(object, &["spec", "conversion", "strategy"]) == "Webhook";
+            (is_webhook && is_changed(&path)).then(|| {
                 "conversion webhooks are not implemented: spec.conversion.webhook is never called, and objects are served in all versions without conversion".to_owned()
             })
         }
-        "apiservices" => view::at(object, &["spec", "service"]).map(|_| {
-            "aggregated API servers are not implemented: requests for this group version are answered with 503".to_owned()
-        }),
-        _ => ignored_webhooks(object),
+        "apiservices" => {
+            let path = ["spec", "service"];
+            (view::at(object, &path).is_some() && is_changed(&path)).then(|| {
+                "aggregated API servers are not implemented: requests for this group version are answered with 503".to_owned()
+            })
+        }
+        _ => {
+            let names = required_webhooks(object);
+            let is_new = old.is_none_or(|old| required_webhooks(old) != names);
+            (is_new && !names.is_empty()).then(|| {
+                let names = names.join(", ");
+                format!("admission webhooks are not implemented: these are never called in spite of failurePolicy Fail: {names}")
+            })
+        }
     }
 }
 
-fn ignored_webhooks(object: &Value) -> Option<String> {
+/// The names of the webhooks that must not be skipped.
+fn required_webhooks(object: &Value) -> Vec<&str> {
     let webhooks = view::items(object, &["webhooks"]).iter();
     let required = webhooks.filter(|webhook| view::text(webhook, &["failurePolicy"]) == "Fail");
-    let names: Vec<&str> = required.map(|webhook| view::text(webhook, &["name"])).collect();
-    (!names.is_empty()).then(|| {
-        let names = names.join(", ");
-        format!(
-            "admission webhooks are not implemented: these are never called in spite of failurePolicy Fail: {names}"
-        )
-    })
+    required.map(|webhook| view::text(webhook, &["name"])).collect()
 }
 
 #[cfg(test)]
@@ -87,22 +94,23 @@ mod tests {
                 |policy: &&str| json!({"name": format!("{policy}.example.com"), "failurePolicy": policy});
             json!({"webhooks": policies.iter().map(webhook).collect::<Vec<_>>()})
         };
-        let warned = warning("validatingwebhookconfigurations", &configuration(&["Fail", "Ignore"])).unwrap();
+        let warned =
+            warning("validatingwebhookconfigurations", &configuration(&["Fail", "Ignore"]), None).unwrap();
         assert!(warned.ends_with("failurePolicy Fail: Fail.example.com"), "{warned}");
-        assert_eq!(warning("mutatingwebhookconfigurations", &configuration(&["Ignore"])), None);
+        assert_eq!(warning("mutatingwebhookconfigurations", &configuration(&["Ignore"]), None), None);
     }
 
     #[test]
     fn definition_with_a_conversion_webhook_is_warned_of() {
         let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
-        assert!(warning("customresourcedefinitions", &definition("Webhook")).is_some());
-        assert_eq!(warning("customresourcedefinitions", &definition("None")), None);
+        assert!(warning("customresourcedefinitions", &definition("Webhook"), None).is_some());
+        assert_eq!(warning("customresourcedefinitions", &definition("None"), None), None);
     }
 
     #[test]
     fn api_service_with_a_service_is_warned_of() {
         let remote = json!({"spec": {"service": {"name": "a", "namespace": "b"}}});
-        assert!(warning("apiservices", &remote).is_some());
-        assert_eq!(warning("apiservices", &json!({"spec": {"version": "v1"}})), None);
+        assert!(warning("apiservices", &remote, None).is_some());
+        assert_eq!(warning("apiservices", &json!({"spec": {"version": "v1"}}), None), None);
     }
 }

@@ -19,7 +19,7 @@ const MAX_TOKEN_BYTES: usize = 32 << 10;
 const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// What a client is told whose token is looked for in vain.
-pub(super) const EXTRA_SPACE: &str =
+pub(crate) const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Asks everybody who knows tokens, in this order.
@@ -76,7 +76,7 @@ fn second_word(authorization: &str) -> Option<&str> {
 }
 
 /// Whether a token was meant, and missed by a space.
-pub(super) fn has_extra_space(headers: &HeaderMap) -> bool {
+pub(crate) fn has_extra_space(headers: &HeaderMap) -> bool {
     let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(second_word).is_some_and(str::is_empty)
 }

@@ -32,6 +32,7 @@ use http::{Extensions, HeaderMap, HeaderValue, header};
 
 pub use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, AuthenticationError};
+pub(crate) use bearer::{EXTRA_SPACE, has_extra_space};
 pub use front_proxy::FrontProxy;
 pub use static_tokens::{StaticTokens, TokenFileError};
 

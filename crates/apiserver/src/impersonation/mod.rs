@@ -29,7 +29,7 @@ pub(crate) fn impersonated(
     asked: &Attributes<'_>,
     permissions: &dyn Permissions,
 ) -> Result<Option<Identity>, Refusal> {
-    let wanted = headers::wanted(headers).map_err(Refusal::bad_request)?;
+    let wanted = headers::wanted(headers).map_err(Refusal::bad_impersonation)?;
     let Some(wanted) = wanted else { return Ok(None) };
     headers::forget(headers);
     let mut refused = None;

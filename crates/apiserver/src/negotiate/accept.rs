@@ -126,6 +126,8 @@ pub(crate) struct Offer {
     pub(crate) routed: bool,
     /// Whether what it answers has a form in protobuf.
     pub(crate) protobuf: bool,
+    /// Whether what it answers can be shown as a table.
+    pub(crate) tables: bool,
 }
 
 impl Wanted {
@@ -138,7 +140,7 @@ impl Wanted {
         let allowed = |choice: &Choice<'_>| match choice.conversion {
             None => offer.protobuf || choice.form != Form::Protobuf,
             Some(conversion) => match shape(conversion) {
-                Some((Shape::Table, _)) => choice.form != Form::Protobuf,
+                Some((Shape::Table, _)) => offer.tables && choice.form != Form::Protobuf,
                 Some(_) => true,
                 None => false,
             },
@@ -338,7 +340,7 @@ mod tests {
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
-        let offer = Offer { collection: true, routed: true, protobuf: true };
+        let offer = Offer { collection: true, routed: true, protobuf: true, tables: true };
         Wanted::of_resource(&headers, &Query::parse(""), offer).ok()
     }
 

@@ -59,6 +59,12 @@ impl<'a> Decoding<'a> {
         group_version(self.group, self.version)
     }
 
+    /// Whether the server of this group knows the kinds of another one.
+    fn knows_group(&self, group: &str) -> bool {
+        let has_own_scheme = |group: &str| matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+        self.group == group || !has_own_scheme(self.group) && !has_own_scheme(group)
+    }
+
     /// Where upstream says which kinds there are.
     fn scheme(&self) -> &'static str {
         match &self.form {
@@ -238,7 +244,7 @@ fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
         false => (claimed.group(), claimed.version()),
     };
     let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
-    Some(if types().kind(group, version, kind).is_some() {
+    Some(if decoding.knows_group(group) && types().kind(group, version, kind).is_some() {
         let package = |group: &str| match group.split('.').next() {
             None | Some("") => "core".to_owned(),
             Some(name) => name.to_owned(),

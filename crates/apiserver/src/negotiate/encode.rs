@@ -150,6 +150,16 @@ pub(super) fn go_type(kind: &dyn Kind) -> String {
     format!("*{package}.{}", declaration.kind)
 }
 
+/// The same for a list of them.
+pub(super) fn go_list_type(kind: &dyn Kind) -> String {
+    let declaration = kind.declaration();
+    match &*declaration.group {
+        _ if !declaration.routed => "*unstructured.UnstructuredList".to_owned(),
+        "events.k8s.io" => "*core.EventList".to_owned(),
+        _ => format!("{}List", go_type(kind)),
+    }
+}
+
 pub(crate) fn tree(bytes: &[u8]) -> Result<Value, Refusal> {
     go_json::from_stored(bytes).map_err(|error| {
         let reason = error.to_string();

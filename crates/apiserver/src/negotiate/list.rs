@@ -19,7 +19,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::accept::{Form, Shape, Wanted};
-use super::encode::{Encoding, go_type, is_served_as_stored, metadata_json, seen, served, tree};
+use super::encode::{Encoding, go_list_type, is_served_as_stored, metadata_json, seen, served, tree};
 use super::messages::{self, Message, MessageCache};
 use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
 use super::table;
@@ -80,12 +80,10 @@ fn list(
     cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
     if encoding.wanted.shape == Shape::Metadata {
-        let list_type = match encoding.kind.declaration().routed {
-            true => format!("{}List", go_type(&**encoding.kind)),
-            false => "*unstructured.UnstructuredList".to_owned(),
-        };
-        let message =
-            format!("you requested PartialObjectMetadata, but the requested object is a list ({list_type})");
+        let message = format!(
+            "you requested PartialObjectMetadata, but the requested object is a list ({})",
+            go_list_type(&**encoding.kind)
+        );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
     let entries = match encoding.kind.row_order().filter(|_| encoding.wanted.shape == Shape::Table) {

@@ -4,7 +4,9 @@ use coracle_api::codec::DecodeBudget;
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::Meta;
 use coracle_meta::status::Status;
-use coracle_registry::lifecycle::{DeleteOptions, Page, Preconditions, Propagation, Write, tree};
+use coracle_registry::lifecycle::{
+    DeleteOptions, ListOptions, Page, Preconditions, Propagation, Write, tree,
+};
 use coracle_registry::{Entry, Error, view};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{Response, StatusCode};
@@ -26,8 +28,17 @@ impl ResourceRequest {
     pub(super) async fn delete(self) -> Result<Response<ResponseBody>, Refusal> {
         let body = self.options_body().await?;
         let options = read_options(&body)?;
-        let warning = if options.propagation.is_none() { self.kind.deletion_warning() } else { None };
         let outcome = self.delete_with(&body, &options).await;
+        self.warned_of_deletion(&options, outcome)
+    }
+
+    /// Adds what the client should know that does not say what becomes of dependents.
+    fn warned_of_deletion(
+        &self,
+        options: &DeleteOptions,
+        outcome: Result<Response<ResponseBody>, Refusal>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let warning = if options.propagation.is_none() { self.kind.deletion_warning() } else { None };
         let Some(warning) = warning else { return outcome };
         let mut response = outcome.map_err(|refusal| refusal.warned(warning))?;
         warn(&mut response, &[warning.to_owned()]);
@@ -59,17 +70,27 @@ impl ResourceRequest {
     pub(super) async fn delete_collection(self) -> Result<Response<ResponseBody>, Refusal> {
         let body = self.options_body().await?;
         let options = read_options(&body)?;
-        let mut list = self.list_options()?;
+        let list = self.list_options()?;
+        let outcome = self.delete_listed(&body, &options, list).await;
+        self.warned_of_deletion(&options, outcome)
+    }
+
+    async fn delete_listed(
+        &self,
+        body: &Value,
+        options: &DeleteOptions,
+        mut list: ListOptions,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         let only_one_page = list.limit > 0;
         if !only_one_page {
             list.limit = PAGE;
         }
         let api_version = self.kind.declaration().storage_api_version();
-        let write = Write { dry_run: is_dry_run(&body), ..self.write(&api_version)? };
+        let write = Write { dry_run: is_dry_run(body), ..self.write(&api_version)? };
         let mut deleted: Option<Page> = None;
         loop {
             let page = self.cluster.list(&*self.kind, &self.path.namespace, &list).await?;
-            self.delete_all(&write, &options, &page).await?;
+            self.delete_all(&write, options, &page).await?;
             list.continue_token = page.continue_token.clone();
             list.exact = None;
             list.not_older_than = None;

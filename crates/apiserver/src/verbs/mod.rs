@@ -80,14 +80,15 @@ impl ResourceRequest {
         let Some(deprecated) = self.kind.declaration().deprecated.clone() else {
             return self.carry_out().await;
         };
-        let declaration = self.kind.declaration();
-        self.shared.metrics.server().note_deprecated(
-            &declaration.group,
-            &self.path.version,
-            &declaration.plural,
-            &self.path.subresource,
-        );
-        let mut response = self.carry_out().await.map_err(|refusal| refusal.warned(&deprecated))?;
+        let (shared, kind) = (Arc::clone(&self.shared), self.kind.clone());
+        let (version, subresource) = (self.path.version.clone(), self.path.subresource.clone());
+        let answer = self.carry_out().await;
+        if answer.as_ref().is_err_and(Refusal::is_of_router) {
+            return answer;
+        }
+        let (declaration, metrics) = (kind.declaration(), shared.metrics.server());
+        metrics.note_deprecated(&declaration.group, &version, &declaration.plural, &subresource);
+        let mut response = answer.map_err(|refusal| refusal.warned(&deprecated))?;
         warn(&mut response, &[deprecated.into_owned()]);
         Ok(response)
     }
@@ -108,6 +109,7 @@ impl ResourceRequest {
 
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
+        self.check_subresource()?;
         let verb = if self.kind.declaration().routed { self.verb()? } else { self.unrouted_verb()? };
         self.check_allowed(verb)?;
         self.check_name()?;
@@ -143,6 +145,13 @@ impl ResourceRequest {
             Verbs::DELETE => self.delete().await,
             _ => self.delete_collection().await,
         }
+    }
+
+    /// Rejects a subresource that the kind does not have, whatever the method is.
+    fn check_subresource(&self) -> Result<(), Refusal> {
+        let (declaration, name) = (self.kind.declaration(), &*self.path.subresource);
+        let is_unknown = !name.is_empty() && declaration.subresource(name).is_none();
+        if declaration.routed && is_unknown { Err(Refusal::not_found()) } else { Ok(()) }
     }
 
     /// What is asked for.
@@ -315,6 +324,8 @@ impl ResourceRequest {
             collection: self.path.name.is_empty(),
             routed: self.kind.declaration().routed,
             protobuf: self.body_form().type_id().is_some(),
+            // Reviews and bindings are answered and not stored.
+            tables: self.kind.declaration().verbs.contain(Verbs::GET),
         };
         Wanted::of_resource(&self.headers, &self.query, offer)
     }

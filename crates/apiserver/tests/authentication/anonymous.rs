@@ -37,4 +37,8 @@ async fn strangers_are_somebody_where_that_is_configured() {
     assert_eq!(answer.code, 403);
     assert!(answer.text.contains("system:anonymous"), "{}", answer.text);
     assert!(!site.is_known("nonsense").await);
+    let missed = site.with_headers(&[("authorization", &format!("Bearer  {STATIC_TOKEN}"))], PROBE).await;
+    assert_eq!(missed.code, 403);
+    let warning = missed.headers["warning"].to_str().unwrap();
+    assert!(warning.contains("contains extra space before the bearer token"), "{warning}");
 }

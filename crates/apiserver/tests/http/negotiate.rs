@@ -210,6 +210,16 @@ async fn options_are_refused_as_upstream_refuses_them() {
             "invalid continue token: continue key is not valid: illegal base64 data at input byte 1",
         ),
         (
+            "continue=garbage",
+            400,
+            "invalid continue token: continue key is not valid: invalid character '\\u0081' looking for beginning of value",
+        ),
+        (
+            "continue=eyI",
+            400,
+            "invalid continue token: continue key is not valid: unexpected end of JSON input",
+        ),
+        (
             "continue=e30",
             400,
             "invalid continue token: continue key is not valid: server does not recognize this encoded version ",

@@ -152,3 +152,27 @@ async fn only_what_was_written_is_owned_and_system_fields_are_not_taken() {
     let (code, answer) = object(PATH, json!({"metadata": {"ownerReferences": [owner, owner]}})).await;
     assert_eq!((code, &answer["metadata"]["ownerReferences"]), (200, &json!([owner])));
 }
+
+/// How often kube-apiserver reports a fault of the metadata of an update depends on the kind.
+#[tokio::test]
+async fn faults_of_metadata_are_reported_as_often_as_in_kube_apiserver() {
+    let client = Client::new().await;
+    let lease =
+        json!({"metadata": {"name": "a"}, "spec": {"holderIdentity": "x", "leaseDurationSeconds": 1}});
+    let limits = json!({"metadata": {"name": "a"}, "spec": {"limits": []}});
+    for (path, object, uids, labels) in [
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", lease, 2, 3),
+        ("/api/v1/namespaces/default/limitranges", limits, 1, 3),
+    ] {
+        assert_eq!(client.post(path, object).await.0, 201, "{path}");
+        let path = format!("{path}/a");
+        let causes = async |patch: Value| {
+            let (code, refused) = client.send(Method::PATCH, &path, MERGE, patch).await;
+            assert_eq!(code, 422, "{refused}");
+            refused["details"]["causes"].as_array().unwrap().len()
+        };
+        let label = "b".repeat(64);
+        assert_eq!(causes(json!({"metadata": {"uid": "another"}})).await, uids, "{path}");
+        assert_eq!(causes(json!({"metadata": {"labels": {"a": label}}})).await, labels, "{path}");
+    }
+}

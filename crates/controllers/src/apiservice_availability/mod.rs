@@ -105,15 +105,10 @@ impl RemoteAvailability {
             "reason": verdict.reason,
             "message": verdict.message,
         });
-        let applied = json!({
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": key.name()},
-            "status": {"conditions": [condition]},
-        });
-        let params = PatchParams::apply(MANAGER).force();
-        match self.objects.patch_subresource::<Written>(key, "status", &params, &Patch::Apply(applied)).await
-        {
+        // An Update and not an Apply in managedFields, as in kube-aggregator. Other conditions stay: they are merged by type.
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
             // It was deleted meanwhile.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             answer => answer.map(drop),

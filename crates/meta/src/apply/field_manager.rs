@@ -224,8 +224,12 @@ impl FieldManager<'_> {
         writer: &Writer<'_>,
     ) -> Result<ManagedFields, ApplyError> {
         let id = self.id(writer, Operation::Update);
-        let has_changed = self.updater()?.update(live, new, &mut managed, &id)?;
-        for entry in managed.entries.iter_mut().filter(|entry| has_changed && entry.id == id) {
+        let updater = self.updater()?;
+        let outcome = updater.update(live, new, &mut managed, &id)?;
+        if outcome.is_malformed {
+            check(&updater, new, Strictness::Stored, "new")?;
+        }
+        for entry in managed.entries.iter_mut().filter(|entry| outcome.has_changed && entry.id == id) {
             entry.time = Some(writer.now.to_owned());
         }
         cap_update_managers(&mut managed);

@@ -47,16 +47,23 @@ pub(super) struct Updater<'a> {
     pub(super) reset_fields: &'a ResetFields,
 }
 
+/// The outcome of [`Updater::update`].
+pub(super) struct Outcome {
+    /// Whether the writer changed anything that can be owned.
+    pub(super) has_changed: bool,
+    /// Whether the new object may not be of its type, see [`Comparison::is_malformed`].
+    pub(super) is_malformed: bool,
+}
+
 impl Updater<'_> {
-    /// Takes what changed from all that owned it and gives it to the writer; whether the
-    /// writer changed anything that can be owned.
+    /// Takes what changed from all that owned it and gives it to the writer.
     pub(super) fn update(
         &self,
         live: &Value,
         new: &Value,
         managed: &mut ManagedFields,
         id: &ManagerId,
-    ) -> Result<bool, ConversionError> {
+    ) -> Result<Outcome, ConversionError> {
         self.reconcile(managed);
         let mut comparisons = Comparisons::new(self, live, new);
         for entry in &mut managed.entries {
@@ -68,13 +75,14 @@ impl Updater<'_> {
             }
         }
         let changes = comparisons.into_own();
+        let is_malformed = changes.is_malformed;
         let mut changed = changes.modified.union(changes.added);
         let server_side = changed.intersection(&NEVER_OWNED);
         changed.remove(&NEVER_OWNED);
         let has_changed = !changed.is_empty();
         self.give(managed, id, changed, &server_side);
         managed.entries.retain(|entry| !entry.fields.is_empty());
-        Ok(has_changed)
+        Ok(Outcome { has_changed, is_malformed })
     }
 
     /// What the writer owns of an object that nobody has written before, as it is stored; none if only
@@ -248,6 +256,7 @@ impl Updater<'_> {
             removed: filter(comparison.removed),
             modified: filter(comparison.modified),
             added: filter(comparison.added),
+            is_malformed: comparison.is_malformed,
         }
     }
 }

@@ -110,6 +110,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn long_name_has_a_limit_in_bytes_and_no_rule_for_prefixes() {
+        assert!(object_long_name(&"a".repeat(254), false).contains(&"must be no more than 253 bytes".into()));
+        assert!(object_long_name("A", true).is_empty());
+        assert!(!object_long_name("A", false).is_empty());
+    }
+
+    #[test]
     fn a_prefix_may_end_with_a_dash() {
         assert!(object_dns_label("web-", true).is_empty());
         assert!(!object_dns_label("web-", false).is_empty());

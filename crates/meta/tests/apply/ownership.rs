@@ -305,3 +305,14 @@ fn configurations_that_cannot_be_applied_are_refused() {
         assert_eq!(error.to_string(), message, "{parts}");
     }
 }
+
+#[test]
+fn item_without_its_keys_makes_a_write_untrackable() {
+    let containers = |item: Value| deployment(json!({"spec": {"template": {"containers": [item]}}}));
+    let mut story = Story::new();
+    let refused = story.try_put(containers(json!({"image": "x"})));
+    assert!(matches!(refused, Err(ApplyError::NotTyped { .. })), "on creation: {refused:?}");
+    story.put("a", containers(json!({"name": "a"})));
+    let refused = story.try_put(containers(json!({"image": "x"})));
+    assert!(matches!(refused, Err(ApplyError::NotTyped { .. })), "on update: {refused:?}");
+}

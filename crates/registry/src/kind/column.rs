@@ -39,6 +39,11 @@ impl Column {
         Self::of_type("integer", name, description)
     }
 
+    /// A time.
+    pub fn date(name: &'static str, description: &'static str) -> Self {
+        Self::of_type("date", name, description)
+    }
+
     /// True or false.
     pub fn boolean(name: &'static str, description: &'static str) -> Self {
         Self::of_type("boolean", name, description)

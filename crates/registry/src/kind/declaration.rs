@@ -38,12 +38,15 @@ pub struct Declaration {
     pub names: NameRule,
     /// Whether a new object without `name` and `generateName` gets a random UUID as its name.
     pub uuid_as_default_name: bool,
-    /// Whether finalizers of its objects that are not those of the system need a prefix. Upstream
-    /// asks that, and once more what may change in metadata, for each kind, and forgets some.
+    /// Whether finalizers of its objects that are not those of the system need a prefix. kube-apiserver
+    /// checks that for each kind and omits some.
     pub prefixed_finalizers: bool,
-    /// Whether what is wrong with the metadata of an updated object is told once more: upstream validates all of
-    /// the object again for some kinds, and what has changed for others.
-    pub checks_metadata_again: bool,
+    /// Whether an update reports changes of immutable metadata twice: kube-apiserver checks them for all kinds, and
+    /// once more in the validation of most.
+    pub checks_metadata_change_again: bool,
+    /// How often an update checks the metadata of the whole object again, after the check that there is for all kinds:
+    /// kube-apiserver validates the whole object for some kinds, and only what has changed for others.
+    pub metadata_checks: usize,
     /// What makes its generation grow.
     pub generation: Generation,
     /// Whether a new object keeps the status the client sent.
@@ -66,6 +69,8 @@ pub struct Declaration {
     /// What happens to dependents when the client does not say: they are deleted, unless this
     /// says that they are orphaned.
     pub orphans_by_default: bool,
+    /// How a deletion begins.
+    pub deletion: DeletionRule,
     /// Whether deletion ignores what the client says of dependents: the garbage collector does not watch
     /// objects of this kind, so that nothing would remove the finalizer again.
     pub ignores_propagation: bool,
@@ -77,6 +82,17 @@ pub struct Declaration {
     pub columns: Vec<Column>,
     /// Eight bytes in base64 by which clients notice that the storage form changed.
     pub storage_version_hash: Cow<'static, str>,
+}
+
+/// How the deletion of an object begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletionRule {
+    /// By the rules for all kinds.
+    Generic,
+    /// As that of a namespace: a failed precondition is reported in other words.
+    Namespace,
+    /// As that of a definition: in addition, the first request sets neither a grace period nor a finalizer for dependents.
+    Definition,
 }
 
 impl Declaration {
@@ -105,7 +121,8 @@ impl Declaration {
             names: NameRule::DnsSubdomain,
             uuid_as_default_name: false,
             prefixed_finalizers: true,
-            checks_metadata_again: false,
+            checks_metadata_change_again: true,
+            metadata_checks: 0,
             generation: Generation::Untracked,
             keeps_status_on_create: false,
             status_metadata: StatusMetadata::Written,
@@ -116,6 +133,7 @@ impl Declaration {
             unconditional_update: true,
             create_on_update: false,
             orphans_by_default: false,
+            deletion: DeletionRule::Generic,
             ignores_propagation: false,
             deletion_returns_object: false,
             selectable_fields: Vec::new(),

@@ -8,7 +8,9 @@ mod subresource;
 mod verbs;
 
 pub use column::Column;
-pub use declaration::{Declaration, Generation, NameRule, Scope, StatusMetadata, StoredAs, texts};
+pub use declaration::{
+    Declaration, DeletionRule, Generation, NameRule, Scope, StatusMetadata, StoredAs, texts,
+};
 pub use subresource::Subresource;
 pub use verbs::Verbs;
 

@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::error::{Error, Result, Subject};
 use crate::keys;
+use crate::kind::DeletionRule;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -113,10 +114,17 @@ impl Cluster {
                 None => 0,
             }
         };
-        changed |= set_propagation(write, options, &mut meta_mut(&mut object)?);
+        let is_definition = write.declaration().deletion == DeletionRule::Definition;
+        if !is_definition || Meta::of(&object).is_deleting() {
+            changed |= set_propagation(write, options, &mut meta_mut(&mut object)?);
+        }
         let kept = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
         if kept && !Meta::of(&object).is_deleting() {
             self.mark(write, &mut object, 0)?;
+            changed = true;
+        } else if kept && Meta::of(&object).deletion_grace_period_seconds().is_none() {
+            // The second deletion of a definition.
+            meta_mut(&mut object)?.set_deletion_grace_period_seconds(Some(0));
             changed = true;
         }
         Ok(Fate { object, changed, gone: !kept && grace_s == 0 })
@@ -125,10 +133,12 @@ impl Cluster {
     fn mark(&self, write: &Write<'_>, object: &mut Value, grace_s: i64) -> Result<()> {
         let mut meta = meta_mut(object)?;
         meta.set_deletion_timestamp(Some(Time(self.now().0.saturating_add(grace_s))));
-        meta.set_deletion_grace_period_seconds(Some(grace_s));
-        let generation = meta.view().generation();
-        if generation > 0 {
-            meta.set_generation(generation + 1);
+        if write.declaration().deletion != DeletionRule::Definition {
+            meta.set_deletion_grace_period_seconds(Some(grace_s));
+            let generation = meta.view().generation();
+            if generation > 0 {
+                meta.set_generation(generation + 1);
+            }
         }
         write.kind.begin_deletion(object);
         Ok(())
@@ -188,19 +198,27 @@ fn check_meant(
         // Upstream names the kind where the collection belongs.
         let resource =
             GroupResource { group: subject.kind.group.clone(), resource: subject.kind.kind.clone() };
-        Err(Error::Conflict { subject: Box::new(Subject { resource, ..*subject }), reason })
+        Error::Conflict { subject: Box::new(Subject { resource, ..*subject }), reason }
+    };
+    let rule = write.declaration().deletion;
+    let mismatch = |field: &str, expected: &str, found: &str, generic: &str| match rule {
+        DeletionRule::Generic => Err(refused(format!(
+            "the {field} in the precondition ({expected}) does not match the {field} in record ({found}). The object might have been {generic}"
+        ))),
+        DeletionRule::Namespace | DeletionRule::Definition => Err(Error::Conflict {
+            subject: write.subject(name),
+            reason: format!(
+                "Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+            ),
+        }),
     };
     let uid = Meta::of(object).uid();
     if let Some(expected) = wanted.uid.as_deref().filter(|expected| *expected != uid) {
-        return refused(format!(
-            "the UID in the precondition ({expected}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
-        ));
+        return mismatch("UID", expected, uid, "deleted and then recreated");
     }
     let revision = entry.mod_revision().to_string();
     match wanted.resource_version.as_deref().filter(|expected| *expected != revision) {
-        Some(expected) => refused(format!(
-            "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
-        )),
+        Some(expected) => mismatch("ResourceVersion", expected, &revision, "modified"),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
-use coracle_meta::field::quoted;
+use coracle_api::codec::{Target, json};
 use coracle_store::{At, Entry, RangeRequest, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,9 @@ struct Token {
 }
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+/// Reads base64 as Go does, which ignores the bits of the last character that belong to no byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl Cluster {
     /// One page of the objects of a kind, in one namespace or in all.
@@ -167,13 +170,9 @@ fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     Ok((Some(token.start), at))
 }
 
-/// Base64 of tokens. Go ignores the last bits of a text whose length is no multiple of four.
-const TOKEN_BASE64: GeneralPurpose =
-    GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
-
 /// Reads a token, or says what is wrong with it in upstream's words.
 fn read_token(text: &str) -> Result<Token, String> {
-    let bytes = TOKEN_BASE64.decode(text).map_err(|error| {
+    let bytes = LENIENT.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             // Go names where the last, incomplete group of four begins.
@@ -181,13 +180,8 @@ fn read_token(text: &str) -> Result<Token, String> {
         };
         format!("illegal base64 data at input byte {at}")
     })?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|_| match bytes.first() {
-        None => "unexpected end of JSON input".to_owned(),
-        Some(first) => {
-            let first = quoted(&char::from(*first).to_string()).to_string();
-            format!("invalid character '{}' looking for beginning of value", first.trim_matches('"'))
-        }
-    })?;
+    let value = json::decode(&bytes, Target::Any).map_err(|error| error.to_string())?.object;
+    let token: Token = serde_json::from_value(value).map_err(|error| error.to_string())?;
     if token.version != TOKEN_VERSION {
         return Err(format!("server does not recognize this encoded version {}", token.version));
     }
@@ -206,7 +200,7 @@ fn read_token(text: &str) -> Result<Token, String> {
 
 fn token(rv: i64, start: &str) -> String {
     let token = Token { version: TOKEN_VERSION.into(), rv, start: start.into() };
-    TOKEN_BASE64.encode(serde_json::to_vec(&token).expect("a token has a JSON"))
+    LENIENT.encode(serde_json::to_vec(&token).expect("a token has a JSON"))
 }
 
 fn next_token(more: bool, revision: Revision, last: Option<&Entry>, prefix: &str) -> Option<String> {

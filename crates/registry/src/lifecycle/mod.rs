@@ -173,6 +173,13 @@ fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 /// What is wrong with an object's metadata, whatever its kind.
 fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
+    let mut errors = generic_metadata_errors(declaration, object);
+    errors.extend(finalizer_prefix_errors(declaration, object));
+    errors
+}
+
+/// What is wrong with metadata by the rules for all kinds.
+fn generic_metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let rule = match declaration.names {
         NameRule::DnsSubdomain => name::object_dns_subdomain,
         NameRule::LongName => name::object_long_name,
@@ -182,15 +189,20 @@ fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
         NameRule::IpAddress => name::object_ip_address,
     };
     let namespaced = declaration.scope == Scope::Namespaced;
-    let path = Path::root("metadata");
-    let mut errors = validate_object_meta(Meta::of(object), namespaced, rule, &path);
-    if declaration.prefixed_finalizers {
-        let path = path.child("finalizers");
-        for (index, name) in Meta::of(object).finalizers().enumerate() {
-            if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-                let detail = "name is neither a standard finalizer name nor is it fully qualified";
-                errors.push(FieldError::invalid(&path.index(index), name, detail));
-            }
+    validate_object_meta(Meta::of(object), namespaced, rule, &Path::root("metadata"))
+}
+
+/// Finalizers that need a prefix and have none.
+fn finalizer_prefix_errors(declaration: &Declaration, object: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if !declaration.prefixed_finalizers {
+        return errors;
+    }
+    let path = Path::root("metadata.finalizers");
+    for (index, name) in Meta::of(object).finalizers().enumerate() {
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(&path.index(index), name, detail));
         }
     }
     errors
@@ -206,6 +218,7 @@ fn check_preconditions(
     let failed = |field, expected: &str, found: &str| Error::PreconditionFailed {
         subject: write.subject(name),
         namespace: write.namespace.to_owned(),
+        dry_run: write.dry_run,
         field,
         expected: expected.to_owned(),
         found: found.to_owned(),

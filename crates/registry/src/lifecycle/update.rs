@@ -12,7 +12,10 @@ use super::create::{Candidate, Tracking};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
 use super::sent_body::validated;
-use super::{Object, Write, content_changed, meta_mut, metadata_errors};
+use super::{
+    Object, Write, content_changed, finalizer_prefix_errors, generic_metadata_errors, meta_mut,
+    metadata_errors,
+};
 use crate::admission::{Attributes, Operation};
 use crate::claim::Taken;
 use crate::cluster::Cluster;
@@ -287,14 +290,16 @@ impl Cluster {
 
 fn update_errors(write: &Write<'_>, new: &Value, old: &Value) -> ErrorList {
     let declaration = write.declaration();
-    // kube-apiserver validates metadata for all kinds and then again for most, and reports the errors of both.
-    let mut errors = metadata_errors(declaration, new);
-    if declaration.checks_metadata_again && write.subresource.is_empty() {
-        errors.extend(metadata_errors(declaration, new));
+    // kube-apiserver checks for all kinds, checks again for most, and reports all that it finds.
+    let mut errors = generic_metadata_errors(declaration, new);
+    if write.subresource.is_empty() {
+        (0..declaration.metadata_checks).for_each(|_| errors.extend(metadata_errors(declaration, new)));
     }
     let metadata = Path::root("metadata");
-    for _ in 0..1 + usize::from(declaration.prefixed_finalizers || !declaration.routed) {
+    errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
+    if declaration.checks_metadata_change_again {
         errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
+        errors.extend(finalizer_prefix_errors(declaration, new));
     }
     match write.subresource {
         "" if declaration.reports_changes_first => {
@@ -344,6 +349,7 @@ pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value
     Err(Error::PreconditionFailed {
         subject: write.subject(name),
         namespace: write.namespace.to_owned(),
+        dry_run: write.dry_run,
         field: "UID",
         expected: expected.to_owned(),
         found: found.to_owned(),

@@ -97,6 +97,26 @@ fn problems_are_told_in_order_with_their_paths() {
 }
 
 #[test]
+fn duplicate_structs_and_maps_are_merged_and_other_fields_replaced() {
+    let body = r#"{"metadata":{"name":"a","labels":{"a":"1","b":"1"},"finalizers":["x/y"]},
+        "metadata":{"labels":{"b":"2","c":"3"},"finalizers":["z/z"]},
+        "spec":{"nodeName":"n","containers":[{"name":"a"},{"name":"b"}],"containers":[{"image":"i"}]}}"#;
+    let pod = object("Pod", body);
+    assert_eq!(pod["metadata"]["name"], "a");
+    assert_eq!(pod["metadata"]["labels"], json!({"a": "1", "b": "2", "c": "3"}));
+    assert_eq!(pod["metadata"]["finalizers"], json!(["z/z"]));
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    assert_eq!(
+        (containers.len(), &containers[0]["name"], &containers[0]["image"]),
+        (1, &json!("a"), &json!("i"))
+    );
+    let expected = [r#"duplicate field "metadata""#, r#"duplicate field "spec.containers""#];
+    assert_eq!(problems("Pod", body), expected);
+    let none = object("Pod", r#"{"metadata":{"labels":{"a":"1"},"labels":null}}"#);
+    assert_eq!(none["metadata"].get("labels"), None);
+}
+
+#[test]
 fn untyped_objects_report_duplicates_only() {
     let decoded = decode(br#"{"a":{"b":[{"c":1,"c":2.0}]},"n":12345678901,"f":1.5}"#, Target::Any).unwrap();
     assert_eq!(decoded.object, json!({ "a": { "b": [{ "c": 2 }] }, "n": 12_345_678_901_i64, "f": 1.5 }));

@@ -48,6 +48,8 @@ pub(super) struct Walk<'a, 'b> {
     misfit: Option<String>,
     /// The first value that ends the reading upstream, which outweighs the others.
     refusal: Option<String>,
+    /// The value of the same field further up in the body, which the next struct, map or list is read into.
+    earlier: Option<Value>,
 }
 
 impl<'a, 'b> Walk<'a, 'b> {
@@ -64,6 +66,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             keeps_points: false,
             misfit: None,
             refusal: None,
+            earlier: None,
         }
     }
 
@@ -201,7 +204,7 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     fn structure(&mut self, scanner: &mut Scanner<'a>, id: TypeId) -> Scanned<Value> {
         let one = types().get(id);
-        let mut object = Map::new();
+        let mut object = self.earlier_object();
         let mut seen = Seen::default();
         let is_whole = self.path.is_empty();
         scanner.object(|scanner, key| {
@@ -212,9 +215,11 @@ impl<'a, 'b> Walk<'a, 'b> {
             let field = &one.fields[index];
             if seen.again(index) {
                 self.report(Problem::Duplicate, field.name);
-                object.remove(field.name);
             }
+            // As Go does, which decodes into the value that is there: structs and maps are merged, and lists of structs by index.
+            self.earlier = object.remove(field.name).filter(|_| is_decoded_into(field));
             let value = self.within(Step::Field(one, field), |walk| walk.field(scanner, field))?;
+            self.earlier = None;
             if is_whole && empty::is_told(field, &value) {
                 object.insert(field.name.to_owned(), value);
             } else {
@@ -242,8 +247,14 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     fn list(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
         let mut items = Vec::new();
+        let mut earlier = match self.earlier.take() {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        }
+        .into_iter();
         scanner.array(|scanner, index| {
             self.budget_item(index)?;
+            self.earlier = earlier.next();
             let read = |walk: &mut Self| walk.item(scanner, item, &|| element_go_type(field, item));
             items.push(self.within(Step::Index(index), read)?);
             Ok(())
@@ -252,9 +263,15 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn map(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
-        let mut object = Map::new();
+        let mut object = self.earlier_object();
+        // Only the keys of this occurrence are compared, so that a field that comes often costs no more for its first one.
+        let mut own_keys = (!object.is_empty()).then(HashSet::new);
         scanner.object(|scanner, key| {
-            if object.contains_key(&*key) {
+            let is_duplicate = match &mut own_keys {
+                Some(own_keys) => !own_keys.insert(key.clone()),
+                None => object.contains_key(&*key),
+            };
+            if is_duplicate {
                 self.report(Problem::Duplicate, &key);
             }
             self.budget.entry(object.len(), key.len())?;
@@ -264,6 +281,14 @@ impl<'a, 'b> Walk<'a, 'b> {
             Ok(())
         })?;
         Ok(Value::Object(object))
+    }
+
+    /// The fields or entries that the next object is read into; usually none.
+    fn earlier_object(&mut self) -> Map<String, Value> {
+        match self.earlier.take() {
+            Some(Value::Object(object)) => object,
+            _ => Map::new(),
+        }
     }
 
     fn within<T>(&mut self, step: Step<'a>, read: impl FnOnce(&mut Self) -> T) -> T {
@@ -404,6 +429,14 @@ impl Seen {
         let again = self.0 & bit != 0;
         self.0 |= bit;
         again
+    }
+}
+
+/// Whether Go keeps what a field holds when the field comes once more in the same object.
+fn is_decoded_into(field: &Field) -> bool {
+    match field.shape {
+        Shape::Map(_) => true,
+        Shape::One(item) | Shape::List(item) => matches!(item, Item::Struct(_)),
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder = Builder {
-        text,
         parser: Parser::new_from_str_with_options(text, options),
+        text,
         anchors: HashMap::new(),
         budget,
         text_bytes: 0,
@@ -43,8 +43,8 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
 }
 
 struct Builder<'a, 'b> {
-    text: &'a str,
     parser: Parser<'a, StrInput<'a>>,
+    text: &'a str,
     /// Nodes that others may refer to; none while they are being read.
     anchors: HashMap<usize, Option<Node>>,
     /// Memory for the tree, with a copy of every node that has an anchor and one for every alias.

@@ -10,15 +10,29 @@ use crate::codec::error::{DecodeError, Quoted};
 const WORDS: &[(&str, &str)] = &[
     ("tabs disallowed", "found character that cannot start any token"),
     ("unclosed quote", "found unexpected end of stream"),
+    ("misplaced bracket", "did not find expected node content"),
+    ("mismatched bracket '['", "did not find expected ',' or ']'"),
+    ("mismatched bracket '{'", "did not find expected ',' or '}'"),
 ];
 
-/// What our parser found.
-pub(super) fn of_parser(error: &ScanError, text: &str) -> DecodeError {
+/// What only libyaml's parser, and not its scanner, reports. It counts lines from 0 there.
+const OF_PARSER: &[&str] = &[
+    "did not find expected node content",
+    "did not find expected '-' indicator",
+    "did not find expected key",
+    "did not find expected ',' or ']'",
+    "did not find expected ',' or '}'",
+    "did not find expected <document start>",
+];
+
+/// What our parser found in a document.
+pub(super) fn of_parser(error: &ScanError, document: &str) -> DecodeError {
     let said = error.info();
-    if let Some(open) = said.strip_prefix("unclosed bracket ") {
-        return unclosed(text, if open.contains('[') { ']' } else { '}' });
-    }
     if said.starts_with("unexpected character") {
+        // Reserved indicators; all others are control characters.
+        if said.ends_with("`@'") || said.ends_with("``'") {
+            return of_line(error.marker().line(), "found character that cannot start any token");
+        }
         return fault("yaml: control characters are not allowed");
     }
     // Upstream does not tell what it was reading.
@@ -26,22 +40,40 @@ pub(super) fn of_parser(error: &ScanError, text: &str) -> DecodeError {
         .split_once(", ")
         .filter(|(reading, _)| reading.starts_with("while "))
         .map_or(&*said, |(_, what)| what);
+    if let Some(bracket) = said.strip_prefix("unclosed bracket '") {
+        // libyaml begins a new line before the end of the document.
+        let lines = document.lines().count().max(1);
+        return at(lines, unclosed(bracket, document));
+    }
+    if said.starts_with("found unknown anchor") {
+        let line = document.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
+        let column: String = line.chars().skip(error.marker().col()).collect();
+        let name = column.split('*').nth(1).unwrap_or_default();
+        let name: String = name.chars().take_while(|c| c.is_alphanumeric() || "_-".contains(*c)).collect();
+        return fault(&format!("yaml: unknown anchor '{name}' referenced"));
+    }
     let known = WORDS.iter().find(|(ours, _)| said.starts_with(ours));
     let words = known.map_or(said, |(_, upstream)| upstream);
     match error.marker().line() {
-        // Nor where, if it has come no further than the first line.
-        0 | 1 => fault(&format!("yaml: {words}")),
-        line => at(line, words),
+        line if OF_PARSER.contains(&words) && line > 1 => at(line - 1, words),
+        line => of_line(line, words),
     }
 }
 
-/// A list or map in brackets that ends with the text: after an item `close` is missing, else the next item.
-fn unclosed(text: &str, close: char) -> DecodeError {
-    let message = match text.trim_end().ends_with(['[', '{', ',', ':']) {
-        true => "did not find expected node content".to_owned(),
-        false => format!("did not find expected ',' or '{close}'"),
-    };
-    at(text.lines().count(), &message)
+/// What libyaml expects at the end of a document with an open bracket.
+fn unclosed(bracket: &str, document: &str) -> &'static str {
+    if document.trim_end().ends_with(['[', '{', ',', ':']) {
+        "did not find expected node content"
+    } else if bracket.starts_with('[') {
+        "did not find expected ',' or ']'"
+    } else {
+        "did not find expected ',' or '}'"
+    }
+}
+
+/// The line is not reported if it is the first.
+fn of_line(line: usize, words: &str) -> DecodeError {
+    if line <= 1 { fault(&format!("yaml: {words}")) } else { at(line, words) }
 }
 
 /// A value that is not what its tag says.
@@ -100,10 +132,20 @@ mod tests {
             ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),
             ("a:\n\tb: 1", "yaml: line 2: found character that cannot start any token"),
             ("'", "yaml: found unexpected end of stream"),
-            ("%", "yaml: could not find expected directive name"),
             ("a: [", "yaml: line 1: did not find expected node content"),
+            ("a: {b:", "yaml: line 1: did not find expected node content"),
+            ("c: 1\na: [1", "yaml: line 2: did not find expected ',' or ']'"),
+            ("a: {b\n", "yaml: line 1: did not find expected ',' or '}'"),
+            ("a: [b}", "yaml: did not find expected ',' or ']'"),
+            ("a: {b]", "yaml: did not find expected ',' or '}'"),
+            ("a: }", "yaml: did not find expected node content"),
+            ("a: b\nc: }", "yaml: line 1: did not find expected node content"),
+            ("- a\nb: c", "yaml: line 1: did not find expected '-' indicator"),
+            ("a: @", "yaml: found character that cannot start any token"),
+            ("a: `", "yaml: found character that cannot start any token"),
+            ("a: &x\nb: *y", "yaml: unknown anchor 'y' referenced"),
+            ("%", "yaml: could not find expected directive name"),
             ("x: 1\na: [\n\n", "yaml: line 3: did not find expected node content"),
-            ("a: [1", "yaml: line 1: did not find expected ',' or ']'"),
             ("a: {b: ", "yaml: line 1: did not find expected node content"),
             ("x: 1\na: {b: c", "yaml: line 2: did not find expected ',' or '}'"),
             ("a: !!binary x", "yaml: !!binary value contains invalid base64 data"),

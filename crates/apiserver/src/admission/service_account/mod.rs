@@ -9,6 +9,7 @@ mod token_volume;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_meta::name::path_segment_name;
 use coracle_meta::object::Meta;
 use coracle_meta::selector::fields;
 use coracle_meta::status::{Reason, Status};
@@ -122,9 +123,13 @@ impl ServiceAccount {
             account = attributes.cluster.find(&Kind, namespace, name).await?;
         }
         account.ok_or_else(|| {
-            let message = format!(
-                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
-            );
+            // kube-apiserver asks a client, which rejects names that cannot be in a path.
+            let faults = path_segment_name(name);
+            let why = match faults.is_empty() {
+                true => format!("serviceaccount {name:?} not found"),
+                false => format!("invalid resource name {name:?}: [{}]", faults.join(" ")),
+            };
+            let message = format!("error looking up service account {namespace}/{name}: {why}");
             forbidden(attributes, pod, message)
         })
     }
@@ -264,12 +269,14 @@ mod tests {
     #[tokio::test]
     async fn the_account_must_exist() {
         let bench = Bench::new().await;
-        for name in ["default", "robot"] {
+        for (name, why) in [
+            ("default", "serviceaccount \"default\" not found"),
+            ("robot", "serviceaccount \"robot\" not found"),
+            ("a/b", "invalid resource name \"a/b\": [may not contain '/']"),
+        ] {
             let refused = bench.admit_new(plugin(), &Pod, pod(json!({"serviceAccountName": name}))).await;
-            let message = format!(
-                "pods \"p\" is forbidden: error looking up service account default/{name}: \
-                 serviceaccount {name:?} not found"
-            );
+            let message =
+                format!("pods \"p\" is forbidden: error looking up service account default/{name}: {why}");
             assert_eq!(refused.unwrap_err(), message);
         }
     }

@@ -41,20 +41,20 @@ impl ResourceRequest {
         if name.is_empty() {
             return Err(Refusal::bad_request("Name parameter required."));
         }
-        if name != meta.name() {
-            return Err(Refusal::bad_request("name in URL does not match name in Binding object"));
-        }
-        let mut errors = ErrorList::new();
-        validate_binding(binding, &mut errors);
-        if !errors.is_empty() {
-            // Upstream takes this for a fault of its own.
-            return Err(Status::failure(Reason::Unknown, errors.to_string()).into());
-        }
         let pods = known("", "v1", "pods")?;
         let api_version = pods.declaration().storage_api_version();
         let write = Write { kind: pods, subresource: "binding", ..self.write(&api_version)? };
         let mut binding = binding.clone();
         warnings.extend(self.cluster.admit(&write, Operation::Create, name, &mut binding).await?);
+        if name != Meta::of(&binding).name() {
+            return Err(Refusal::bad_request("name in URL does not match name in Binding object"));
+        }
+        let mut errors = ErrorList::new();
+        validate_binding(&binding, &mut errors);
+        if !errors.is_empty() {
+            // Upstream takes this for a fault of its own.
+            return Err(Status::failure(Reason::Unknown, errors.to_string()).into());
+        }
         self.assign(name, &binding).await
     }
 

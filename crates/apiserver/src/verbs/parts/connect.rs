@@ -17,6 +17,9 @@ use crate::status::Refusal;
 
 impl ResourceRequest {
     pub(super) async fn connect(&self, part: &str) -> Result<Response<ResponseBody>, Refusal> {
+        if part != "log" && self.query.dry_run() {
+            return Err(Refusal::bad_request("dryRun is not supported"));
+        }
         match (&*self.path.resource, part) {
             ("pods", "log") => self.log().await,
             ("pods", "exec" | "attach") => {

@@ -6,7 +6,6 @@ mod token;
 
 use coracle_meta::field::ErrorList;
 use coracle_meta::gvk::GroupKind;
-use coracle_meta::object::{MetaMut, wipe_system_fields};
 use coracle_meta::status::Status;
 use coracle_meta::time::Time;
 use coracle_registry::Identity;
@@ -40,9 +39,7 @@ impl ResourceRequest {
         mut question: Value,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let api_version = self.kind.declaration().storage_api_version();
-        if let Some(mut meta) = MetaMut::of(&mut question) {
-            wipe_system_fields(&mut meta);
-        }
+        drop_system_fields(&mut question);
         let mut question = self.cluster.note_ownership(&self.write(&api_version)?, question);
         let answer = match kind {
             "SelfSubjectReview" => self.who_am_i(),
@@ -51,7 +48,7 @@ impl ResourceRequest {
                 if !question.pointer("/spec/token").is_some_and(|token| token != "") {
                     return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
                 }
-                question["status"] = self.review_token(&question).await?;
+                self.review_token(&mut question).await?;
                 question
             }
             _ => {
@@ -81,6 +78,17 @@ impl ResourceRequest {
             "metadata": {"creationTimestamp": Time(self.now).to_string()},
             "status": {"userInfo": user_info(&self.identity)},
         })
+    }
+}
+
+/// Removes the metadata that only the server sets, as from every object that is created.
+fn drop_system_fields(question: &mut Value) {
+    if let Some(Value::Object(metadata)) = question.get_mut("metadata") {
+        for field in
+            ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"]
+        {
+            metadata.remove(field);
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Comparison {
     pub modified: FieldSet,
     /// Fields that were not there.
     pub added: FieldSet,
+    /// Whether a changed list of the new object has items that cannot be told apart, and are left out here.
+    pub is_malformed: bool,
 }
 
 impl Comparison {
@@ -41,6 +43,7 @@ struct Nodes {
     removed: Vec<FieldNode>,
     modified: Vec<FieldNode>,
     added: Vec<FieldNode>,
+    is_malformed: bool,
 }
 
 impl Type<'_> {
@@ -51,6 +54,7 @@ impl Type<'_> {
             removed: FieldSet::from_nodes(nodes.removed),
             modified: FieldSet::from_nodes(nodes.modified),
             added: FieldSet::from_nodes(nodes.added),
+            is_malformed: nodes.is_malformed,
         }
     }
 
@@ -119,7 +123,9 @@ fn entries(shape: MapShape<'_>, old: Option<&Map<String, Value>>, new: Option<&M
 
 fn items(shape: ListShape<'_>, old: &[Value], new: &[Value]) -> Nodes {
     let mut nodes = Nodes::default();
+    let count = new.len();
     let (old, new) = (sorted_elements(shape, old), sorted_elements(shape, new));
+    nodes.is_malformed = new.len() != count;
     let (mut old, mut new) = (old.as_slice(), new.as_slice());
     while let Some(element) = old.first().into_iter().chain(new.first()).map(|item| &item.0).min() {
         let (before, after) = (split_equal(&mut old, element), split_equal(&mut new, element));
@@ -175,12 +181,14 @@ impl Difference {
         self.below.removed.extend(other.below.removed);
         self.below.modified.extend(other.below.modified);
         self.below.added.extend(other.below.added);
+        self.below.is_malformed |= other.below.is_malformed;
     }
 }
 
 impl Nodes {
     fn push(&mut self, found: Difference, element: impl Fn() -> PathElement) {
         let below = found.below;
+        self.is_malformed |= below.is_malformed;
         for (to, member, children) in [
             (&mut self.removed, found.removed, below.removed),
             (&mut self.modified, found.modified, below.modified),

@@ -30,7 +30,7 @@ struct Owned {
 
 impl Type<'_> {
     /// What of `new` differs from `start`, as `fieldsV1`. None if only the long way can tell, because
-    /// there is a list to begin with.
+    /// there is a list to begin with or an item without its keys.
     pub(in crate::apply) fn created(
         self,
         start: &Value,
@@ -109,6 +109,9 @@ fn children(node: &FieldNode) -> &FieldSet {
 fn items(shape: ListShape<'_>, new: &[Value]) -> Option<Map<String, Value>> {
     let mut below = Map::new();
     let elements = sorted_elements(shape, new);
+    if elements.len() != new.len() {
+        return None;
+    }
     for same in elements.chunk_by(|one, other| one.0 == other.0) {
         let [(element, first), rest @ ..] = same else { continue };
         let mut owned = shape.item().owned(None, first, Uncounted::default())?;

@@ -13,8 +13,9 @@ use crate::view;
 pub struct MutatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     prefixed_finalizers: false,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,
     unconditional_update: false,

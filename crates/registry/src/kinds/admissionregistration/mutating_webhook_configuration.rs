@@ -15,6 +15,8 @@ pub struct MutatingWebhookConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    metadata_checks: 1,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Content,
     unconditional_update: false,

@@ -41,7 +41,11 @@ pub(super) fn check(
     let conditions = view::items(object, &["spec", "matchConditions"]);
     match_resources::check_conditions(conditions, &expressions, &path.child("matchConditions"), errors);
     let variables_path = path.child("variables");
-    for (index, variable) in view::items(object, &["spec", "variables"]).iter().enumerate() {
+    let variables = view::items(object, &["spec", "variables"]);
+    if !variables.is_empty() {
+        expressions.declare_variables();
+    }
+    for (index, variable) in variables.iter().enumerate() {
         check_variable(variable, &mut expressions, &variables_path.index(index), errors);
     }
     expressions
@@ -139,7 +143,10 @@ fn check_variable(
     let (expression, missing) = (view::text(variable, &["expression"]), "expression is not specified");
     let path = path.child("expression");
     let checked = check_expression(expression, Role::Variable, expressions, missing, &path, errors);
-    expressions.name(variable_name, checked.as_ref().map(Checked::output_type));
+    // Other expressions cannot use a variable that has none.
+    if !expression.trim().is_empty() {
+        expressions.name(variable_name, checked.as_ref().map(Checked::output_type));
+    }
 }
 
 /// Which requests the sample policies are about.

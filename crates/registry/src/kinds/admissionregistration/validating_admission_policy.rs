@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
+use coracle_meta::json_path::JsonPath;
 use coracle_meta::name;
 use serde_json::Value;
 
@@ -27,6 +28,8 @@ pub struct ValidatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    metadata_checks: 1,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("ValidatingAdmissionPolicy")],
     status_metadata: StatusMetadata::Kept,
@@ -80,8 +83,15 @@ impl Kind for ValidatingAdmissionPolicy {
         let warnings = view::items(new, &["status", "typeChecking", "expressionWarnings"]);
         for (index, warning) in warnings.iter().enumerate() {
             let path = path.index(index);
-            for field in ["warning", "fieldRef"] {
-                rules::required(&path.child(field), view::text(warning, &[field]).trim(), errors);
+            rules::required(&path.child("warning"), view::text(warning, &["warning"]).trim(), errors);
+            let (reference, path) = (view::text(warning, &["fieldRef"]).trim(), path.child("fieldRef"));
+            if !rules::required(&path, reference, errors) {
+                continue;
+            }
+            // kube-apiserver only parses the path, where any identifier will do.
+            let fault = JsonPath::parse(reference).err().map(|error| error.to_string());
+            if let Some(why) = fault.filter(|why| !why.starts_with("unrecognized identifier")) {
+                errors.push(FieldError::invalid(&path, reference, format!("invalid JSONPath: {why}")));
             }
         }
         let found = view::items(new, &["status", "conditions"]);
@@ -274,5 +284,26 @@ fn samples() -> crate::samples::Samples {
             "spec.matchConstraints",
             "FieldValueRequired",
         )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn field_reference_of_a_type_check_must_be_a_json_path() {
+        let faults = |reference: &str| {
+            let warning = serde_json::json!({"fieldRef": reference, "warning": "w"});
+            let status = serde_json::json!({"status": {"typeChecking": {"expressionWarnings": [warning]}}});
+            let mut errors = ErrorList::new();
+            ValidatingAdmissionPolicy.validate_status_update(&status, &Value::Null, &mut errors);
+            errors.to_string()
+        };
+        assert_eq!(faults("spec.validations[0].expression"), "");
+        assert_eq!(
+            faults("10.0.0.1"),
+            "status.typeChecking.expressionWarnings[0].fieldRef: Invalid value: \"10.0.0.1\": invalid JSONPath: cannot parse number 10.0.0.1"
+        );
     }
 }

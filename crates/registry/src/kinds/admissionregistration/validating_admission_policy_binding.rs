@@ -16,6 +16,8 @@ pub struct ValidatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    metadata_checks: 1,
+    checks_metadata_change_again: false,
     categories: texts(&["api-extensions"]),
     generation: Generation::Spec,
     unconditional_update: false,

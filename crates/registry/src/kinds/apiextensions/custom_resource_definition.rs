@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::options::{REVIEW_VERSIONS, ValidationOptions};
 use super::versions::Versions;
 use super::{approval, ca_bundle, names, warnings};
-use crate::kind::{Declaration, Generation, Kind, Scope, Subresource, texts};
+use crate::kind::{Declaration, DeletionRule, Generation, Kind, Scope, Subresource, texts};
 use crate::kinds::admissionregistration::check_review_versions;
 use crate::kinds::{rules, webhook_client};
 use crate::view;
@@ -24,6 +24,7 @@ pub struct CustomResourceDefinition;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    deletion: DeletionRule::Definition,
     short_names: texts(&["crd", "crds"]),
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("CustomResourceDefinition")],
@@ -102,11 +103,8 @@ impl Kind for CustomResourceDefinition {
 
     fn begin_deletion(&self, object: &mut Value) {
         let begun = Meta::of(object).deletion_timestamp();
-        let generation = Meta::of(object).generation();
         if let Some(mut meta) = MetaMut::of(object) {
             meta.add_finalizer(CLEANUP_FINALIZER);
-            // Upstream begins this deletion in a way of its own.
-            meta.set_generation(generation - 1);
         }
         set_terminating(object, begun);
     }

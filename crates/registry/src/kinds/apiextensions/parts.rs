@@ -175,3 +175,26 @@ fn path_token(path: &str) -> &str {
     let end = path.find(['.', '[', ']']).unwrap_or(path.len());
     &path[..end.max(1).min(path.len())]
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectable_path_faults_have_the_words_of_kube_apiserver() {
+        let properties = json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}}}});
+        let version = json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}});
+        for (path, fault) in [
+            ("x", "expected [ or . but got: x"),
+            (".spec]", "expected [ or . but got: ]"),
+            (".spec['a']", "array notation is not allowed"),
+            (".spec.", "unexpected end of JSON path"),
+            (".spec.b", "does not refer to a valid field"),
+        ] {
+            assert_eq!(schema_at(&version, path).unwrap_err(), fault, "{path}");
+        }
+        assert_eq!(schema_at(&version, ".spec.a").unwrap()["type"], "string");
+    }
+}

@@ -25,6 +25,7 @@ pub struct ApiService;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     prefixed_finalizers: false,
+    metadata_checks: 1,
     categories: texts(&["api-extensions"]),
     subresources: vec![Subresource::status("APIService")],
     status_metadata: StatusMetadata::Kept,
@@ -128,12 +129,15 @@ fn available(object: &Value) -> String {
 
 /// The name says which version of which group it is about.
 fn check_name(object: &Value, errors: &mut ErrorList) {
-    let name = view::name(object);
     let required =
         format!("{}.{}", view::text(object, &["spec", "version"]), view::text(object, &["spec", "group"]));
-    if name::path_segment_name(name).is_empty() && name != required {
-        let detail = format!("must be `spec.version+\".\"+spec.group`: {}", quoted(&required));
-        errors.push(FieldError::invalid(&Path::root("metadata.name"), name, detail));
+    // kube-apiserver has one rule for both: a prefix is not the name.
+    for field in ["generateName", "name"] {
+        let name = view::text(object, &["metadata", field]);
+        if !name.is_empty() && name::path_segment_name(name).is_empty() && name != required {
+            let detail = format!("must be `spec.version+\".\"+spec.group`: {}", quoted(&required));
+            errors.push(FieldError::invalid(&Path::root("metadata").child(field), name, detail));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::view;
 pub struct ControllerRevision;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     columns: vec![
         Column::name(),
         Column::text("Controller", "which object's state it holds"),

@@ -188,6 +188,11 @@ fn set_strategy_defaults(strategy: &mut Value) {
         let rolling_update = ensure(strategy, "rollingUpdate");
         view::set_default(rolling_update, "maxUnavailable", || 1.into());
         view::set_default(rolling_update, "maxSurge", || 0.into());
+    } else if let Some(rolling_update) = strategy.get_mut("rollingUpdate").filter(|update| update.is_object())
+    {
+        // Not pointers in the internal type of kube-apiserver.
+        view::set_default(rolling_update, "maxUnavailable", || 0.into());
+        view::set_default(rolling_update, "maxSurge", || 0.into());
     }
 }
 

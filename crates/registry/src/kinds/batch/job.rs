@@ -26,7 +26,7 @@ const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller
 pub struct Job;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     categories: texts(&["all"]),
     subresources: vec![Subresource::status("Job")],
     generation: Generation::Spec,

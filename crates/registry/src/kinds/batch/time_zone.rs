@@ -63,6 +63,7 @@ mod tests {
         for name in ["UTC", "Etc/GMT+5", "America/Argentina/Buenos_Aires", "Europe/Zurich"] {
             assert_eq!(check(name), "");
         }
+        assert_eq!(check("a..b"), "tz: Invalid value: \"a..b\": time: invalid location name");
         assert_eq!(check("Mars/Base"), "tz: Invalid value: \"Mars/Base\": unknown time zone Mars/Base");
         assert_eq!(check("a..b"), "tz: Invalid value: \"a..b\": time: invalid location name");
         assert_eq!(check("utc"), "tz: Invalid value: \"utc\": unknown time zone utc");

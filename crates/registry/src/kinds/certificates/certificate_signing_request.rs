@@ -56,7 +56,7 @@ const USAGES: [&str; 23] = [
 pub struct CertificateSigningRequest;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["csr"]),
     subresources: vec![
         Subresource::new("approval", "CertificateSigningRequest", Verbs::STATUS),

@@ -17,7 +17,7 @@ const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 pub struct ConfigMap;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["cm"]),
     columns: vec![Column::name(), Column::text("Data", "how many keys it has"), Column::age()],
     storage_version_hash: "qFsyl6wFWjQ=".into(),

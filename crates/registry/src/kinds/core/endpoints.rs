@@ -18,7 +18,7 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub struct Endpoints;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["ep"]),
     create_on_update: true,
     deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),

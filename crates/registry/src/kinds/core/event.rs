@@ -48,6 +48,7 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
         short_names: texts(&["ev"]),
         create_on_update: true,
         prefixed_finalizers: false,
+        checks_metadata_change_again: false,
         ignores_propagation: true,
         time_to_live: Some(TIME_TO_LIVE),
         columns: columns(),

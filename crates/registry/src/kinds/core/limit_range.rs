@@ -19,6 +19,8 @@ const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRe
 pub struct LimitRange;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     short_names: texts(&["limits"]),
     create_on_update: true,
     uuid_as_default_name: true,

@@ -12,7 +12,7 @@ use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::rules;
-use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
+use crate::kind::{Column, Declaration, DeletionRule, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::view;
 
 /// The finalizer by which the contents are deleted first.
@@ -28,7 +28,8 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    deletion: DeletionRule::Namespace,
+    metadata_checks: 1,
     short_names: texts(&["ns"]),
     verbs: Verbs::ALL.without(Verbs::DELETE_COLLECTION),
     subresources: vec![

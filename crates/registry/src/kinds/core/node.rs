@@ -16,7 +16,7 @@ use crate::{internal_types, view};
 pub struct Node;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["no"]),
     subresources: vec![
         Subresource::new(

@@ -19,6 +19,7 @@ use crate::{internal_types, view};
 pub struct ReplicationController;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    names: NameRule::LongName,
     short_names: texts(&["rc"]),
     categories: texts(&["all"]),
     subresources: vec![
@@ -39,7 +40,6 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::text("Selector", "the labels by which it knows its pods").wide(),
     ],
     storage_version_hash: "Jond2If31h0=".into(),
-    names: NameRule::LongName,
     ..Declaration::new(
         "",
         &["v1"],

@@ -23,7 +23,7 @@ const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub struct Secret;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     selectable_fields: texts(&["type"]),
     columns: vec![
         Column::name(),

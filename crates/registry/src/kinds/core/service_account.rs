@@ -15,7 +15,7 @@ const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets
 pub struct ServiceAccount;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["sa"]),
     subresources: vec![Subresource {
         group_version: Some(("authentication.k8s.io".into(), "v1".into())),

@@ -25,6 +25,8 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     generation: Generation::ContentAndLabels,
     columns: vec![
         Column::name(),

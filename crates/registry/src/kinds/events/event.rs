@@ -62,6 +62,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         "type",
     ]),
     prefixed_finalizers: true,
+    checks_metadata_change_again: true,
     stored_as: Some(StoredAs { group: "".into(), version: "v1".into() }),
     ..core_event::declaration("events.k8s.io")
 });

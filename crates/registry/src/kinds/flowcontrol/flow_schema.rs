@@ -21,6 +21,8 @@ const MAX_PRECEDENCE: i64 = 10_000;
 pub struct FlowSchema;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     subresources: vec![Subresource::status("FlowSchema")],
     status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,

@@ -29,6 +29,8 @@ const ZERO_SHARES_ANNOTATION: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-c
 pub struct PriorityLevelConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     subresources: vec![Subresource::status("PriorityLevelConfiguration")],
     status_metadata: StatusMetadata::Kept,
     generation: Generation::Spec,

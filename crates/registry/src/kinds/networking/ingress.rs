@@ -20,7 +20,7 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 pub struct Ingress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["ing"]),
     subresources: vec![Subresource::status("Ingress")],
     generation: Generation::Spec,

@@ -19,7 +19,7 @@ const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 pub struct IngressClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     generation: Generation::Spec,
     columns: vec![
         Column::name(),

@@ -14,7 +14,7 @@ use crate::view;
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["ip"]),
     names: NameRule::IpAddress,
     columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],
@@ -56,9 +56,11 @@ impl Kind for IpAddress {
         );
     }
 
-    fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
+    /// The age has no column: so it is in kube-apiserver.
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
-        vec![view::name(object).into(), parent.unwrap_or_else(|| "<none>".to_owned()).into()]
+        let parent = parent.unwrap_or_else(|| "<none>".to_owned());
+        vec![view::name(object).into(), parent.into(), view::age(object, now)]
     }
 
     #[cfg(any(test, feature = "samples"))]

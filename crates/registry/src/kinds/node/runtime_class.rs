@@ -15,7 +15,7 @@ use crate::view;
 pub struct RuntimeClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     unconditional_update: false,
     prefixed_finalizers: false,
     create_on_update: true,

@@ -22,6 +22,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     names: NameRule::PathSegment,
     generation: Generation::Spec,
     prefixed_finalizers: false,
+    checks_metadata_change_again: false,
     unconditional_update: false,
     columns: vec![
         Column::name(),

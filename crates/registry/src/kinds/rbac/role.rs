@@ -13,7 +13,7 @@ use crate::kinds::rules;
 pub struct Role;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     names: NameRule::PathSegment,
     create_on_update: true,
     columns: rules::plain_columns(),

@@ -12,7 +12,7 @@ use crate::kind::{Declaration, Kind, NameRule, Scope};
 pub struct RoleBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     names: NameRule::PathSegment,
     create_on_update: true,
     columns: binding::columns(),

@@ -15,11 +15,11 @@ use crate::view;
 pub struct DeviceClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    names: NameRule::LongName,
+    metadata_checks: 1,
     generation: Generation::Spec,
     deletion_returns_object: true,
     storage_version_hash: "Yk2PTc1Ybxk=".into(),
-    names: NameRule::LongName,
     ..Declaration::new(
         "resource.k8s.io",
         &["v1"],

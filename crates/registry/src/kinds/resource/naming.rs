@@ -92,6 +92,10 @@ fn uuid_fault(text: &str) -> Option<String> {
 
 /// A UUID in its usual form.
 pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
+    if let Some(fault) = uuid_fault(uid) {
+        errors.push(FieldError::invalid(path, uid, format!("error validating uid: {fault}")));
+        return;
+    }
     let dashes = [8, 13, 18, 23];
     let canonical = uid.len() == 36
         && uid.bytes().enumerate().all(|(index, byte)| {

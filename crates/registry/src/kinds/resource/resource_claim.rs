@@ -15,7 +15,7 @@ use crate::view;
 pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     subresources: vec![Subresource::status("ResourceClaim")],
     status_metadata: StatusMetadata::Kept,
     deletion_returns_object: true,

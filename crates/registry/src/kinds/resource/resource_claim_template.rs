@@ -15,7 +15,7 @@ use crate::view;
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     deletion_returns_object: true,
     storage_version_hash: "TuzjC49aUfM=".into(),
     ..Declaration::new(

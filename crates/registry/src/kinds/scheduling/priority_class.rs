@@ -76,6 +76,9 @@ impl Kind for PriorityClass {
         }
     }
 
+    /// Nothing: kube-apiserver checks only what may not change.
+    fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
+
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if value(new) != value(old) {
             errors.push(FieldError::forbidden(&Path::root("value"), "may not be changed in an update."));

@@ -19,6 +19,8 @@ const NODE_ID_MAX_LENGTH: usize = 256;
 pub struct CsiNode;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     unconditional_update: false,
     deletion_returns_object: true,
     columns: vec![Column::name(), Column::integer("Drivers", "how many drivers the node has"), Column::age()],

@@ -15,13 +15,10 @@ use crate::view;
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     unconditional_update: false,
-    columns: vec![
-        Column::name(),
-        Column::text("StorageClassName", "the class whose volumes it is about"),
-        Column::text("Capacity", "how much is left"),
-    ],
+    // kube-apiserver's storage of this kind uses none of its printers.
+    columns: vec![Column::name(), Column::date("Created At", "when the object was created")],
     storage_version_hash: "xeVl+2Ly1kE=".into(),
     ..Declaration::new(
         "storage.k8s.io",
@@ -74,9 +71,7 @@ impl Kind for CsiStorageCapacity {
     }
 
     fn cells(&self, object: &Value, _now: i64) -> Vec<Value> {
-        let class = view::text(object, &["storageClassName"]);
-        let capacity = object.get("capacity").cloned().unwrap_or_else(|| "<unset>".into());
-        vec![view::name(object).into(), class.into(), capacity]
+        vec![view::name(object).into(), view::text(object, &["metadata", "creationTimestamp"]).into()]
     }
 
     #[cfg(any(test, feature = "samples"))]

@@ -14,6 +14,7 @@ use crate::view;
 pub struct StorageClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    metadata_checks: 1,
     short_names: texts(&["sc"]),
     deletion_returns_object: true,
     columns: vec![

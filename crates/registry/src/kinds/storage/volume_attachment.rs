@@ -19,6 +19,8 @@ const ERROR_MESSAGE_MAX_LENGTH: usize = 1024;
 pub struct VolumeAttachment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
+    checks_metadata_change_again: false,
+    metadata_checks: 1,
     subresources: vec![Subresource::status("VolumeAttachment")],
     status_metadata: StatusMetadata::Kept,
     unconditional_update: false,

@@ -14,7 +14,7 @@ use crate::view;
 pub struct VolumeAttributesClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["vac"]),
     deletion_returns_object: true,
     columns: vec![

@@ -47,7 +47,8 @@ const RENAMED_LABELS: &[(&str, &str)] = &[
 pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    checks_metadata_change_again: false,
+    metadata_checks: 2,
     short_names: texts(&["pv"]),
     subresources: vec![Subresource::status("PersistentVolume")],
     deletion_returns_object: true,

@@ -22,7 +22,7 @@ const STORAGE_REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
 pub struct PersistentVolumeClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["pvc"]),
     subresources: vec![Subresource::status("PersistentVolumeClaim")],
     deletion_returns_object: true,

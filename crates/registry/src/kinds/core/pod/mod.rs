@@ -46,7 +46,7 @@ use crate::view;
 pub struct Pod;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
-    checks_metadata_again: true,
+    metadata_checks: 1,
     short_names: texts(&["po"]),
     categories: texts(&["all"]),
     subresources: subresources(),

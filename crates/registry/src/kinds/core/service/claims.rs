@@ -35,8 +35,14 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
         let ip = cluster_ip(new, &wanted, &asked, pool)?;
         set_cluster_ip(new, wanted.index, &ip);
     }
+    let mut highest = None;
     for wanted in wanted_node_ports(new, old) {
-        let port = node_port(&wanted, pool)?;
+        let port = match (wanted.requested, highest) {
+            // What kube-apiserver's allocator guesses in a dry run.
+            (None, Some(highest)) if pool.is_dry_run() => highest + 1,
+            _ => node_port(&wanted, pool)?,
+        };
+        highest = highest.max(Some(port));
         set_node_port(new, &wanted.place, port);
     }
     Ok(())

@@ -236,7 +236,7 @@ fn check_traffic_policies(service: &Value, errors: &mut ErrorList) {
     }
     check_health_check_port(service, &root.child("healthCheckNodePort"), errors);
     let internal = spec::text(service, "internalTrafficPolicy");
-    if !internal.is_empty() {
+    if spec::field(service, "internalTrafficPolicy").is_some() {
         rules::one_of(internal, allowed, &root.child("internalTrafficPolicy"), errors);
     } else if TYPES.contains(&spec::service_type(service)) && !spec::is_external_name(service) {
         errors.push(FieldError::required(&root.child("internalTrafficPolicy"), ""));
