@@ -1,5 +1,7 @@
 //! The server as a function from request to response, with no idea of connections.
 
+mod freed_if_deleted;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,6 +49,7 @@ use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::{ResourceRequest, warn};
 use crate::websocket::Upgradable;
+use freed_if_deleted::FreedIfDeleted;
 
 /// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
@@ -621,31 +624,6 @@ struct RequestNotes {
     is_terminated: bool,
     /// Whether the user is anonymous because there is a space too many before its token.
     misses_token: bool,
-}
-
-/// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
-/// filled them after the deletion freed them.
-struct FreedIfDeleted<'a> {
-    server: &'a ApiServer,
-    /// None for a cluster that cannot be deleted.
-    cluster: Option<(String, CancellationToken)>,
-}
-
-impl<'a> FreedIfDeleted<'a> {
-    fn new(server: &'a ApiServer, cluster: &Cluster) -> Self {
-        let deletion = cluster.deletion().cloned();
-        Self { server, cluster: deletion.map(|deletion| (cluster.id().to_owned(), deletion)) }
-    }
-}
-
-impl Drop for FreedIfDeleted<'_> {
-    fn drop(&mut self) {
-        if let Some((id, deletion)) = &self.cluster
-            && deletion.is_cancelled()
-        {
-            self.server.forget_cluster(id);
-        }
-    }
 }
 
 /// Rejects requests that only the operator may make: to all clusters at once, and to the admin API. Roles permit
