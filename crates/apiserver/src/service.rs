@@ -280,7 +280,7 @@ impl ApiServer {
         // All clusters at once have objects, and nothing else.
         let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
         let lasts = info.lasts();
-        let client = self.client_of(&cluster, &caller, &parts, lasts)?;
+        let mut client = self.client_of(&cluster, &caller, &parts, lasts)?;
         if let Some(Route::Clusters(_)) = &route {
             check_operator(&caller, &identity, &info)?;
         }
@@ -294,6 +294,10 @@ impl ApiServer {
             false => RequestBody::default(),
         };
         let (body, admission) = body.admitted(self.admit(candidate, &caller, notes)).await?;
+        if info.is_watch() {
+            let selected = if everywhere { EVERYWHERE } else { cluster.id() };
+            self.components.flow.count_watch(&mut client, selected, &info);
+        }
         let response = self.serve(route, info, cluster, parts, identity, body).await?;
         self.components.flow.leave(admission, client, lasts, response)
     }
@@ -420,7 +424,8 @@ impl ApiServer {
             (id, path) => {
                 if let Some(dump) = Dump::of_path(path).filter(|_| id != Some(EVERYWHERE)) {
                     check_reads(&parts)?;
-                    return Ok(plain_text(true, flow.dump(&cluster, dump).await?));
+                    let (query, now) = (parts.uri.query().unwrap_or_default(), self.clock.now());
+                    return Ok(plain_text(true, flow.dump(&cluster, dump, query, now).await?));
                 }
             }
         }

@@ -84,6 +84,7 @@ impl Metrics {
         self.watches.tell(&mut text);
         text.append(&self.server.text());
         flow.write_metrics(cluster, &mut text).await?;
+        flow.write_server_metrics(&mut text);
         tell_objects(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
             text.append(&source());

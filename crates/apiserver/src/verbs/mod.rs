@@ -102,6 +102,13 @@ impl ResourceRequest {
         metrics.note_body(&declaration.group, &declaration.plural, verb, self.body.len());
     }
 
+    /// Notes that an object was created or deleted, for estimating the work of lists.
+    fn note_change(&self, is_created: bool) {
+        let declaration = self.kind.declaration();
+        let resource = [&*declaration.group, &*declaration.plural];
+        self.components.flow.note_change(&self.cluster, resource, is_created);
+    }
+
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
         let verb = if self.kind.declaration().routed { self.verb()? } else { self.unrouted_verb()? };
