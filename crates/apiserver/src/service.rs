@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
 use coracle_base::{Backoff, Clock, ErrorChain};
 use coracle_registry::lifecycle::EVERYWHERE;
 use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
@@ -103,10 +104,12 @@ pub(crate) struct Components {
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        let authorizer = authorizer();
         let shared = Arc::<Shared>::default();
-        let chain = Chain::built_in(&authorizer).with_metrics(shared.metrics.server().registry());
+        let authorizer = authorizer(shared.metrics.server().registry());
+        let chain = Chain::with_metrics(&authorizer, shared.metrics.server().registry());
         let registry = registry.with_admission(Arc::new(chain));
+        let of_registry = registry.metrics().clone();
+        shared.metrics.add_source(Box::new(move || of_registry.text()));
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
         let flow = FlowControl::default();
@@ -127,8 +130,8 @@ impl ApiServer {
     /// With these plugins having a say in writes, too; see [`Chain::with`].
     #[must_use]
     pub fn with_plugins(mut self, plugins: impl IntoIterator<Item = Arc<dyn Plugin>>) -> Self {
-        let built_in = Chain::built_in(&self.components.authorizer);
-        let built_in = built_in.with_metrics(self.shared.metrics.server().registry());
+        let metrics = self.shared.metrics.server().registry();
+        let built_in = Chain::with_metrics(&self.components.authorizer, metrics);
         let chain = plugins.into_iter().fold(built_in, Chain::with);
         self.registry = self.registry.with_admission(Arc::new(chain));
         self
@@ -212,6 +215,11 @@ impl ApiServer {
     /// of Prometheus.
     pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
         self.shared.metrics.add_source(Box::new(source));
+    }
+
+    /// Counts handshakes that failed.
+    pub(crate) fn handshake_errors(&self) -> Counters<0> {
+        self.shared.metrics.server().handshake_errors()
     }
 
     /// Makes what every cluster has, before the first request.
@@ -492,15 +500,15 @@ impl ApiServer {
     /// cluster, which is told later, those of plain paths do.
     async fn authenticate(&self, parts: &mut Parts, cluster: Option<&Cluster>) -> Result<Caller, Refusal> {
         let (authentication, now) = (&self.components.authentication, self.clock.now());
+        let metrics = self.shared.metrics.server();
         let began = Instant::now();
         let found = match cluster {
-            Some(cluster) => authentication.authenticate(parts, cluster, now).await,
+            Some(cluster) => authentication.authenticate(parts, cluster, now, metrics).await,
             None => {
                 let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
-                authentication.authenticate(parts, &cluster, now).await
+                authentication.authenticate(parts, &cluster, now, metrics).await
             }
         };
-        let metrics = self.shared.metrics.server();
         let result = match &found {
             Ok(_) => StepResult::Success,
             Err(refusal) if refusal.status().code == StatusCode::UNAUTHORIZED.as_u16() => StepResult::Failure,
@@ -541,8 +549,9 @@ impl ApiServer {
         }
         let began = Instant::now();
         let permissions = self.components.authorizer.permissions(cluster).await?;
-        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions);
-        self.shared.metrics.server().note_filter("impersonation", began.elapsed());
+        let metrics = self.shared.metrics.server();
+        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions, metrics);
+        metrics.note_filter("impersonation", began.elapsed());
         let wanted = wanted?;
         Ok(wanted.map_or_else(|| Arc::clone(sender), Arc::new))
     }
@@ -607,10 +616,10 @@ impl ApiServer {
 }
 
 /// All who are asked: who may do everything, then, in upstream's order, what nodes need and what roles say.
-fn authorizer() -> Arc<dyn Authorizer> {
+fn authorizer(metrics: &MetricsRegistry) -> Arc<dyn Authorizer> {
     let in_order: [Arc<dyn Authorizer>; 3] =
         [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
-    Arc::new(Union::new(in_order))
+    Arc::new(Union::new(in_order).with_metrics(metrics))
 }
 
 /// The outcome of flow control for one request, for its headers and metrics.
@@ -760,7 +769,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         self.shared.activity.note();
         let server = self.clone();
-        let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
+        let info = metrics::RequestInfo::of(request.method(), request.uri());
+        let running = self.shared.metrics.begin(info, request.extensions().get::<Remote>().is_some());
         let asked = Asked::of(&request);
         let audit_id = audit_id::of(request.headers(), &self.registry);
         // What is logged on the way says which request it was. Only where all is logged: with a span

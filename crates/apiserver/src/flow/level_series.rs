@@ -243,13 +243,16 @@ const KINDS: [&str; 2] = ["mutating", "readOnly"];
 
 impl ReadVsWrite {
     /// Notes that a request begins or ends a phase.
-    pub(super) fn change(&mut self, phase: Phase, is_write: bool, begins: bool, now: Instant) {
+    ///
+    /// `limit` is the number of requests to which the histogram of the phase relates.
+    pub(super) fn change(&mut self, phase: Phase, is_write: bool, begins: bool, limit: usize, now: Instant) {
         let kind = usize::from(!is_write);
         let place = kind + if phase == Phase::Waiting { 2 } else { 0 };
         let histograms = self
             .histograms
             .get_or_insert_with(|| Box::new([(); 4].map(|()| TimedHistogram::new(&READ_VS_WRITE, now))));
-        histograms[place].add(if begins { 1.0 } else { -1.0 }, now);
+        let part = 1.0 / limit.max(1) as f64;
+        histograms[place].add(if begins { part } else { -part }, now);
         if phase == Phase::Waiting {
             let waiting = &mut self.waiting[kind];
             *waiting = if begins { *waiting + 1 } else { waiting.saturating_sub(1) };
@@ -259,8 +262,8 @@ impl ReadVsWrite {
     pub(super) fn write(&mut self, now: Instant, text: &mut Text) {
         let Some(histograms) = &mut self.histograms else { return };
         const NAME: &str = "apiserver_flowcontrol_read_vs_write_current_requests";
-        let help =
-            "Requests of limited priority levels that wait or execute, by the time that their number lasted";
+        let help = "Requests of limited priority levels that wait or execute by the time that their number lasted, as a fraction of \
+                    the requests that may wait and of the seats";
         text.family(NAME, "histogram", help);
         for (place, histogram) in histograms.iter_mut().enumerate() {
             histogram.add(0.0, now);

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::cluster_seats::{Assigned, ClusterSeats, LevelReport, NotePhase, SeatRequest};
 use super::configuration::{ClusterFlow, Flow, FlowConfig};
-use super::level_series::ReadVsWrite;
+use super::level_series::{Phase, ReadVsWrite};
 use super::requests::{RequestReport, RequestSummary};
 use super::seat_limits::cluster_limit;
 use super::series::Rejection;
@@ -151,7 +151,9 @@ impl Seats {
         let limit = cluster_limit(self.total, state.clusters.len());
         let cluster = state.clusters.get_mut(id)?;
         let read_vs_write = &mut state.read_vs_write;
-        let note = &mut |phase, is_write, begins| read_vs_write.change(phase, is_write, begins, now);
+        let note = &mut |phase, is_write, begins| {
+            read_vs_write.change(phase, is_write, begins, self.limit_of(phase), now);
+        };
         let waited = cluster.waiting();
         if let Some(config) = config {
             cluster.configure(config);
@@ -175,7 +177,9 @@ impl Seats {
         }
         let limit = cluster_limit(self.total, state.clusters.len());
         let read_vs_write = &mut state.read_vs_write;
-        let note = &mut |phase, is_write, begins| read_vs_write.change(phase, is_write, begins, now);
+        let note = &mut |phase, is_write, begins| {
+            read_vs_write.change(phase, is_write, begins, self.limit_of(phase), now);
+        };
         for cluster in state.clusters.values_mut().filter(|cluster| cluster.waiting() > 0) {
             let waited = cluster.waiting();
             cluster.set_limit(limit);
@@ -259,6 +263,14 @@ impl Seats {
     /// Appends the metrics of all clusters together.
     pub(super) fn write_metrics(&self, text: &mut Text) {
         self.lock().read_vs_write.write(Instant::now(), text);
+    }
+
+    /// Requests of all clusters that can be in a phase.
+    fn limit_of(&self, phase: Phase) -> usize {
+        match phase {
+            Phase::Executing => self.total,
+            Phase::Waiting => self.waiting_limit,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,6 +4,7 @@ mod component_status;
 mod create;
 mod delete;
 mod everywhere;
+mod issuance;
 mod pace;
 mod parts;
 mod patch;

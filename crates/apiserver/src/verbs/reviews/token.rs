@@ -17,7 +17,8 @@ impl ResourceRequest {
         let audiences: Vec<String> = audiences.map(str::to_owned).collect();
         let now = Timestamp::from_millis(u64::try_from(self.now).unwrap_or(0) * 1000);
         let authentication = &self.components.authentication;
-        match authentication.review(token, &audiences, &self.cluster, now).await {
+        match authentication.review(token, &audiences, &self.cluster, now, self.shared.metrics.server()).await
+        {
             Ok(Some(found)) => Ok(known(&found)),
             Ok(None) => Ok(json!({"user": {}})),
             Err(AuthenticationError::Lookup(error)) => Err(error.into()),
