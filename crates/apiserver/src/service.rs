@@ -30,6 +30,7 @@ use crate::body::{self, RequestBody, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::{DecodeMemory, Reservations};
+use crate::deleted_cluster::FreedIfDeleted;
 use crate::discovery;
 use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
@@ -358,7 +359,7 @@ impl ApiServer {
 
     /// Frees what is cached of a cluster that was deleted. Caches by content, of parsed objects, definitions and
     /// frames, are shared by all clusters and bounded as a whole; they evict what is not used.
-    fn forget_cluster(&self, id: &str) {
+    pub(crate) fn forget_cluster(&self, id: &str) {
         self.components.authorizer.forget_cluster(id);
         self.components.flow.forget_cluster(id);
         self.registry.forget_usage(id);
@@ -630,31 +631,6 @@ struct FlowNotes {
     waited: Duration,
     /// Whether it was rejected because there was no seat.
     is_terminated: bool,
-}
-
-/// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
-/// filled them after the deletion freed them.
-struct FreedIfDeleted<'a> {
-    server: &'a ApiServer,
-    /// None for a cluster that cannot be deleted.
-    cluster: Option<(String, CancellationToken)>,
-}
-
-impl<'a> FreedIfDeleted<'a> {
-    fn new(server: &'a ApiServer, cluster: &Cluster) -> Self {
-        let deletion = cluster.deletion().cloned();
-        Self { server, cluster: deletion.map(|deletion| (cluster.id().to_owned(), deletion)) }
-    }
-}
-
-impl Drop for FreedIfDeleted<'_> {
-    fn drop(&mut self) {
-        if let Some((id, deletion)) = &self.cluster
-            && deletion.is_cancelled()
-        {
-            self.server.forget_cluster(id);
-        }
-    }
 }
 
 /// Rejects requests that only the operator may make: to all clusters at once, and to the admin API. Roles permit
