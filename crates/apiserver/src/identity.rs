@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_base::Timestamp;
 pub use coracle_registry::Identity;
@@ -76,6 +77,11 @@ impl PeerCertificate {
     /// The common name, if an authority of front proxies vouches for it.
     pub(crate) fn front_proxy(&self) -> Option<&str> {
         self.front_proxy.as_deref()
+    }
+
+    /// How long it is still valid.
+    pub(crate) fn remaining(&self, now: Timestamp) -> Duration {
+        self.not_after.since(now)
     }
 
     /// Whether it is not valid any more.

@@ -15,6 +15,7 @@ mod catalogue;
 mod cluster_cache;
 mod credential_scope;
 mod decode_memory;
+mod deleted_cluster;
 mod discovery;
 mod flow;
 pub mod health;

@@ -1,7 +1,5 @@
 //! The server as a function from request to response, with no idea of connections.
 
-mod freed_if_deleted;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
 use coracle_base::{Backoff, Clock, ErrorChain};
 use coracle_registry::lifecycle::EVERYWHERE;
 use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
@@ -31,6 +30,7 @@ use crate::body::{self, RequestBody, ResponseBody, announces_too_much, full};
 use crate::catalogue::Catalogue;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::{DecodeMemory, Reservations};
+use crate::deleted_cluster::FreedIfDeleted;
 use crate::discovery;
 use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
 use crate::health::{HealthChecks, Probe, Reasons, Wishes};
@@ -49,7 +49,6 @@ use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::{ResourceRequest, warn};
 use crate::websocket::Upgradable;
-use freed_if_deleted::FreedIfDeleted;
 
 /// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
@@ -107,10 +106,12 @@ pub(crate) struct Components {
 impl ApiServer {
     /// A server that reports these checks and serves these clusters.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
-        let authorizer = authorizer();
         let shared = Arc::<Shared>::default();
-        let chain = Chain::built_in(&authorizer).with_metrics(shared.metrics.server().registry());
+        let authorizer = authorizer(shared.metrics.server().registry());
+        let chain = Chain::with_metrics(&authorizer, shared.metrics.server().registry());
         let registry = registry.with_admission(Arc::new(chain));
+        let of_registry = registry.metrics().clone();
+        shared.metrics.add_source(Box::new(move || of_registry.text()));
         let authentication = Arc::new(Authentication::new(&AuthenticationConfig::default(), None));
         let token_policy = TokenPolicy::default();
         let flow = FlowControl::default();
@@ -131,8 +132,8 @@ impl ApiServer {
     /// With these plugins having a say in writes, too; see [`Chain::with`].
     #[must_use]
     pub fn with_plugins(mut self, plugins: impl IntoIterator<Item = Arc<dyn Plugin>>) -> Self {
-        let built_in = Chain::built_in(&self.components.authorizer);
-        let built_in = built_in.with_metrics(self.shared.metrics.server().registry());
+        let metrics = self.shared.metrics.server().registry();
+        let built_in = Chain::with_metrics(&self.components.authorizer, metrics);
         let chain = plugins.into_iter().fold(built_in, Chain::with);
         self.registry = self.registry.with_admission(Arc::new(chain));
         self
@@ -218,6 +219,11 @@ impl ApiServer {
         self.shared.metrics.add_source(Box::new(source));
     }
 
+    /// Counts handshakes that failed.
+    pub(crate) fn handshake_errors(&self) -> Counters<0> {
+        self.shared.metrics.server().handshake_errors()
+    }
+
     /// Makes what every cluster has, before the first request.
     ///
     /// # Errors
@@ -286,7 +292,7 @@ impl ApiServer {
         // All clusters at once have objects, and nothing else.
         let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
         let lasts = info.lasts();
-        let client = self.client_of(&cluster, &caller, &parts, lasts)?;
+        let mut client = self.client_of(&cluster, &caller, &parts, lasts)?;
         if let Some(Route::Clusters(_)) = &route {
             check_operator(&caller, &identity, &info)?;
         }
@@ -300,6 +306,10 @@ impl ApiServer {
             false => RequestBody::default(),
         };
         let (body, admission) = body.admitted(self.admit(candidate, &caller, notes)).await?;
+        if info.is_watch() {
+            let selected = if everywhere { EVERYWHERE } else { cluster.id() };
+            self.components.flow.count_watch(&mut client, selected, &info);
+        }
         let response = self.serve(route, info, cluster, parts, identity, body).await?;
         self.components.flow.leave(admission, client, lasts, response)
     }
@@ -352,7 +362,7 @@ impl ApiServer {
 
     /// Frees what is cached of a cluster that was deleted. Caches by content, of parsed objects, definitions and
     /// frames, are shared by all clusters and bounded as a whole; they evict what is not used.
-    fn forget_cluster(&self, id: &str) {
+    pub(crate) fn forget_cluster(&self, id: &str) {
         self.components.authorizer.forget_cluster(id);
         self.components.flow.forget_cluster(id);
         self.registry.forget_usage(id);
@@ -426,7 +436,8 @@ impl ApiServer {
             (id, path) => {
                 if let Some(dump) = Dump::of_path(path).filter(|_| id != Some(EVERYWHERE)) {
                     check_reads(&parts)?;
-                    return Ok(plain_text(true, flow.dump(&cluster, dump).await?));
+                    let (query, now) = (parts.uri.query().unwrap_or_default(), self.clock.now());
+                    return Ok(plain_text(true, flow.dump(&cluster, dump, query, now).await?));
                 }
             }
         }
@@ -493,15 +504,15 @@ impl ApiServer {
     /// cluster, which is told later, those of plain paths do.
     async fn authenticate(&self, parts: &mut Parts, cluster: Option<&Cluster>) -> Result<Caller, Refusal> {
         let (authentication, now) = (&self.components.authentication, self.clock.now());
+        let metrics = self.shared.metrics.server();
         let began = Instant::now();
         let found = match cluster {
-            Some(cluster) => authentication.authenticate(parts, cluster, now).await,
+            Some(cluster) => authentication.authenticate(parts, cluster, now, metrics).await,
             None => {
                 let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
-                authentication.authenticate(parts, &cluster, now).await
+                authentication.authenticate(parts, &cluster, now, metrics).await
             }
         };
-        let metrics = self.shared.metrics.server();
         let result = match &found {
             Ok(_) => StepResult::Success,
             Err(refusal) if refusal.status().code == StatusCode::UNAUTHORIZED.as_u16() => StepResult::Failure,
@@ -542,8 +553,9 @@ impl ApiServer {
         }
         let began = Instant::now();
         let permissions = self.components.authorizer.permissions(cluster).await?;
-        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions);
-        self.shared.metrics.server().note_filter("impersonation", began.elapsed());
+        let metrics = self.shared.metrics.server();
+        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions, metrics);
+        metrics.note_filter("impersonation", began.elapsed());
         let wanted = wanted?;
         Ok(wanted.map_or_else(|| Arc::clone(sender), Arc::new))
     }
@@ -608,10 +620,10 @@ impl ApiServer {
 }
 
 /// All who are asked: who may do everything, then, in upstream's order, what nodes need and what roles say.
-fn authorizer() -> Arc<dyn Authorizer> {
+fn authorizer(metrics: &MetricsRegistry) -> Arc<dyn Authorizer> {
     let in_order: [Arc<dyn Authorizer>; 3] =
         [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
-    Arc::new(Union::new(in_order))
+    Arc::new(Union::new(in_order).with_metrics(metrics))
 }
 
 /// The outcome of authentication and flow control for one request, for its headers and metrics.
@@ -738,7 +750,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         self.shared.activity.note();
         let server = self.clone();
-        let running = self.shared.metrics.begin(metrics::RequestInfo::of(request.method(), request.uri()));
+        let info = metrics::RequestInfo::of(request.method(), request.uri());
+        let running = self.shared.metrics.begin(info, request.extensions().get::<Remote>().is_some());
         let asked = Asked::of(&request);
         let audit_id = audit_id::of(request.headers(), &self.registry);
         // What is logged on the way says which request it was. Only where all is logged: with a span

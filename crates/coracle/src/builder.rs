@@ -137,7 +137,7 @@ impl Coracle {
             return Err(error.into());
         }
         let limits = Limits { max_connections_per_address, ..Limits::default() };
-        let server = Server::new(service.clone(), limits);
+        let server = Server::new(service.clone(), limits).with_metrics(&service);
         let serve = |listener| {
             let (server, closing) = (server.clone(), closing.clone());
             if insecure_http {

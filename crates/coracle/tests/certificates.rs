@@ -27,6 +27,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 use support::wait_for;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Nothing here takes long; whoever waits longer waits for something that does not come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -91,6 +92,11 @@ async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> K
     key
 }
 
+async fn metrics(cluster: &Handle) -> String {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    cluster.client().request_text(request).await.unwrap()
+}
+
 fn is_issued(request: &CertificateSigningRequest) -> bool {
     request.status.as_ref().is_some_and(|status| status.certificate.is_some())
 }
@@ -122,6 +128,31 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     let jane = client_with(&cluster, "jane", &key).await;
     let expected = ("jane".to_owned(), vec!["dev".to_owned(), "system:authenticated".to_owned()]);
     assert_eq!(who(&jane).await, expected);
+    let page = metrics(&cluster).await;
+    for series in [
+        "apiserver_certificates_registry_csr_requested_duration_total{signerName=\"kubernetes.io/kube-apiserver-client\"} 1",
+        "apiserver_certificates_registry_csr_honored_duration_total{signerName=\"kubernetes.io/kube-apiserver-client\"} 1",
+    ] {
+        assert!(page.lines().any(|line| line == series), "{series}\n{page}");
+    }
+    // An hour, of jane's certificate.
+    let lifetimes = "apiserver_client_certificate_expiration_seconds_bucket{le=\"7200\"} ";
+    let short = page.lines().find_map(|line| line.strip_prefix(lifetimes)?.parse::<u64>().ok());
+    assert!(short.is_some_and(|count| count > 0), "{page}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn failed_handshake_is_counted() {
+    let (cluster, _dir) = start().await;
+    let address = cluster.addresses()[0];
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    // The server has counted it before it closes the connection.
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    let page = metrics(&cluster).await;
+    assert!(page.contains("\napiserver_tls_handshake_errors_total 1\n"), "{page}");
     cluster.shutdown().await;
 }
 

@@ -6,11 +6,14 @@
 //! turns out to be taken is remembered, and another is made.
 
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use coracle_base::Rng;
 use coracle_meta::field::{ErrorList, FieldError};
 use serde_json::Value;
 
+use crate::allocation_metrics::Allocation;
 use crate::keys;
 use crate::kind::Kind;
 use crate::network::{AddressRange, ServiceNetwork};
@@ -81,6 +84,8 @@ pub(crate) struct Taken {
     keys: HashSet<String>,
     collisions: usize,
     ranges: Vec<AddressRange>,
+    /// What the last attempt has allocated, and how long choosing took.
+    allocated: Mutex<(Vec<Allocation>, Duration)>,
 }
 
 impl Taken {
@@ -91,6 +96,16 @@ impl Taken {
         let family = family(&key).to_owned();
         self.keys.insert(key);
         self.collisions.is_multiple_of(GUESSES).then_some(family)
+    }
+
+    /// Notes what an attempt has allocated.
+    pub(crate) fn set_allocated(&self, allocations: Vec<Allocation>, took: Duration) {
+        *self.allocated.lock().unwrap_or_else(PoisonError::into_inner) = (allocations, took);
+    }
+
+    /// What the last attempt has allocated, and how long choosing took.
+    pub(crate) fn take_allocated(&self) -> (Vec<Allocation>, Duration) {
+        std::mem::take(&mut *self.allocated.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes the ranges that the objects of the cluster say there are.
@@ -115,12 +130,23 @@ pub struct Pool<'a> {
     pub(crate) rng: &'a mut Rng,
     /// What was chosen in this attempt, for the same object.
     chosen: HashSet<String>,
+    /// What the object gets, and what it could not get.
+    pub(crate) allocated: Vec<Allocation>,
+    pub(crate) failed: Option<Allocation>,
     dry_run: bool,
 }
 
 impl<'a> Pool<'a> {
     pub(crate) fn new(network: &'a ServiceNetwork, taken: &'a Taken, rng: &'a mut Rng) -> Self {
-        Self { network, taken, rng, chosen: HashSet::new(), dry_run: false }
+        Self {
+            network,
+            taken,
+            rng,
+            chosen: HashSet::new(),
+            allocated: Vec::new(),
+            failed: None,
+            dry_run: false,
+        }
     }
 
     pub(crate) fn for_dry_run(self, dry_run: bool) -> Self {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use coracle_base::metrics::Metrics;
 use coracle_base::{Clock, ManualClock, Rng, Timestamp};
 use coracle_meta::name::{ALPHABET, GENERATED_SUFFIX_LENGTH, generate_name};
 use coracle_meta::object::Meta;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::allocation_metrics::AllocationMetrics;
 use crate::bootstrap::{ClusterBase, Shared};
 use crate::claim::{Pool, Taken, Unallocated};
 use crate::clusters::{
@@ -41,6 +43,7 @@ pub struct Registry {
     definitions: Arc<Definitions>,
     directory: Arc<Directory>,
     usage: Arc<Usage>,
+    allocations: Arc<AllocationMetrics>,
     default_limits: ClusterLimits,
 }
 
@@ -62,8 +65,14 @@ impl Registry {
             definitions: Arc::default(),
             directory: Arc::default(),
             usage: Arc::default(),
+            allocations: Arc::default(),
             default_limits: ClusterLimits::OF_CREATED_CLUSTERS,
         }
+    }
+
+    /// The metrics of all clusters together.
+    pub fn metrics(&self) -> &Metrics {
+        self.allocations.registry()
     }
 
     /// With other limits for created clusters for which none are requested.
@@ -147,8 +156,22 @@ impl Registry {
         let (clock, rng, network) = (self.clock.clone(), self.rng.clone(), self.network.clone());
         let (admission, trees) = (self.admission.clone(), self.trees.clone());
         let (definitions, usage) = (self.definitions.clone(), self.usage.clone());
-        let (id, all) = (id.into(), self.clusters.clone());
-        Ok(Cluster { id, known, all, usage, store, clock, rng, network, base, admission, trees, definitions })
+        let (id, all, allocations) = (id.into(), self.clusters.clone(), self.allocations.clone());
+        Ok(Cluster {
+            id,
+            known,
+            all,
+            usage,
+            store,
+            clock,
+            rng,
+            network,
+            base,
+            admission,
+            trees,
+            definitions,
+            allocations,
+        })
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
@@ -231,6 +254,7 @@ pub struct Cluster {
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<Derived<Value>>,
     definitions: Arc<Definitions>,
+    pub(crate) allocations: Arc<AllocationMetrics>,
 }
 
 impl Cluster {
@@ -279,7 +303,16 @@ impl Cluster {
     ) -> Result<()> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pool = Pool::new(&self.network, taken, &mut rng).for_dry_run(write.dry_run);
+        let began = self.clock.uptime();
         let chosen = write.kind.allocate(new, old, &mut pool);
+        if !write.dry_run {
+            if let Some(failed) = &pool.failed {
+                self.allocations.note_failure(failed);
+            }
+            if !pool.allocated.is_empty() {
+                taken.set_allocated(pool.allocated, self.clock.uptime().saturating_sub(began));
+            }
+        }
         chosen.map_err(|refused| match refused {
             Unallocated::Invalid(errors) => {
                 let subject = Box::new(Subject::of(write.kind.declaration(), Meta::of(new).name()));

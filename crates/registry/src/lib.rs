@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod aggregation;
+mod allocation_metrics;
 mod audit;
 mod bootstrap;
 pub mod catalog;
@@ -27,6 +28,7 @@ mod kind_ref;
 pub mod kinds;
 pub mod lifecycle;
 pub mod network;
+mod network_usage;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod scale;
@@ -49,3 +51,4 @@ pub use identity::Identity;
 pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, StoredAs, Subresource, Verbs};
 pub use kind_ref::KindRef;
 pub use network::ServiceNetwork;
+pub use network_usage::{AddressUsage, PortUsage};

@@ -49,7 +49,7 @@ use crate::authorization::Authorizer;
 /// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
 /// is off by default, and `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` ask for such
 /// features themselves.
-fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
+fn built_in(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(CreateAuthorization::new(authorizer.clone())),
         Arc::new(ResourceClaimAdminAccess),
@@ -58,7 +58,7 @@ fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
         Arc::new(ServiceAccount::default()),
         Arc::new(NodeRestriction::new(authorizer.clone())),
         Arc::new(TaintNodesByCondition),
-        Arc::new(PodSecurity),
+        Arc::new(PodSecurity::new(metrics)),
         Arc::new(Priority),
         Arc::new(DefaultTolerationSeconds),
         Arc::new(DefaultStorageClass),
@@ -80,11 +80,11 @@ fn built_in(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
 /// policies first, then the quota, which is charged when nobody is left to refuse. Webhooks will come
 /// after the policies of their kind. Once nobody is left to change a role, it is looked at who writes it. The last
 /// plugin only warns, of what is going to be stored.
-fn built_in_last(authorizer: &Arc<dyn Authorizer>) -> Vec<Arc<dyn Plugin>> {
+fn built_in_last(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn Plugin>> {
     vec![
-        Arc::new(MutatingAdmissionPolicy::new(authorizer.clone())),
+        Arc::new(MutatingAdmissionPolicy::new(authorizer.clone(), metrics)),
         Arc::new(RbacEscalation::new(authorizer.clone())),
-        Arc::new(ValidatingAdmissionPolicy::new(authorizer.clone())),
+        Arc::new(ValidatingAdmissionPolicy::new(authorizer.clone(), metrics)),
         Arc::new(ResourceQuota),
         Arc::new(UnimplementedExtensions),
     ]
@@ -106,7 +106,13 @@ impl Chain {
     /// The plugins that are on by default. The authorizer says who may approve and sign certificates, and
     /// answers the expressions of policies.
     pub fn built_in(authorizer: &Arc<dyn Authorizer>) -> Self {
-        Self::of(built_in(authorizer), built_in_last(authorizer))
+        Self::with_metrics(authorizer, &Metrics::default())
+    }
+
+    /// As [`Self::built_in`], with the metrics of the plugins reported there.
+    pub(crate) fn with_metrics(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Self {
+        let chain = Self::of(built_in(authorizer, metrics), built_in_last(authorizer, metrics));
+        Self { metrics: Some(AdmissionMetrics::new(metrics)), ..chain }
     }
 
     /// No plugin at all.
@@ -120,12 +126,6 @@ impl Chain {
     pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
         Self { metrics: self.metrics, ..Self::of(self.plugins, self.last) }
-    }
-
-    /// Reports the durations of the plugins there.
-    pub(crate) fn with_metrics(mut self, metrics: &Metrics) -> Self {
-        self.metrics = Some(AdmissionMetrics::new(metrics));
-        self
     }
 
     /// Runs a plugin and notes its duration.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coracle_base::metrics::{Buckets, Histograms, Metrics};
+use coracle_base::metrics::{Buckets, Histograms, Metrics, Summaries};
 use coracle_registry::admission::Operation;
 
 /// The two steps of admission.
@@ -15,6 +15,7 @@ pub(super) enum Step {
 #[derive(Clone)]
 pub(super) struct AdmissionMetrics {
     steps: Histograms<3>,
+    step_quantiles: Summaries<3>,
     controllers: Histograms<4>,
 }
 
@@ -28,6 +29,11 @@ impl AdmissionMetrics {
                 buckets(),
                 ["operation", "rejected", "type"],
             ),
+            step_quantiles: metrics.summaries(
+                "apiserver_admission_step_admission_duration_seconds_summary",
+                "Quantiles of the duration of a step of admission, of its last 1024 runs.",
+                ["operation", "rejected", "type"],
+            ),
             controllers: metrics.histograms(
                 "apiserver_admission_controller_admission_duration_seconds",
                 "Duration of an admission plugin, by operation and result.",
@@ -38,7 +44,9 @@ impl AdmissionMetrics {
     }
 
     pub(super) fn note_step(&self, step: Step, operation: Operation, rejected: bool, took: Duration) {
-        self.steps.with([label(operation), flag(rejected), step.label()]).observe_duration(took);
+        let labels = [label(operation), flag(rejected), step.label()];
+        self.steps.with(labels).observe_duration(took);
+        self.step_quantiles.with(labels).observe_duration(took);
     }
 
     pub(super) fn note_plugin(

@@ -14,6 +14,7 @@ use http::HeaderMap;
 
 use crate::credential_scope::CredentialScope;
 use crate::identity::{PeerCertificate, PeerIdentity};
+use crate::metrics::ServerMetrics;
 
 /// What is looked at to find out who is asking.
 pub(crate) struct Attempt<'a> {
@@ -32,6 +33,7 @@ pub(crate) struct Attempt<'a> {
     /// For whom the credential has to be.
     pub(crate) audiences: &'a [String],
     pub(crate) now: Timestamp,
+    pub(crate) metrics: &'a ServerMetrics,
 }
 
 impl Attempt<'_> {

@@ -22,6 +22,7 @@ fn judge(attempt: &Attempt<'_>) -> Outcome {
         if certificate.has_expired(attempt.now) {
             return Err(AuthenticationError::refused("the client certificate has expired"));
         }
+        attempt.metrics.note_certificate(certificate.remaining(attempt.now));
     }
     let identity = attempt.peer.and_then(|peer| peer.0.clone());
     Ok(identity.map(|identity| Authenticated { identity, scope: scope(attempt), audiences: Vec::new() }))

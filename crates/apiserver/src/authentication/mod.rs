@@ -38,6 +38,7 @@ pub use static_tokens::{StaticTokens, TokenFileError};
 
 use crate::credential_scope::CredentialScope;
 use crate::identity::{Caller, PeerCertificate, PeerIdentity, Remote};
+use crate::metrics::ServerMetrics;
 use crate::route::DEFAULT_CLUSTER;
 use crate::status::Refusal;
 use crate::token::{TokenSigner, issuer};
@@ -139,6 +140,7 @@ impl Authentication {
         parts: &mut Parts,
         cluster: &Cluster,
         now: Timestamp,
+        metrics: &ServerMetrics,
     ) -> Result<Caller, Refusal> {
         let api_audiences = self.api_audiences(cluster);
         let attempt = Attempt {
@@ -151,6 +153,7 @@ impl Authentication {
             api_audiences: &api_audiences,
             audiences: &api_audiences,
             now,
+            metrics,
         };
         match self.judge(&attempt).await {
             Ok(Some(Authenticated { identity, scope, .. })) => {
@@ -173,6 +176,7 @@ impl Authentication {
         audiences: &[String],
         cluster: &Cluster,
         now: Timestamp,
+        metrics: &ServerMetrics,
     ) -> Outcome {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
@@ -189,6 +193,7 @@ impl Authentication {
             api_audiences: &api_audiences,
             audiences,
             now,
+            metrics,
         };
         self.judge(&attempt).await
     }

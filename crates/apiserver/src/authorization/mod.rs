@@ -35,6 +35,15 @@ pub type Known<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Permissions>>> +
 /// A decision, once it is made.
 pub type Decided<'a> = Pin<Box<dyn Future<Output = Result<Decision>> + Send + 'a>>;
 
+/// The name of an authorizer in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthorizerLabel {
+    /// Its type, such as `RBAC`.
+    pub kind: &'static str,
+    /// Its name in the configuration, such as `rbac`.
+    pub name: &'static str,
+}
+
 /// Knows who may do what, in every cluster.
 pub trait Authorizer: Send + Sync {
     /// Who may do what in a cluster, as of now. What is read once is kept.
@@ -49,6 +58,11 @@ pub trait Authorizer: Send + Sync {
         attributes: &'a Attributes<'a>,
     ) -> Decided<'a> {
         Box::pin(async move { Ok(self.permissions(cluster).await?.authorize(identity, attributes)) })
+    }
+
+    /// How metrics name it. Decisions of one without a label are not counted.
+    fn label(&self) -> Option<AuthorizerLabel> {
+        None
     }
 
     /// Frees what is cached of a cluster that was deleted.

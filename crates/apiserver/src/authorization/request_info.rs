@@ -27,6 +27,9 @@ const NAMESPACE_PARTS: [&str; 2] = ["status", "finalize"];
 /// What a request is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
+    /// Both are cheap to clone, so that a dump can name a request later.
+    method: Method,
+    uri: Uri,
     verb: String,
     /// Within the cluster, with nothing encoded.
     path: String,
@@ -54,7 +57,12 @@ impl RequestInfo {
     pub(crate) fn of(method: &Method, uri: &Uri) -> Self {
         let (_, path) = split_cluster(uri.path());
         let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
-        let mut info = Self { verb: method.as_str().to_lowercase(), ..Self::default() };
+        let mut info = Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            verb: method.as_str().to_lowercase(),
+            ..Self::default()
+        };
         if let Some((verb, resource)) = resource_of(method, &path) {
             verb.clone_into(&mut info.verb);
             info.resource = Some(resource);
@@ -112,6 +120,21 @@ impl RequestInfo {
             && path.resource == resource.resource
             && path.subresource == resource.subresource
             && path.watch == resource.special
+    }
+
+    /// The method and the address of the request.
+    pub(crate) fn method_and_uri(&self) -> (&Method, &Uri) {
+        (&self.method, &self.uri)
+    }
+
+    /// The query; empty for paths without a resource.
+    pub(crate) fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// The path within the cluster, decoded.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// What the query of a request for a resource says.

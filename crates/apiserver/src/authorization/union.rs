@@ -2,36 +2,52 @@
 
 use std::sync::Arc;
 
+use coracle_base::metrics::{Counters, Metrics};
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules};
+use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules};
 
 /// Several authorizers in the order in which they are asked.
-pub struct Union(Vec<Arc<dyn Authorizer>>);
+pub struct Union {
+    authorizers: Vec<Arc<dyn Authorizer>>,
+    decisions: Option<Counters<3>>,
+}
 
 impl Union {
     /// These, in this order.
     pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
-        Self(authorizers.into_iter().collect())
+        Self { authorizers: authorizers.into_iter().collect(), decisions: None }
+    }
+
+    /// Counts the decisions of the authorizers that have a label.
+    #[must_use]
+    pub(crate) fn with_metrics(self, metrics: &Metrics) -> Self {
+        let decisions = metrics.counters(
+            "apiserver_authorization_decisions_total",
+            "Decisions of authorizers that allow or deny.",
+            ["decision", "name", "type"],
+        );
+        Self { decisions: Some(decisions), ..self }
     }
 }
 
 impl Authorizer for Union {
     fn forget_cluster(&self, id: &str) {
-        self.0.iter().for_each(|authorizer| authorizer.forget_cluster(id));
+        self.authorizers.iter().for_each(|authorizer| authorizer.forget_cluster(id));
     }
 
     fn cached_clusters(&self) -> usize {
-        self.0.iter().map(|authorizer| authorizer.cached_clusters()).sum()
+        self.authorizers.iter().map(|authorizer| authorizer.cached_clusters()).sum()
     }
 
     fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
         Box::pin(async move {
-            let mut all = Vec::with_capacity(self.0.len());
-            for authorizer in &self.0 {
-                all.push(authorizer.permissions(cluster).await?);
+            let mut all = Vec::with_capacity(self.authorizers.len());
+            for authorizer in &self.authorizers {
+                all.push((authorizer.label(), authorizer.permissions(cluster).await?));
             }
-            Ok(Arc::new(UnionPermissions(all)) as Arc<dyn Permissions>)
+            let decisions = self.decisions.clone();
+            Ok(Arc::new(UnionPermissions { all, decisions }) as Arc<dyn Permissions>)
         })
     }
 
@@ -43,9 +59,10 @@ impl Authorizer for Union {
     ) -> Decided<'a> {
         Box::pin(async move {
             let mut undecided = Undecided::default();
-            for authorizer in &self.0 {
+            for authorizer in &self.authorizers {
                 let decision = authorizer.authorize(cluster, identity, attributes).await?;
                 if let Some(decision) = undecided.or(decision) {
+                    count(self.decisions.as_ref(), authorizer.label(), &decision);
                     return Ok(decision);
                 }
             }
@@ -81,20 +98,33 @@ impl Undecided {
     }
 }
 
-struct UnionPermissions(Vec<Arc<dyn Permissions>>);
+struct UnionPermissions {
+    all: Vec<(Option<AuthorizerLabel>, Arc<dyn Permissions>)>,
+    decisions: Option<Counters<3>>,
+}
+
+fn count(decisions: Option<&Counters<3>>, label: Option<AuthorizerLabel>, decision: &Decision) {
+    if let (Some(decisions), Some(AuthorizerLabel { kind, name })) = (decisions, label) {
+        let decision = if decision.allowed { "allowed" } else { "denied" };
+        decisions.with([decision, name, kind]).inc();
+    }
+}
 
 impl Permissions for UnionPermissions {
     fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         let mut undecided = Undecided::default();
-        let decided =
-            self.0.iter().find_map(|permissions| undecided.or(permissions.authorize(identity, attributes)));
+        let decided = self.all.iter().find_map(|(label, permissions)| {
+            let decision = undecided.or(permissions.authorize(identity, attributes))?;
+            count(self.decisions.as_ref(), *label, &decision);
+            Some(decision)
+        });
         decided.unwrap_or_else(|| undecided.into_decision())
     }
 
     fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
         let mut all = Rules::default();
         let mut errors = Vec::new();
-        for permissions in &self.0 {
+        for (_, permissions) in &self.all {
             let rules = permissions.rules(identity, namespace);
             all.resource_rules.extend(rules.resource_rules);
             all.non_resource_rules.extend(rules.non_resource_rules);

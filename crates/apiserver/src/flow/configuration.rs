@@ -11,6 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::flow_schema::FlowSchema;
+use super::level_series::LevelSeries;
+use super::object_stats::ObjectStats;
 use super::priority_level::{CATCH_ALL, EXEMPT, PriorityLevel};
 use super::series::FlowSeries;
 use crate::authorization::Attributes;
@@ -35,6 +37,8 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// The flow control of one cluster: its objects, and its metrics.
 pub(super) struct ClusterFlow {
     pub(super) id: Arc<str>,
+    /// Number and size of the objects of the cluster.
+    pub(super) stats: ObjectStats,
     objects: ObjectCache<FlowObjects>,
     current: RwLock<Arc<FlowConfig>>,
 }
@@ -48,6 +52,8 @@ pub(super) struct FlowConfig {
     flows: Vec<Arc<Flow>>,
     /// In the order of their names.
     pub(super) levels: Vec<Arc<PriorityLevel>>,
+    /// The metrics of the levels, in the same order. Shared with the configuration before, so that they go on.
+    level_series: Vec<Arc<LevelSeries>>,
     pub(super) share_sum: u64,
 }
 
@@ -105,7 +111,12 @@ fn put<T>(objects: &mut BTreeMap<Box<str>, Arc<T>>, name: &str, object: Option<T
 
 impl ClusterFlow {
     pub(super) fn new(id: &str) -> Self {
-        Self { id: id.into(), objects: ObjectCache::default(), current: RwLock::default() }
+        Self {
+            id: id.into(),
+            stats: ObjectStats::default(),
+            objects: ObjectCache::default(),
+            current: RwLock::default(),
+        }
     }
 
     /// The configuration, with every change that the store has published.
@@ -141,7 +152,14 @@ impl FlowConfig {
         let flows = flows(&objects.schemas, &levels, before);
         let share_sum = levels.values().map(|level| level.shares.nominal).sum();
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { generation, flows, levels: levels.into_values().collect(), share_sum }
+        let level_series = levels.keys().map(|name| before.level_series(name)).collect();
+        Self { generation, flows, levels: levels.into_values().collect(), level_series, share_sum }
+    }
+
+    /// The metrics of a level, new ones for a level that it lacks.
+    pub(super) fn level_series(&self, name: &str) -> Arc<LevelSeries> {
+        let place = self.levels.iter().position(|level| *level.name == *name);
+        place.and_then(|place| self.level_series.get(place)).cloned().unwrap_or_default()
     }
 
     /// The flow of a request: the first schema that matches.

@@ -1,14 +1,21 @@
-//! `/debug/api_priority_and_fairness/`: the levels and queues of a cluster as tables
+//! `/debug/api_priority_and_fairness/`: the levels, queues and requests of a cluster as tables
 //! (`pkg/util/flowcontrol/apf_controller_debug.go` of k8s.io/apiserver).
 //!
-//! Queues without requests are left out: a level may have millions. `dump_requests` is not served.
+//! Queues without requests are left out: a level may have millions. So are requests of the operator, which take no
+//! seats.
 
 use std::time::Duration;
 
+use coracle_base::Timestamp;
+use coracle_meta::time::{MicroTime, go_duration};
+use tokio::time::Instant;
+
 use super::cluster_seats::LevelReport;
 use super::configuration::FlowConfig;
-use super::queue_set::{ESTIMATED_EXECUTION, QueueReport};
+use super::queue_set::QueueReport;
+use super::requests::RequestReport;
 use super::series::{FlowSeries, Rejection};
+use crate::authorization::{ResourceTarget, Target};
 
 /// The narrowest column, and the blanks after its widest cell, of kube-apiserver's tables.
 const MIN_COLUMN_WIDTH: usize = 8;
@@ -19,6 +26,8 @@ const PADDING: usize = 1;
 pub(crate) enum Dump {
     PriorityLevels,
     Queues,
+    /// Made by [`requests`].
+    Requests,
 }
 
 impl Dump {
@@ -27,6 +36,7 @@ impl Dump {
         match path.strip_prefix("/debug/api_priority_and_fairness/")? {
             "dump_priority_levels" => Some(Self::PriorityLevels),
             "dump_queues" => Some(Self::Queues),
+            "dump_requests" => Some(Self::Requests),
             _ => None,
         }
     }
@@ -36,7 +46,7 @@ impl Dump {
         levels.sort_by(|a, b| a.level.name.cmp(&b.level.name));
         match self {
             Self::PriorityLevels => priority_levels(config, &levels),
-            Self::Queues => queues(&levels),
+            Self::Queues | Self::Requests => queues(&levels),
         }
     }
 }
@@ -94,22 +104,118 @@ fn queues(levels: &[&LevelReport]) -> String {
     ])];
     for level in levels {
         for queue in &level.queues {
-            let QueueReport { number, waiting, executing, next_start } = queue;
-            let work = u32::try_from(*waiting).unwrap_or(u32::MAX);
+            let QueueReport { number, waiting, executing, .. } = queue;
             rows.push(vec![
                 level.level.name.to_string(),
                 number.to_string(),
                 waiting.to_string(),
                 executing.to_string(),
-                executing.to_string(),
-                seat_seconds(*next_start),
-                waiting.to_string(),
-                waiting.to_string(),
-                seat_seconds(ESTIMATED_EXECUTION * work),
+                queue.seats.to_string(),
+                seat_seconds(queue.next_start),
+                queue.initial_seats.to_string(),
+                queue.max_seats.to_string(),
+                seat_seconds(queue.work),
             ]);
         }
     }
     table(&rows)
+}
+
+/// The table of requests; with details if the query asks for them.
+pub(super) fn requests(mut requests: Vec<RequestReport>, query: &str, now: Timestamp) -> String {
+    let has_details = query.split('&').any(|pair| {
+        pair.split_once('=').is_some_and(|(key, value)| key == "includeRequestDetails" && !value.is_empty())
+    });
+    let mut header = cells([
+        "PriorityLevelName",
+        "FlowSchemaName",
+        "QueueIndex",
+        "RequestIndexInQueue",
+        "FlowDistingsher",
+        "ArriveTime",
+        "InitialSeats",
+        "FinalSeats",
+        "AdditionalLatency",
+        "StartTime",
+    ]);
+    if has_details {
+        header.extend(cells([
+            "UserName",
+            "Verb",
+            "APIPath",
+            "Namespace",
+            "Name",
+            "APIVersion",
+            "Resource",
+            "SubResource",
+        ]));
+    }
+    // Those of a queue in their order, then those that are executed.
+    let place = |request: &RequestReport| {
+        let level = request.flow.level.name.clone();
+        (level, request.queue, request.place.is_none(), request.place, request.arrived)
+    };
+    requests.sort_by_key(place);
+    let clock = Clock { now, instant: Instant::now() };
+    let rows = requests.iter().map(|request| row(request, has_details, &clock));
+    table(&[header].into_iter().chain(rows).collect::<Vec<_>>())
+}
+
+fn row(report: &RequestReport, has_details: bool, clock: &Clock) -> Vec<String> {
+    let index = |index: Option<u64>| index.map_or_else(|| "-1".to_owned(), |index| index.to_string());
+    let info = report.request.info();
+    let attributes = info.attributes();
+    let mut row = vec![
+        report.flow.level.name.to_string(),
+        report.flow.schema.name.to_string(),
+        index(report.queue),
+        index(report.place.map(|place| place as u64)),
+        report.flow.schema.distinguish(report.request.user(), &attributes).to_owned(),
+        clock.time(report.arrived),
+        report.estimate.initial_seats.to_string(),
+        report.estimate.final_seats.to_string(),
+        go_duration(report.estimate.additional_latency),
+        // The zero time of Go.
+        report.started.map_or_else(|| "0001-01-01T00:00:00Z".to_owned(), |started| clock.time(started)),
+    ];
+    if has_details {
+        let target = match attributes.target {
+            Target::Resource(target) => target,
+            Target::Path(_) => ResourceTarget::default(),
+        };
+        let version = match target.group {
+            "" => target.version.to_owned(),
+            group => format!("{group}/{}", target.version),
+        };
+        row.extend(cells([
+            &report.request.user().name,
+            attributes.verb,
+            info.path(),
+            target.namespace,
+            target.name,
+            &version,
+            target.resource,
+            target.subresource,
+        ]));
+    }
+    row
+}
+
+/// Turns instants into times of day.
+struct Clock {
+    now: Timestamp,
+    instant: Instant,
+}
+
+impl Clock {
+    /// As Go's `RFC3339Nano`: without zeros at the end of the fraction.
+    fn time(&self, instant: Instant) -> String {
+        let passed = self.instant.saturating_duration_since(instant);
+        let milliseconds = (self.now - passed).as_millis();
+        let text = MicroTime(i64::try_from(milliseconds).unwrap_or_default() * 1000).to_string();
+        let number = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+        format!("{number}Z")
+    }
 }
 
 fn seat_seconds(work: Duration) -> String {
@@ -154,6 +260,7 @@ mod tests {
         let of = |path: &str| Dump::of_path(&format!("/debug/api_priority_and_fairness/{path}"));
         assert_eq!(of("dump_priority_levels"), Some(Dump::PriorityLevels));
         assert_eq!(of("dump_queues"), Some(Dump::Queues));
+        assert_eq!(of("dump_requests"), Some(Dump::Requests));
         assert_eq!((of("dump_other"), Dump::of_path("/debug/pprof")), (None, None));
     }
 }

@@ -3,14 +3,18 @@
 //!
 //! Label values are names of the cluster's objects, so a page has only those of one cluster, and the series of a schema
 //! or level end with it. Series that have not moved are left out, as are the metrics of algorithms that are not used
-//! here: virtual time in seat-seconds, seat demand by periods, estimated work, watch counts.
+//! here: the progress meter of virtual time, and the limits that kube-apiserver adjusts every ten seconds.
 
 use std::sync::Arc;
 
 use coracle_base::metrics::{Histogram, Text};
+use tokio::time::Instant;
 
 use super::cluster_seats::LevelReport;
 use super::configuration::{Flow, FlowConfig};
+use super::level_series::DemandStats;
+use super::object_stats::ObjectStats;
+use super::queue_set::VirtualTimes;
 use super::series::{FlowSeries, Rejection};
 
 type Labels<'a> = [(&'static str, &'a str); 2];
@@ -23,6 +27,21 @@ pub(super) fn write(config: &FlowConfig, levels: &[LevelReport], text: &mut Text
     write_counters(&flows, text);
     write_gauges(&flows, text);
     write_histograms(&flows, text);
+    write_levels(levels, text);
+}
+
+/// Writes the estimated size of the objects of each resource that was listed.
+pub(super) fn write_sizes(stats: &ObjectStats, text: &mut Text) {
+    const NAME: &str = "apiserver_resource_size_estimate_bytes";
+    let sizes = stats.report();
+    if sizes.is_empty() {
+        return;
+    }
+    text.family(NAME, "gauge", "Estimated size of the stored objects of a resource, by its last list");
+    for (group, resource, stored) in &sizes {
+        let bytes = stored.objects.saturating_mul(stored.average_bytes);
+        text.sample(NAME, &[("group", group), ("resource", resource)], bytes);
+    }
 }
 
 fn labels(flow: &Flow) -> Labels<'_> {
@@ -80,9 +99,20 @@ fn write_counters(flows: &[&Arc<Flow>], text: &mut Text) {
     for flow in flows.iter().filter(|flow| flow.series.dispatched.get() > 0) {
         text.sample(DISPATCHED, &labels(flow), flow.series.dispatched.get());
     }
+    const BLOCKED: &str = "apiserver_flowcontrol_request_dispatch_no_accommodation_total";
+    let blocked: Vec<_> = flows.iter().filter(|flow| flow.series.not_accommodated.get() > 0).collect();
+    if !blocked.is_empty() {
+        text.family(
+            BLOCKED,
+            "counter",
+            "Dispatches put off because a request needs more seats than are free",
+        );
+    }
+    for flow in blocked {
+        text.sample(BLOCKED, &labels(flow), flow.series.not_accommodated.get());
+    }
 }
 
-/// A request takes one seat, so the numbers of requests and of seats are the same.
 fn write_gauges(flows: &[&Arc<Flow>], text: &mut Text) {
     type Value = fn(&FlowSeries) -> u64;
     let gauges: [(&str, &str, Value); 4] = [
@@ -94,7 +124,7 @@ fn write_gauges(flows: &[&Arc<Flow>], text: &mut Text) {
         (
             "apiserver_flowcontrol_current_inqueue_seats",
             "Number of seats currently pending in queues of the API Priority and Fairness subsystem",
-            FlowSeries::in_queue,
+            FlowSeries::in_queue_seats,
         ),
         (
             "apiserver_flowcontrol_current_executing_requests",
@@ -106,7 +136,7 @@ fn write_gauges(flows: &[&Arc<Flow>], text: &mut Text) {
             "apiserver_flowcontrol_current_executing_seats",
             "Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage \
              otherwise) requests in the API Priority and Fairness subsystem",
-            FlowSeries::executing,
+            FlowSeries::executing_seats,
         ),
     ];
     for (name, help, value) in gauges {
@@ -120,7 +150,7 @@ fn write_gauges(flows: &[&Arc<Flow>], text: &mut Text) {
 fn write_histograms(flows: &[&Arc<Flow>], text: &mut Text) {
     type Value = fn(&FlowSeries) -> &Histogram;
     type Series<'a> = &'a [(Option<(&'static str, &'static str)>, Value)];
-    let histograms: [(&str, &str, Series<'_>); 4] = [
+    let histograms: [(&str, &str, Series<'_>); 5] = [
         (
             "apiserver_flowcontrol_request_wait_duration_seconds",
             "Length of time a request spent waiting in its queue",
@@ -149,6 +179,11 @@ fn write_histograms(flows: &[&Arc<Flow>], text: &mut Text) {
              and Fairness",
             &[(None, |series| &series.estimated_seats)],
         ),
+        (
+            "apiserver_flowcontrol_watch_count_samples",
+            "count of watchers for mutating requests in API Priority and Fairness",
+            &[(None, |series| &series.watch_counts)],
+        ),
     ];
     for (name, help, kinds) in histograms {
         text.family(name, "histogram", help);
@@ -162,4 +197,98 @@ fn write_histograms(flows: &[&Arc<Flow>], text: &mut Text) {
             }
         }
     }
+}
+
+/// Metrics of levels that have had a request.
+fn write_levels(levels: &[LevelReport], text: &mut Text) {
+    let now = Instant::now();
+    let limited = || levels.iter().filter(|level| !level.level.is_exempt());
+    write_demand(limited(), now, text);
+    const SEATS: &str = "apiserver_flowcontrol_priority_level_seat_utilization";
+    text.family(
+        SEATS,
+        "histogram",
+        "Seats in use by the time that their number lasted, as a fraction of the nominal seats",
+    );
+    limited().for_each(|level| level.series.write_seats(SEATS, &level.level.name, now, text));
+    const REQUESTS: &str = "apiserver_flowcontrol_priority_level_request_utilization";
+    text.family(
+        REQUESTS,
+        "histogram",
+        "Requests that wait or execute by the time that their number lasted, as a fraction of the room in queues and of \
+         the nominal seats",
+    );
+    limited().for_each(|level| level.series.write_requests(REQUESTS, &level.level.name, now, text));
+    write_virtual_times(limited(), text);
+}
+
+fn write_demand<'a>(levels: impl Iterator<Item = &'a LevelReport> + Clone, now: Instant, text: &mut Text) {
+    const RATIO: &str = "apiserver_flowcontrol_demand_seats";
+    text.family(
+        RATIO,
+        "histogram",
+        "Seats in use and waited for by the time that their number lasted, as a fraction of the nominal seats",
+    );
+    levels.clone().for_each(|level| level.series.write_demand(RATIO, &level.level.name, now, text));
+    type Value = fn(&DemandStats) -> f64;
+    let gauges: [(&str, &str, Value); 4] = [
+        (
+            "apiserver_flowcontrol_demand_seats_average",
+            "Average demand for seats in the last whole period of ten seconds",
+            |stats| stats.average,
+        ),
+        (
+            "apiserver_flowcontrol_demand_seats_high_watermark",
+            "Highest demand for seats in the last whole period of ten seconds",
+            |stats| stats.high_watermark,
+        ),
+        (
+            "apiserver_flowcontrol_demand_seats_smoothed",
+            "Demand for seats, smoothed over periods of ten seconds",
+            |stats| stats.smoothed,
+        ),
+        (
+            "apiserver_flowcontrol_demand_seats_stdev",
+            "Standard deviation of the demand for seats in the last whole period of ten seconds",
+            |stats| stats.deviation,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        text.family(name, "gauge", help);
+        for level in levels.clone() {
+            if let Some(stats) = level.series.demand(now) {
+                text.sample(name, &[("priority_level", &level.level.name)], value(&stats));
+            }
+        }
+    }
+}
+
+/// Virtual times in seconds of one seat, of levels with queues.
+fn write_virtual_times<'a>(levels: impl Iterator<Item = &'a LevelReport>, text: &mut Text) {
+    let levels: Vec<_> =
+        levels.filter_map(|level| Some((&*level.level.name, level.virtual_times.as_ref()?))).collect();
+    const LATEST: &str = "apiserver_flowcontrol_latest_s";
+    text.family(LATEST, "gauge", "Virtual start of the request that started last");
+    for (level, times) in &levels {
+        text.sample(LATEST, &[("priority_level", level)], times.latest_start.as_secs_f64());
+    }
+    let mut write_bounds = |name: &str, help: &str, bounds: &dyn Fn(&VirtualTimes) -> Option<(f64, f64)>| {
+        text.family(name, "gauge", help);
+        for (level, times) in &levels {
+            if let Some((least, greatest)) = bounds(times) {
+                text.sample(name, &[("bound", "min"), ("priority_level", level)], least);
+                text.sample(name, &[("bound", "max"), ("priority_level", level)], greatest);
+            }
+        }
+    };
+    write_bounds(
+        "apiserver_flowcontrol_next_s_bounds",
+        "Least and greatest virtual start of the next request of a queue",
+        &|times| times.next_start.map(|(least, greatest)| (least.as_secs_f64(), greatest.as_secs_f64())),
+    );
+    write_bounds(
+        "apiserver_flowcontrol_next_discounted_s_bounds",
+        "Least and greatest virtual start of the next request of a queue, less the estimated work in progress",
+        &|times| times.next_discounted,
+    );
 }

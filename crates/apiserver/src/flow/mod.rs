@@ -1,8 +1,9 @@
 //! API Priority and Fairness: how many requests are executed at once, and which of the waiting ones is next.
 //!
 //! Every request is classified by the FlowSchemas of its cluster and executed at the priority level of the schema that
-//! matches, as in kube-apiserver. A request takes one seat until its response has been sent; a watch until it begins.
-//! Other long-running requests take none. Work is not estimated: a large list takes one seat, too.
+//! matches, as in kube-apiserver. A request takes its seats until its response has been sent; a watch until it begins.
+//! Other long-running requests take none. The seats follow from the estimated `work`: lists take more by the size of
+//! their objects (`object_stats`), writes keep some for the watches that receive their event (`watch_counts`).
 //!
 //! Seats are divided twice. Clusters with requests get equal parts of [`FlowLimits::requests`]
 //! (`seat_limits`), so that a flood in one cluster leaves the seats of others alone. The levels of a cluster divide its
@@ -20,21 +21,27 @@ mod cluster_seats;
 mod configuration;
 mod dump;
 mod flow_schema;
+mod level_series;
 mod metrics;
+mod object_stats;
 mod priority_level;
 mod queue_set;
+mod requests;
 mod seat_limits;
 mod seats;
 mod series;
 mod shuffle_sharding;
 mod unread;
 mod users;
+mod watch_counts;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_base::Timestamp;
 use coracle_base::metrics::Text;
-use coracle_registry::{Cluster, Identity};
+use coracle_registry::{Cluster, Entry, Identity};
 use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -49,12 +56,16 @@ pub(crate) use bodies::{Bodies, BodiesFull, Reservation};
 use configuration::ClusterFlow;
 pub(crate) use configuration::PfHeaders;
 pub(crate) use dump::Dump;
+use object_stats::Found;
+use requests::RequestSummary;
 pub(crate) use seats::Seat;
 use seats::{Classified, Place, Seats};
 use series::Rejection;
 use shuffle_sharding::flow_hash;
 pub(crate) use unread::{Charge, Unread, Verdict};
 use users::{User, Users};
+use watch_counts::{CountedWatch, WatchCounts};
+use work::Work;
 
 /// How many requests are executed at once, and how many wait.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +108,7 @@ pub(crate) struct FlowControl {
     clusters: Arc<ClusterLru<ClusterFlow>>,
     bodies: Arc<Bodies>,
     users: Arc<Users>,
+    watches: Arc<WatchCounts>,
     wait: Duration,
     long_running_per_user: usize,
 }
@@ -108,6 +120,8 @@ pub(crate) struct FlowClient {
     user: Arc<User>,
     /// None within the process.
     unread: Option<Arc<Unread>>,
+    /// Set for a watch that is counted while it runs.
+    watch: Option<CountedWatch>,
 }
 
 impl FlowClient {
@@ -154,6 +168,7 @@ impl FlowControl {
             clusters: Arc::default(),
             bodies: Arc::default(),
             users: Arc::default(),
+            watches: Arc::default(),
             wait: limits.wait,
             long_running_per_user: limits.long_running_per_user,
         }
@@ -184,8 +199,36 @@ impl FlowControl {
         let attributes = info.attributes();
         let Some(flow) = config.classify(caller, &attributes).cloned() else { return Ok(None) };
         let hash = flow_hash(&flow.schema.name, flow.schema.distinguish(&caller.identity, &attributes));
-        let is_watch = info.is_watch();
-        Ok(Some(Candidate(Classified { cluster: cluster_flow, config, flow, hash, is_watch })))
+        let work = Work::of(info, &cluster_flow.id, &cluster_flow.stats, &self.watches);
+        let request = RequestSummary::new(&caller.identity, info);
+        let (cluster, is_watch) = (cluster_flow, info.is_watch());
+        Ok(Some(Candidate(Classified { cluster, config, flow, request, hash, work, is_watch })))
+    }
+
+    /// Counts a watch of a cluster, or of all, from now until its response ends. Other requests are not counted.
+    pub(crate) fn count_watch(&self, client: &mut FlowClient, cluster: &str, info: &RequestInfo) {
+        client.watch = self.watches.begin(cluster, info);
+    }
+
+    /// Notes the number and size of listed objects, for estimating later lists. `remaining` are those after the page.
+    pub(crate) fn note_list(
+        &self,
+        cluster: &Cluster,
+        [group, resource]: [&str; 2],
+        entries: &[Entry],
+        remaining: u64,
+        is_all: bool,
+    ) {
+        let seen = entries.len() as u64;
+        let bytes = entries.iter().map(|entry| entry.value_len() as u64).sum();
+        let stats = &self.cluster(cluster).stats;
+        let found = Found { objects: seen + remaining, seen, bytes, is_all };
+        stats.note_list(group, resource, found);
+    }
+
+    /// Notes that an object was created or deleted.
+    pub(crate) fn note_change(&self, cluster: &Cluster, [group, resource]: [&str; 2], is_created: bool) {
+        self.cluster(cluster).stats.note_change(group, resource, is_created);
     }
 
     /// Gives a request its seat, maybe after it has waited. Safe to drop: a dropped request leaves its queue.
@@ -224,7 +267,7 @@ impl FlowControl {
             }
             unread.belongs_to(user.clone(), lasts);
         }
-        Ok(FlowClient { key, user, unread })
+        Ok(FlowClient { key, user, unread, watch: None })
     }
 
     /// The response. Its seat is free now, or when the last of the response has been sent if it is still being made.
@@ -232,21 +275,25 @@ impl FlowControl {
     pub(crate) fn leave(
         &self,
         admission: Admission,
-        client: FlowClient,
+        mut client: FlowClient,
         lasts: bool,
         response: Response<ResponseBody>,
     ) -> Result<Response<ResponseBody>, Refusal> {
         if response.body().size_hint().exact().is_some() {
             return Ok(response);
         }
+        let watch = client.watch.take();
         match admission {
             Admission::LongRunning { is_operator: true } => Ok(response),
-            Admission::Seat(seat) if lasts && seat.is_exempt() => Ok(response),
+            Admission::Seat(seat) if lasts && seat.is_exempt() => Ok(match watch {
+                None => response,
+                Some(watch) => response.map(|body| Held::new(body, watch).boxed_unsync()),
+            }),
             Admission::Seat(seat) if !lasts => Ok(hold(seat, client, response)),
             Admission::Seat(_) | Admission::LongRunning { .. } => {
                 let running = client.user.begin_long_running(self.long_running_per_user);
                 let running = running.ok_or_else(Refusal::too_many_requests)?;
-                Ok(response.map(|body| Held::new(body, running).boxed_unsync()))
+                Ok(response.map(|body| Held::new(body, (running, watch)).boxed_unsync()))
             }
         }
     }
@@ -256,14 +303,29 @@ impl FlowControl {
         let cluster_flow = self.cluster(cluster);
         let config = cluster_flow.refresh(cluster).await?;
         metrics::write(&config, &self.seats.report(&cluster_flow, &config), text);
+        metrics::write_sizes(&cluster_flow.stats, text);
         Ok(())
     }
 
-    /// The levels or queues of a cluster as a table.
-    pub(crate) async fn dump(&self, cluster: &Cluster, dump: Dump) -> Result<String, Refusal> {
+    /// Appends the metrics of all clusters together.
+    pub(crate) fn write_server_metrics(&self, text: &mut Text) {
+        self.seats.write_metrics(text);
+    }
+
+    /// The levels, queues or requests of a cluster as a table.
+    pub(crate) async fn dump(
+        &self,
+        cluster: &Cluster,
+        dump: Dump,
+        query: &str,
+        now: Timestamp,
+    ) -> Result<String, Refusal> {
         let cluster_flow = self.cluster(cluster);
         let config = cluster_flow.refresh(cluster).await?;
-        Ok(dump.text(&config, &self.seats.report(&cluster_flow, &config)))
+        Ok(match dump {
+            Dump::Requests => dump::requests(self.seats.requests(&cluster_flow), query, now),
+            dump => dump.text(&config, &self.seats.report(&cluster_flow, &config)),
+        })
     }
 
     /// Drops the users, the configuration and the metrics of a cluster that was deleted. Its requests end as usual.

@@ -1,24 +1,22 @@
 //! The queues of one priority level, and which of them is served next.
 //!
 //! Start-time fair queuing: each queue has a virtual time, the work that its requests have had. The queue with the
-//! least is served next. Work is time on a seat: a request counts [`ESTIMATED_EXECUTION`] when it starts, and as
-//! long as it really took once it has ended. So a flow of slow requests gets fewer starts than one of
-//! fast requests. A queue without requests is removed; one that appears starts at the virtual time of the request
-//! that started last, so that an idle flow saves up nothing.
-//!
-//! kube-apiserver also estimates the work of a request before it starts, by the size of the lists it reads. Here each
-//! request takes one seat.
+//! least is served next. Work is time on seats: a request counts [`ESTIMATED_EXECUTION`] on its seats when it starts,
+//! and as long as it really took once it has ended; its additional latency counts from the start. So a flow of slow
+//! or wide requests gets fewer starts than one of fast and narrow requests. A queue without requests is removed; one
+//! that appears starts at the virtual time of the request that started last, so that an idle flow saves up nothing.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::priority_level::Queuing;
 use super::shuffle_sharding::deal;
+use super::work::WorkEstimate;
 
 /// Work that a request counts for until it ends (`estimatedServiceDuration` of kube-apiserver).
 pub(super) const ESTIMATED_EXECUTION: Duration = Duration::from_millis(3);
 
-/// Virtual time in nanoseconds.
+/// Virtual time in nanoseconds of one seat.
 type VirtualTime = u64;
 
 /// Requests of one level. `T` is what wakes a waiting request.
@@ -38,6 +36,8 @@ struct Queue<T> {
     /// When its next request starts.
     next_start: VirtualTime,
     executing: usize,
+    /// Seats of the requests that are executed.
+    seats: usize,
     waiting: VecDeque<Waiter<T>>,
 }
 
@@ -46,14 +46,30 @@ pub(super) struct QueueReport {
     pub(super) number: u64,
     pub(super) waiting: usize,
     pub(super) executing: usize,
+    /// Seats of the requests that are executed.
+    pub(super) seats: usize,
     /// The virtual time at which its next request starts.
     pub(super) next_start: Duration,
+    /// Sums over the requests that wait.
+    pub(super) initial_seats: usize,
+    pub(super) max_seats: usize,
+    pub(super) work: Duration,
+}
+
+/// Virtual times of a level as metrics show them.
+pub(super) struct VirtualTimes {
+    /// The start of the request that started last.
+    pub(super) latest_start: Duration,
+    /// The least and the greatest start of the next request of a queue, and the same less the work in progress.
+    pub(super) next_start: Option<(Duration, Duration)>,
+    pub(super) next_discounted: Option<(f64, f64)>,
 }
 
 /// A waiting request.
 pub(super) struct Waiter<T> {
     /// Rises with every request.
     pub(super) ticket: u64,
+    pub(super) estimate: WorkEstimate,
     pub(super) value: T,
 }
 
@@ -79,7 +95,11 @@ impl<T> QueueSet<T> {
             number: *number,
             waiting: queue.waiting.len(),
             executing: queue.executing,
+            seats: queue.seats,
             next_start: Duration::from_nanos(queue.next_start),
+            initial_seats: queue.waiting.iter().map(|waiter| waiter.estimate.initial_seats).sum(),
+            max_seats: queue.waiting.iter().map(|waiter| waiter.estimate.seats()).sum(),
+            work: Duration::from_nanos(queue.waiting.iter().map(|waiter| work(&waiter.estimate)).sum()),
         };
         let mut queues: Vec<QueueReport> = self.queues.iter().map(report).collect();
         queues.sort_by_key(|queue| queue.number);
@@ -96,14 +116,46 @@ impl<T> QueueSet<T> {
         shortest.map_or(0, |(_, queue)| queue)
     }
 
+    /// The virtual times. None before the first request.
+    pub(super) fn virtual_times(&self) -> Option<VirtualTimes> {
+        if self.choices == 0 {
+            return None;
+        }
+        let bounds = self.order.first().zip(self.order.last());
+        let next_start =
+            bounds.map(|(first, last)| (Duration::from_nanos(first.0), Duration::from_nanos(last.0)));
+        let waiting = self.queues.values().filter(|queue| !queue.waiting.is_empty());
+        let discounted = waiting.map(|queue| {
+            Duration::from_nanos(queue.next_start).as_secs_f64()
+                - ESTIMATED_EXECUTION.as_secs_f64() * queue.seats as f64
+        });
+        let next_discounted = discounted.fold(None, |bounds: Option<(f64, f64)>, next| {
+            Some(bounds.map_or((next, next), |(least, greatest)| (least.min(next), greatest.max(next))))
+        });
+        let latest_start = Duration::from_nanos(self.now);
+        Some(VirtualTimes { latest_start, next_start, next_discounted })
+    }
+
+    /// The waiting requests of all queues.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = (u64, usize, &Waiter<T>)> {
+        self.queues.iter().flat_map(|(number, queue)| {
+            queue.waiting.iter().enumerate().map(|(place, waiter)| (*number, place, waiter))
+        })
+    }
+
     /// Starts a request that does not wait.
-    pub(super) fn start(&mut self, queue: u64) {
+    pub(super) fn start(&mut self, queue: u64, estimate: &WorkEstimate) {
         self.update(queue, |queue| {
-            queue.executing += 1;
             let started = queue.next_start;
-            queue.next_start += nanos(ESTIMATED_EXECUTION);
+            queue.start(estimate);
             started
         });
+    }
+
+    /// The request whose turn it is.
+    pub(super) fn next(&self) -> Option<&Waiter<T>> {
+        let (_, _, number) = self.order.first()?;
+        self.queues.get(number)?.waiting.front()
     }
 
     /// Adds a request that waits, and returns the length of its queue.
@@ -122,10 +174,11 @@ impl<T> QueueSet<T> {
         let (_, _, number) = *self.order.first()?;
         let mut next = None;
         self.update(number, |queue| {
-            next = queue.waiting.pop_front();
-            queue.executing += 1;
             let started = queue.next_start;
-            queue.next_start += nanos(ESTIMATED_EXECUTION);
+            next = queue.waiting.pop_front();
+            if let Some(next) = &next {
+                queue.start(&next.estimate);
+            }
             started
         });
         self.waiting -= 1;
@@ -146,12 +199,15 @@ impl<T> QueueSet<T> {
         removed
     }
 
-    /// Counts the work of a request that has ended.
-    pub(super) fn finish(&mut self, queue: u64, took: Duration) {
+    /// Counts the work of a request that was executed for so long.
+    pub(super) fn finish(&mut self, queue: u64, estimate: &WorkEstimate, took: Duration) {
         let now = self.now;
         self.update(queue, |queue| {
             queue.executing = queue.executing.saturating_sub(1);
-            queue.next_start = (queue.next_start + nanos(took)).saturating_sub(nanos(ESTIMATED_EXECUTION));
+            queue.seats = queue.seats.saturating_sub(estimate.seats());
+            let seats = estimate.initial_seats as u64;
+            queue.next_start =
+                (queue.next_start + seats * nanos(took)).saturating_sub(seats * nanos(ESTIMATED_EXECUTION));
             now
         });
     }
@@ -162,6 +218,7 @@ impl<T> QueueSet<T> {
         let queue = self.queues.entry(number).or_insert_with(|| Queue {
             next_start: now,
             executing: 0,
+            seats: 0,
             waiting: VecDeque::new(),
         });
         if let Some(first) = queue.waiting.front() {
@@ -174,6 +231,20 @@ impl<T> QueueSet<T> {
             self.queues.remove(&number);
         }
     }
+}
+
+impl<T> Queue<T> {
+    fn start(&mut self, estimate: &WorkEstimate) {
+        self.executing += 1;
+        self.seats += estimate.seats();
+        self.next_start += work(estimate);
+    }
+}
+
+/// The work that a request counts for when it starts, in nanoseconds of one seat.
+fn work(estimate: &WorkEstimate) -> u64 {
+    estimate.initial_seats as u64 * nanos(ESTIMATED_EXECUTION)
+        + estimate.final_seats as u64 * nanos(estimate.additional_latency)
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -192,7 +263,7 @@ mod tests {
     use super::*;
 
     fn enqueue(set: &mut QueueSet<()>, queue: u64, ticket: u64) -> usize {
-        set.enqueue(queue, Waiter { ticket, value: () })
+        set.enqueue(queue, Waiter { ticket, estimate: WorkEstimate::ONE_SEAT, value: () })
     }
 
     /// Starts requests one after the other, each of which takes so long, and returns the queues they came from.
@@ -200,7 +271,7 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..count {
             let (queue, _) = set.dispatch().unwrap();
-            set.finish(queue, took(queue));
+            set.finish(queue, &WorkEstimate::ONE_SEAT, took(queue));
             order.push(queue);
         }
         order
@@ -224,6 +295,19 @@ mod tests {
             enqueue(&mut set, 2, 100 + ticket);
         }
         let order = served(&mut set, 12, |queue| Duration::from_millis(if queue == 1 { 50 } else { 10 }));
+        assert_eq!(order.iter().filter(|queue| **queue == 1).count(), 2, "{order:?}");
+    }
+
+    #[test]
+    fn queue_of_wide_requests_is_served_less_often() {
+        let mut set = QueueSet::default();
+        let wide = WorkEstimate { initial_seats: 5, ..WorkEstimate::ONE_SEAT };
+        for ticket in 0..20 {
+            set.enqueue(1, Waiter { ticket, estimate: wide, value: () });
+            enqueue(&mut set, 2, 100 + ticket);
+        }
+        assert_eq!(set.report().iter().map(|queue| queue.max_seats).collect::<Vec<_>>(), [100, 20]);
+        let order: Vec<u64> = (0..12).map(|_| set.dispatch().unwrap().0).collect();
         assert_eq!(order.iter().filter(|queue| **queue == 1).count(), 2, "{order:?}");
     }
 
@@ -260,7 +344,7 @@ mod tests {
         assert_eq!([enqueue(&mut set, 1, 0), enqueue(&mut set, 1, 1), enqueue(&mut set, 2, 2)], [1, 2, 1]);
         assert!(set.remove(1, 0).is_some() && set.remove(1, 0).is_none() && set.remove(2, 2).is_some());
         assert_eq!(set.dispatch().map(|(queue, waiter)| (queue, waiter.ticket)), Some((1, 1)));
-        set.finish(1, Duration::ZERO);
+        set.finish(1, &WorkEstimate::ONE_SEAT, Duration::ZERO);
         assert!(set.is_empty());
     }
 }

@@ -31,7 +31,8 @@ pub(super) struct SeatLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) limits: SeatLimits,
-    pub(super) executing: usize,
+    /// Seats in use.
+    pub(super) seats: usize,
 }
 
 /// The part of `total` that each of `clusters` active clusters gets. Rounded up, so that it is never zero.
@@ -75,12 +76,12 @@ impl SeatLimits {
 impl Load {
     /// Lendable seats that the level does not use.
     fn lends(self) -> usize {
-        self.limits.lendable.min(self.limits.nominal.saturating_sub(self.executing))
+        self.limits.lendable.min(self.limits.nominal.saturating_sub(self.seats))
     }
 
     /// Seats beyond the nominal ones that the level uses.
     pub(super) fn borrows(self) -> usize {
-        self.executing.saturating_sub(self.limits.nominal)
+        self.seats.saturating_sub(self.limits.nominal)
     }
 }
 
@@ -118,8 +119,8 @@ mod tests {
         SeatLimits { nominal, lendable, borrowing }
     }
 
-    fn load(limits: SeatLimits, executing: usize) -> Load {
-        Load { limits, executing }
+    fn load(limits: SeatLimits, seats: usize) -> Load {
+        Load { limits, seats }
     }
 
     fn current_limit(level: SeatLimits, others: &[Load]) -> usize {

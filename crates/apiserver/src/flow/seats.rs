@@ -4,19 +4,24 @@
 //! the requests for which a seat became free. A cluster has an entry while it has requests, so the number of entries is
 //! the number of active clusters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use coracle_base::Task;
+use coracle_base::metrics::Text;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::cluster_seats::{Assigned, ClusterSeats, LevelReport, SeatRequest};
+use super::cluster_seats::{Assigned, ClusterSeats, LevelReport, NotePhase, SeatRequest};
 use super::configuration::{ClusterFlow, Flow, FlowConfig};
+use super::level_series::{Phase, ReadVsWrite};
+use super::requests::{RequestReport, RequestSummary};
 use super::seat_limits::cluster_limit;
 use super::series::Rejection;
+use super::work::{Work, WorkEstimate};
 
 pub(super) struct Seats {
     /// Seats of all clusters.
@@ -33,6 +38,18 @@ struct State {
     /// Waiting requests of all clusters.
     waiting: usize,
     next_ticket: u64,
+    /// Seats of requests that were executed, by the end of their additional latency and their tickets.
+    lingering: BTreeMap<(Instant, u64), Lingering>,
+    /// Frees lingering seats; it ends when there are none.
+    releaser: Option<Task<()>>,
+    read_vs_write: ReadVsWrite,
+}
+
+/// Seats of a request that was executed.
+struct Lingering {
+    cluster: Arc<str>,
+    flow: Arc<Flow>,
+    seats: usize,
 }
 
 /// A request that was classified.
@@ -40,8 +57,10 @@ pub(super) struct Classified {
     pub(super) cluster: Arc<ClusterFlow>,
     pub(super) config: Arc<FlowConfig>,
     pub(super) flow: Arc<Flow>,
+    pub(super) request: RequestSummary,
     /// The hash of its flow.
     pub(super) hash: u64,
+    pub(super) work: Work,
     pub(super) is_watch: bool,
 }
 
@@ -56,30 +75,43 @@ impl Seats {
         Self { total, waiting_limit, state: Mutex::default() }
     }
 
-    /// Gives a request a seat or a place in a queue.
+    /// Gives a request its seats or a place in a queue.
     pub(super) fn take(self: &Arc<Self>, request: Classified) -> Result<Place, Rejection> {
-        let Classified { cluster, config, flow, hash, is_watch } = request;
+        let Classified { cluster, config, flow, request, hash, work, is_watch } = request;
         let series = flow.series.clone();
-        series.estimated_seats.observe(1.0);
-        if flow.level.is_exempt() {
-            series.start();
-            return Ok(Place::Seat(Seat::new(flow, None, is_watch)));
+        if let Work::Write { watches } = work {
+            series.watch_counts.observe(watches as f64);
         }
-        let assigned = self.assign(&cluster, &config, &flow, hash);
+        if flow.level.is_exempt() {
+            let seats = work.estimate(None).seats();
+            series.estimated_seats.observe(seats as f64);
+            series.start(seats);
+            return Ok(Place::Seat(Seat::new(flow, Held::Exempt { seats }, is_watch)));
+        }
+        let now = Instant::now();
+        let assigned = self.assign(&cluster, &config, |waiting_limit, ticket| SeatRequest {
+            flow: flow.clone(),
+            request,
+            hash,
+            work,
+            waiting_limit,
+            ticket,
+            now,
+        });
         let (assigned, ticket) = assigned.inspect_err(|reason| series.reject(*reason, Duration::ZERO))?;
-        let occupied = |queue| Some(Occupied { seats: self.clone(), cluster, queue });
+        let seats = self.clone();
         Ok(match assigned {
-            Assigned::Seat { queue } => {
+            Assigned::Seat { queue, estimate } => {
                 series.waited.executed.observe_duration(Duration::ZERO);
-                Place::Seat(Seat::new(flow, occupied(queue), is_watch))
+                let occupied = Occupied { seats, cluster, queue, ticket, estimate };
+                Place::Seat(Seat::new(flow, Held::Occupied(occupied), is_watch))
             }
-            Assigned::Queue { queue, called } => Place::Queue(Waiting {
-                occupied: occupied(queue),
+            Assigned::Queue { queue, estimate, called } => Place::Queue(Waiting {
+                occupied: Some(Occupied { seats, cluster, queue, ticket, estimate }),
                 flow,
                 is_watch,
-                ticket,
                 called,
-                began: Instant::now(),
+                began: now,
                 is_late: false,
             }),
         })
@@ -89,8 +121,7 @@ impl Seats {
         &self,
         cluster: &ClusterFlow,
         config: &FlowConfig,
-        flow: &Flow,
-        hash: u64,
+        request: impl FnOnce(usize, u64) -> SeatRequest,
     ) -> Result<(Assigned, u64), Rejection> {
         let mut state = self.lock();
         let ticket = state.next_ticket;
@@ -99,8 +130,11 @@ impl Seats {
             state.clusters.insert(cluster.id.clone(), ClusterSeats::default());
         }
         let waiting_limit = cluster_limit(self.waiting_limit, state.clusters.len());
-        let request = SeatRequest { flow, hash, waiting_limit, ticket };
-        let assigned = self.change(&mut state, &cluster.id, Some(config), |seats| seats.assign(&request));
+        let request = request(waiting_limit, ticket);
+        let now = request.now;
+        self.release_until(&mut state, now);
+        let assigned = self
+            .change(&mut state, &cluster.id, Some(config), now, |seats, note| seats.assign(request, note));
         Ok((assigned.ok_or(Rejection::ConcurrencyLimit)??, ticket))
     }
 
@@ -111,63 +145,132 @@ impl Seats {
         state: &mut State,
         id: &str,
         config: Option<&FlowConfig>,
-        change: impl FnOnce(&mut ClusterSeats) -> T,
+        now: Instant,
+        change: impl FnOnce(&mut ClusterSeats, NotePhase<'_>) -> T,
     ) -> Option<T> {
         let limit = cluster_limit(self.total, state.clusters.len());
         let cluster = state.clusters.get_mut(id)?;
+        let read_vs_write = &mut state.read_vs_write;
+        let note = &mut |phase, is_write, begins| {
+            read_vs_write.change(phase, is_write, begins, self.limit_of(phase), now);
+        };
         let waited = cluster.waiting();
         if let Some(config) = config {
             cluster.configure(config);
         }
         cluster.set_limit(limit);
         // Requests that wait come first if there are more seats than before.
-        cluster.dispatch();
-        let changed = change(cluster);
-        cluster.dispatch();
+        cluster.dispatch(now, note);
+        let changed = change(cluster, note);
+        cluster.dispatch(now, note);
         state.waiting = state.waiting + cluster.waiting() - waited;
         if cluster.is_idle() {
             state.clusters.remove(id);
-            self.dispatch_all(state);
+            self.dispatch_all(state, now);
         }
         Some(changed)
     }
 
-    fn dispatch_all(&self, state: &mut State) {
+    fn dispatch_all(&self, state: &mut State, now: Instant) {
         if state.waiting == 0 {
             return;
         }
         let limit = cluster_limit(self.total, state.clusters.len());
+        let read_vs_write = &mut state.read_vs_write;
+        let note = &mut |phase, is_write, begins| {
+            read_vs_write.change(phase, is_write, begins, self.limit_of(phase), now);
+        };
         for cluster in state.clusters.values_mut().filter(|cluster| cluster.waiting() > 0) {
             let waited = cluster.waiting();
             cluster.set_limit(limit);
-            cluster.dispatch();
+            cluster.dispatch(now, note);
             state.waiting -= waited - cluster.waiting();
         }
     }
 
-    /// Takes back a seat.
-    fn release(&self, occupied: &Occupied, level: &str, took: Duration) {
-        let finish = |seats: &mut ClusterSeats| seats.finish(level, occupied.queue, took);
-        self.change(&mut self.lock(), &occupied.cluster.id, None, finish);
+    /// Takes back the seats of a request that was executed for so long, now or after its additional latency. One that
+    /// never began has none.
+    fn release(self: &Arc<Self>, occupied: &Occupied, flow: &Arc<Flow>, took: Option<Duration>) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let lingers = self.change(&mut state, &occupied.cluster.id, None, now, |seats, note| {
+            seats.finish(&flow.level.name, occupied.ticket, took, now, note)
+        });
+        if lingers != Some(true) {
+            return;
+        }
+        let lingering = Lingering {
+            cluster: occupied.cluster.id.clone(),
+            flow: flow.clone(),
+            seats: occupied.estimate.seats(),
+        };
+        let until = now + occupied.estimate.additional_latency;
+        state.lingering.insert((until, occupied.ticket), lingering);
+        let first = state.lingering.first_key_value();
+        let is_first = first.is_some_and(|((_, ticket), _)| *ticket == occupied.ticket);
+        if tokio::runtime::Handle::try_current().is_err() {
+            // Nothing would free them later.
+            self.release_until(&mut state, until);
+        } else if is_first {
+            let seats = Arc::downgrade(self);
+            state.releaser = Some(Task::spawn("lingering-seats", release_lingering(seats, until)));
+        }
+    }
+
+    /// Frees the lingering seats whose time has come. Returns when the next ones are to be freed.
+    fn release_until(&self, state: &mut State, now: Instant) -> Option<Instant> {
+        loop {
+            let next = state.lingering.first_entry()?;
+            let (until, _) = *next.key();
+            if until > now {
+                return Some(until);
+            }
+            let Lingering { cluster, flow, seats } = next.remove();
+            flow.series.release(seats);
+            self.change(state, &cluster, None, now, |cluster, _| {
+                cluster.release(&flow.level.name, seats, now);
+            });
+        }
     }
 
     /// Removes a request from its queue. False if it waits no longer: then it has a seat.
-    fn cancel(&self, occupied: &Occupied, level: &str, ticket: u64) -> bool {
-        let cancel = |seats: &mut ClusterSeats| seats.cancel(level, occupied.queue, ticket);
-        self.change(&mut self.lock(), &occupied.cluster.id, None, cancel).unwrap_or(false)
+    fn cancel(&self, occupied: &Occupied, level: &str) -> bool {
+        let now = Instant::now();
+        let cancel = |seats: &mut ClusterSeats, note: NotePhase<'_>| {
+            seats.cancel(level, occupied.queue, occupied.ticket, now, note)
+        };
+        self.change(&mut self.lock(), &occupied.cluster.id, None, now, cancel).unwrap_or(false)
     }
 
     /// The levels of a cluster. One without requests is reported as if it had some.
     pub(super) fn report(&self, cluster: &ClusterFlow, config: &FlowConfig) -> Vec<LevelReport> {
         let mut state = self.lock();
-        let report = |seats: &mut ClusterSeats| seats.report();
-        if let Some(levels) = self.change(&mut state, &cluster.id, Some(config), report) {
+        let report = |seats: &mut ClusterSeats, _: NotePhase<'_>| seats.report();
+        if let Some(levels) = self.change(&mut state, &cluster.id, Some(config), Instant::now(), report) {
             return levels;
         }
         let mut idle = ClusterSeats::default();
         idle.configure(config);
         idle.set_limit(cluster_limit(self.total, state.clusters.len() + 1));
         idle.report()
+    }
+
+    /// The requests of a cluster that wait or are executed.
+    pub(super) fn requests(&self, cluster: &ClusterFlow) -> Vec<RequestReport> {
+        self.lock().clusters.get(&cluster.id).map(ClusterSeats::requests).unwrap_or_default()
+    }
+
+    /// Appends the metrics of all clusters together.
+    pub(super) fn write_metrics(&self, text: &mut Text) {
+        self.lock().read_vs_write.write(Instant::now(), text);
+    }
+
+    /// Requests of all clusters that can be in a phase.
+    fn limit_of(&self, phase: Phase) -> usize {
+        match phase {
+            Phase::Executing => self.total,
+            Phase::Waiting => self.waiting_limit,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -184,6 +287,12 @@ impl Seats {
         assert!(state.clusters.values().all(|cluster| !cluster.is_idle() && !cluster.is_starved()));
     }
 
+    /// Seats in use.
+    #[cfg(test)]
+    pub(super) fn seats_in_use(&self) -> usize {
+        self.lock().clusters.values().map(ClusterSeats::seats).sum()
+    }
+
     /// Active clusters and waiting requests.
     #[cfg(test)]
     pub(super) fn load(&self) -> (usize, usize) {
@@ -192,30 +301,51 @@ impl Seats {
     }
 }
 
+/// Frees lingering seats, from this time on, until there are none.
+async fn release_lingering(seats: Weak<Seats>, mut until: Instant) {
+    loop {
+        tokio::time::sleep_until(until).await;
+        let Some(seats) = seats.upgrade() else { return };
+        let next = seats.release_until(&mut seats.lock(), Instant::now());
+        let Some(next) = next else { return };
+        until = next;
+    }
+}
+
 /// The place of a request of a limited level.
 struct Occupied {
     seats: Arc<Seats>,
     cluster: Arc<ClusterFlow>,
     queue: u64,
+    ticket: u64,
+    estimate: WorkEstimate,
 }
 
-/// The seat of a request. Dropping it gives it back.
+/// The seats of a request.
+enum Held {
+    /// At the level that has no limit.
+    Exempt {
+        seats: usize,
+    },
+    Occupied(Occupied),
+}
+
+/// The seats of a request. Dropping it gives them back.
 pub(crate) struct Seat {
     flow: Arc<Flow>,
-    /// None at the level that has no limit.
-    occupied: Option<Occupied>,
+    held: Held,
     is_watch: bool,
     began: Instant,
 }
 
 impl Seat {
-    fn new(flow: Arc<Flow>, occupied: Option<Occupied>, is_watch: bool) -> Self {
+    fn new(flow: Arc<Flow>, held: Held, is_watch: bool) -> Self {
         flow.series.dispatched.inc();
-        Self { flow, occupied, is_watch, began: Instant::now() }
+        Self { flow, held, is_watch, began: Instant::now() }
     }
 
     pub(super) fn is_exempt(&self) -> bool {
-        self.occupied.is_none()
+        matches!(self.held, Held::Exempt { .. })
     }
 }
 
@@ -225,9 +355,12 @@ impl Drop for Seat {
         let took = self.began.elapsed();
         let durations = if self.is_watch { &series.executed.watch } else { &series.executed.regular };
         durations.observe_duration(took);
-        series.stop();
-        if let Some(occupied) = &self.occupied {
-            occupied.seats.release(occupied, &self.flow.level.name, took);
+        match &self.held {
+            Held::Exempt { seats } => {
+                series.stop();
+                series.release(*seats);
+            }
+            Held::Occupied(occupied) => occupied.seats.release(occupied, &self.flow, Some(took)),
         }
     }
 }
@@ -238,7 +371,6 @@ pub(super) struct Waiting {
     occupied: Option<Occupied>,
     flow: Arc<Flow>,
     is_watch: bool,
-    ticket: u64,
     called: oneshot::Receiver<()>,
     began: Instant,
     is_late: bool,
@@ -249,7 +381,7 @@ impl Waiting {
     pub(super) fn reconfigure(&self) {
         let Some(Occupied { seats, cluster, .. }) = &self.occupied else { return };
         let config = cluster.catch_up();
-        seats.change(&mut seats.lock(), &cluster.id, Some(&config), |_| ());
+        seats.change(&mut seats.lock(), &cluster.id, Some(&config), Instant::now(), |_, _| ());
     }
 
     /// Notes that the request has waited too long.
@@ -263,10 +395,10 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Seat> {
         // The sender is dropped only after it was used, or when the request is removed, which ends this future.
-        Pin::new(&mut self.called).poll(cx).map(|_called| {
-            self.flow.series.waited.executed.observe_duration(self.began.elapsed());
-            Seat::new(self.flow.clone(), self.occupied.take(), self.is_watch)
-        })
+        std::task::ready!(Pin::new(&mut self.called).poll(cx)).ok();
+        let Some(occupied) = self.occupied.take() else { return Poll::Pending };
+        self.flow.series.waited.executed.observe_duration(self.began.elapsed());
+        Poll::Ready(Seat::new(self.flow.clone(), Held::Occupied(occupied), self.is_watch))
     }
 }
 
@@ -276,10 +408,9 @@ impl Drop for Waiting {
         let (series, level) = (&self.flow.series, &self.flow.level.name);
         let reason = if self.is_late { Rejection::TimeOut } else { Rejection::Cancelled };
         series.reject(reason, self.began.elapsed());
-        if !occupied.seats.cancel(occupied, level, self.ticket) {
-            // It got a seat that it has not seen.
-            series.stop();
-            occupied.seats.release(occupied, level, Duration::ZERO);
+        if !occupied.seats.cancel(occupied, level) {
+            // It got seats that it has not seen.
+            occupied.seats.release(occupied, &self.flow, None);
         }
     }
 }

@@ -13,6 +13,8 @@ static SECONDS: LazyLock<Buckets> =
     LazyLock::new(|| Buckets::new(&[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0]));
 static SEATS: LazyLock<Buckets> =
     LazyLock::new(|| Buckets::new(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0]));
+static WATCH_COUNTS: LazyLock<Buckets> =
+    LazyLock::new(|| Buckets::new(&[0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0]));
 
 /// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +49,18 @@ pub(super) struct FlowSeries {
     rejected: [Counter; Rejection::ALL.len()],
     pub(super) dispatched: Counter,
     in_queue: AtomicU64,
+    in_queue_seats: AtomicU64,
     executing: AtomicU64,
+    executing_seats: AtomicU64,
+    /// Dispatches put off because the seats that were free did not suffice.
+    pub(super) not_accommodated: Counter,
     pub(super) waited: WaitDurations,
     pub(super) executed: ExecutionDurations,
     pub(super) queue_length: Histogram,
-    /// Seats of each request. Always one: the work of requests is not estimated.
+    /// Seats of each request: the most of those while and after it is executed.
     pub(super) estimated_seats: Histogram,
+    /// Watches that may receive the event of each write.
+    pub(super) watch_counts: Histogram,
 }
 
 /// How long requests waited, by whether they were executed then.
@@ -76,11 +84,15 @@ impl Default for FlowSeries {
             rejected: Default::default(),
             dispatched: Counter::default(),
             in_queue: AtomicU64::new(0),
+            in_queue_seats: AtomicU64::new(0),
             executing: AtomicU64::new(0),
+            executing_seats: AtomicU64::new(0),
+            not_accommodated: Counter::default(),
             waited: WaitDurations { executed: seconds(), rejected: seconds() },
             executed: ExecutionDurations { regular: seconds(), watch: seconds() },
             queue_length: Histogram::with_buckets(&QUEUE_LENGTHS),
             estimated_seats: Histogram::with_buckets(&SEATS),
+            watch_counts: Histogram::with_buckets(&WATCH_COUNTS),
         }
     }
 }
@@ -95,13 +107,23 @@ impl FlowSeries {
         self.in_queue.load(Ordering::Relaxed)
     }
 
+    pub(super) fn in_queue_seats(&self) -> u64 {
+        self.in_queue_seats.load(Ordering::Relaxed)
+    }
+
     pub(super) fn executing(&self) -> u64 {
         self.executing.load(Ordering::Relaxed)
     }
 
-    /// A request begins to wait in a queue of this length.
-    pub(super) fn enqueue(&self, length: usize) {
+    /// Seats in use, also those of requests that were executed and whose additional latency has not passed.
+    pub(super) fn executing_seats(&self) -> u64 {
+        self.executing_seats.load(Ordering::Relaxed)
+    }
+
+    /// A request begins to wait for so many seats in a queue of this length.
+    pub(super) fn enqueue(&self, length: usize, seats: usize) {
         self.in_queue.fetch_add(1, Ordering::Relaxed);
+        self.in_queue_seats.fetch_add(seats as u64, Ordering::Relaxed);
         self.observe_queue(length);
     }
 
@@ -111,18 +133,25 @@ impl FlowSeries {
     }
 
     /// A request leaves its queue.
-    pub(super) fn dequeue(&self) {
+    pub(super) fn dequeue(&self, seats: usize) {
         self.in_queue.fetch_sub(1, Ordering::Relaxed);
+        self.in_queue_seats.fetch_sub(seats as u64, Ordering::Relaxed);
     }
 
-    /// A request gets a seat.
-    pub(super) fn start(&self) {
+    /// A request gets its seats.
+    pub(super) fn start(&self, seats: usize) {
         self.executing.fetch_add(1, Ordering::Relaxed);
+        self.executing_seats.fetch_add(seats as u64, Ordering::Relaxed);
     }
 
-    /// A request gives its seat back.
+    /// A request was executed. It may keep its seats for some time.
     pub(super) fn stop(&self) {
         self.executing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A request gives its seats back.
+    pub(super) fn release(&self, seats: usize) {
+        self.executing_seats.fetch_sub(seats as u64, Ordering::Relaxed);
     }
 
     /// A request is rejected after it waited so long.

@@ -6,9 +6,11 @@ use coracle_registry::Identity;
 use serde_json::{Value, json};
 
 use super::configuration::ClusterFlow;
+use super::requests::RequestSummary;
 use super::seats::{Classified, Place, Seat, Seats, Waiting};
 use super::series::Rejection;
 use super::shuffle_sharding::flow_hash;
+use super::work::Work;
 use crate::authorization::RequestInfo;
 use crate::identity::Caller;
 
@@ -63,12 +65,18 @@ impl Requests {
 
     /// A request of a user.
     pub(super) fn send(&self, user: &str) -> Result<Place, Rejection> {
+        self.send_work(user, Work::OneSeat)
+    }
+
+    /// A request of a user with some work.
+    pub(super) fn send_work(&self, user: &str, work: Work) -> Result<Place, Rejection> {
         let config = self.cluster.current();
         let caller = caller(user, false);
         let info = RequestInfo::of(&http::Method::GET, &"/version".parse().unwrap());
         let flow = config.classify(&caller, &info.attributes()).cloned().unwrap();
         let hash = flow_hash(&flow.schema.name, user);
-        self.seats.take(Classified { cluster: self.cluster.clone(), config, flow, hash, is_watch: false })
+        let (cluster, request) = (self.cluster.clone(), RequestSummary::new(&caller.identity, &info));
+        self.seats.take(Classified { cluster, config, flow, request, hash, work, is_watch: false })
     }
 
     pub(super) fn seated(&self, user: &str) -> Seat {

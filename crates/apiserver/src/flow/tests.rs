@@ -166,6 +166,55 @@ fn requests_of_a_removed_level_are_executed() {
     assert_eq!(seats.load(), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn wide_request_waits_for_its_seats_and_keeps_them_after_it_was_executed() {
+    let seats = seats(TOTAL);
+    let mut objects = two_levels();
+    objects[0] = level("queue", 4000, Some((8, 1, 2)));
+    let requests = Requests::new(&seats, "c", &objects);
+    // Two of eight seats: at most 15 percent.
+    let write = Work::Write { watches: 40 };
+    let narrow: Vec<Seat> = (0..7).map(|_| requests.seated("q")).collect();
+    let Ok(Place::Queue(mut wide)) = requests.send_work("q", write) else { panic!("it has to wait") };
+    let series = requests.cluster.current().flows()[1].series.clone();
+    assert_eq!((series.in_queue(), series.in_queue_seats(), seats.seats_in_use()), (1, 2, 7));
+    // One is free, but it is not the turn of this one.
+    let mut next = requests.waiting("q");
+    assert!(polled(&mut wide).is_none() && polled(&mut next).is_none());
+    assert!(series.not_accommodated.get() > 0);
+    drop(narrow);
+    let (wide, next) = (polled(&mut wide).unwrap(), polled(&mut next).unwrap());
+    assert_eq!((series.executing(), series.executing_seats(), seats.seats_in_use()), (2, 3, 3));
+    drop((wide, next));
+    assert_eq!((series.executing(), series.executing_seats(), seats.seats_in_use()), (0, 2, 2));
+    seats.check(0, 0);
+    // Four seats for 5 ms are two for 10 ms.
+    tokio::time::sleep(Duration::from_millis(9)).await;
+    assert_eq!(seats.seats_in_use(), 2);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!((series.executing_seats(), seats.seats_in_use(), seats.load()), (0, 0, (0, 0)));
+    assert_eq!(series.watch_counts.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_that_linger_are_freed_for_requests_that_wait() {
+    let seats = seats(TOTAL);
+    let requests = Requests::new(&seats, "c", &two_levels());
+    let write = || match requests.send_work("q", Work::Write { watches: 100 }) {
+        Ok(Place::Seat(seat)) => seat,
+        _ => panic!("it has to execute"),
+    };
+    // One seat each, for 50 ms.
+    drop([write(), write(), write(), write()]);
+    let mut waiting = requests.waiting("q");
+    assert!(polled(&mut waiting).is_none());
+    let began = Instant::now();
+    let seat = waiting.await;
+    assert_eq!(began.elapsed(), Duration::from_millis(50));
+    drop(seat);
+    assert_eq!(seats.load(), (0, 0));
+}
+
 /// Random sequences lose or add no seat, and no request waits while its level has a free one.
 #[test]
 fn seats_are_neither_lost_nor_added() {
@@ -178,7 +227,13 @@ fn seats_are_neither_lost_nor_added() {
         match rng.below(4) {
             0 | 1 => {
                 let requests = &clusters[rng.below(2) as usize];
-                match requests.send(["q", "other", "r", "x"][rng.below(4) as usize]) {
+                let work = match rng.below(3) {
+                    0 => Work::OneSeat,
+                    1 => Work::List { bytes: 100_000 * rng.below(10) },
+                    // Without a runtime it keeps no seats after it was executed.
+                    _ => Work::Write { watches: rng.below(300) as usize },
+                };
+                match requests.send_work(["q", "other", "r", "x"][rng.below(4) as usize], work) {
                     Ok(Place::Seat(seat)) => taken.push(seat),
                     Ok(Place::Queue(waiting)) => queued.push(waiting),
                     Err(_) => {}

@@ -11,8 +11,10 @@ mod mode;
 
 use coracle_registry::Identity;
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use crate::authorization::{Attributes, Permissions};
+use crate::metrics::ServerMetrics;
 use crate::status::Refusal;
 use mode::MODES;
 
@@ -28,18 +30,24 @@ pub(crate) fn impersonated(
     sender: &Identity,
     asked: &Attributes<'_>,
     permissions: &dyn Permissions,
+    metrics: &ServerMetrics,
 ) -> Result<Option<Identity>, Refusal> {
     let wanted = headers::wanted(headers).map_err(Refusal::bad_impersonation)?;
     let Some(wanted) = wanted else { return Ok(None) };
     headers::forget(headers);
+    let began = Instant::now();
     let mut refused = None;
     for mode in MODES {
-        match mode.check(&wanted, sender, asked, permissions) {
-            Some(Ok(identity)) => return Ok(Some(identity)),
+        match mode.check(&wanted, sender, asked, permissions, metrics) {
+            Some(Ok(identity)) => {
+                metrics.note_impersonation(Some(mode.name()), began.elapsed());
+                return Ok(Some(identity));
+            }
             Some(Err(status)) => refused = refused.or(Some(status)),
             None => {}
         }
     }
+    metrics.note_impersonation(None, began.elapsed());
     // The old way is open to everybody, so somebody has refused.
     Err(refused.map_or_else(Refusal::undecided, |status| Refusal::unauthorized_action(*status)))
 }
@@ -75,7 +83,7 @@ mod tests {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let asked = Attributes { verb: "get", target: POD };
-        let outcome = impersonated(&mut map, sender, &asked, permissions);
+        let outcome = impersonated(&mut map, sender, &asked, permissions, &ServerMetrics::default());
         if matches!(outcome, Ok(Some(_))) {
             assert!(!is_asked_for(&map), "headers stay behind");
         }
@@ -166,7 +174,9 @@ mod tests {
         headers.insert(USER, HeaderValue::from_bytes(b"jan\xe9").unwrap());
         let asked = Attributes { verb: "get", target: POD };
         let admin = Identity { groups: vec!["system:masters".into()], ..Identity::default() };
-        let jane = impersonated(&mut headers, &admin, &asked, &MastersOnly).unwrap().unwrap();
+        let jane = impersonated(&mut headers, &admin, &asked, &MastersOnly, &ServerMetrics::default())
+            .unwrap()
+            .unwrap();
         assert_eq!(jane.name, "jan\u{fffd}");
     }
 

@@ -4,9 +4,12 @@ use coracle_meta::name::{dns1123_label, dns1123_subdomain};
 use coracle_meta::status::Status;
 use coracle_registry::Identity;
 
+use tokio::time::Instant;
+
 use super::extra;
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target, forbidden};
 use crate::identity::{ANONYMOUS, UNAUTHENTICATED};
+use crate::metrics::ServerMetrics;
 
 const AUTHENTICATED: &str = "system:authenticated";
 const MASTERS: &str = "system:masters";
@@ -53,11 +56,12 @@ impl Mode {
         sender: &Identity,
         asked: &Attributes<'_>,
         permissions: &dyn Permissions,
+        metrics: &ServerMetrics,
     ) -> Option<Result<Identity, Box<Status>>> {
         if !self.leads_to(wanted, sender) {
             return None;
         }
-        let check = Check { mode: self, sender, permissions };
+        let check = Check { mode: self, sender, permissions, metrics };
         let checked = check.may_do(asked).and_then(|()| check.may_be(wanted));
         Some(checked.map(|()| self.completed(wanted)))
     }
@@ -66,7 +70,7 @@ impl Mode {
         self != Self::Legacy
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::AssociatedNode => "associated-node",
             Self::ArbitraryNode => "arbitrary-node",
@@ -120,6 +124,7 @@ struct Check<'a> {
     mode: Mode,
     sender: &'a Identity,
     permissions: &'a dyn Permissions,
+    metrics: &'a ServerMetrics,
 }
 
 impl Check<'_> {
@@ -211,7 +216,9 @@ impl Check<'_> {
     }
 
     fn ask(&self, attributes: &Attributes<'_>) -> Checked {
+        let began = Instant::now();
         let decision = self.permissions.authorize(self.sender, attributes);
+        self.metrics.note_impersonation_check(self.mode.name(), decision.allowed, began.elapsed());
         if decision.allowed {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use coracle_base::metrics::Counters;
 use http::{Request, Response, Version, header};
 use http_body_util::Limited;
 use hyper::body::Incoming;
@@ -60,6 +61,8 @@ pub(super) struct Connection {
     pub(super) handshake_timeout: Duration,
     pub(super) header_read_timeout: Duration,
     pub(super) idle_timeout: Duration,
+    /// Counts handshakes that failed.
+    pub(super) handshake_errors: Option<Counters<0>>,
     /// Where the requests of HTTP/2 run.
     pub(super) streams: TaskTracker,
     pub(super) shutdown: CancellationToken,
@@ -83,7 +86,12 @@ impl Connection {
         match greeted.unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into())) {
             Ok((stream, peer)) => self.serve_requests(stream, peer, service).await,
             // Anyone can fail to agree with us, as often as they like.
-            Err(error) => tracing::debug!(%error, "handshake failed"),
+            Err(error) => {
+                if let Some(errors) = &self.handshake_errors {
+                    errors.with([]).inc();
+                }
+                tracing::debug!(%error, "handshake failed");
+            }
         }
     }
 

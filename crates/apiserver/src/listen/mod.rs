@@ -24,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_base::metrics::Counters;
 use coracle_base::{Backoff, Rng};
 use http::{Request, Response};
 use http_body_util::Limited;
@@ -41,6 +42,7 @@ pub use plain_or_tls::{PlainOrTls, PlainOrTlsConnection, PlainOrTlsListener};
 use shutting_down::ShuttingDown;
 pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 
+use crate::ApiServer;
 use crate::body::ResponseBody;
 
 /// A request as it comes from a connection: its body cannot be read beyond
@@ -108,6 +110,7 @@ pub struct Server<S> {
     limits: Limits,
     permits: Arc<Semaphore>,
     addresses: Arc<Addresses>,
+    handshake_errors: Option<Counters<0>>,
 }
 
 impl<S> Server<S>
@@ -123,7 +126,14 @@ where
             limits,
             permits: Arc::new(Semaphore::new(limits.max_connections)),
             addresses: Arc::new(Addresses::new(limits.max_connections_per_address)),
+            handshake_errors: None,
         }
+    }
+
+    /// Counts failed handshakes in the metrics of an API server.
+    #[must_use]
+    pub fn with_metrics(self, server: &ApiServer) -> Self {
+        Self { handshake_errors: Some(server.handshake_errors()), ..self }
     }
 
     /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended. Connections that
@@ -230,6 +240,7 @@ where
             handshake_timeout: self.limits.handshake_timeout,
             header_read_timeout: self.limits.header_read_timeout,
             idle_timeout: self.limits.idle_timeout,
+            handshake_errors: self.handshake_errors.clone(),
             streams: streams.clone(),
             shutdown: shutdown.clone(),
         };

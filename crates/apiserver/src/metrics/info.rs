@@ -46,6 +46,23 @@ impl RequestInfo {
         !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 
+    /// How the fields of the body are validated, of requests that have a body. As in kube-apiserver, values that are not
+    /// valid are all alike.
+    pub(super) fn field_validation(&self) -> Option<&'static str> {
+        if !matches!(self.method, Method::POST | Method::PUT | Method::PATCH) {
+            return None;
+        }
+        let query = self.uri.query().unwrap_or_default();
+        let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("fieldValidation="));
+        Some(match (values.next(), values.next()) {
+            (None, _) => "",
+            (Some("Ignore"), None) => "Ignore",
+            (Some("Warn"), None) => "Warn",
+            (Some("Strict"), None) => "Strict",
+            _ => "invalid",
+        })
+    }
+
     /// The labels; those of the resource are empty for paths that lead to none.
     pub(super) fn labels(&self) -> Labels<'_> {
         let mut segments = self.uri.path().split('/').skip(1).peekable();
@@ -117,6 +134,20 @@ impl RequestInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn field_validation_is_that_of_the_query() {
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/pods?fieldValidation=Strict", None),
+            ("POST", "/api/v1/namespaces/a/pods", Some("")),
+            ("POST", "/api/v1/namespaces/a/pods?dryRun=All&fieldValidation=Strict", Some("Strict")),
+            ("PUT", "/api/v1/nodes/n?fieldValidation=x", Some("invalid")),
+            ("PATCH", "/api/v1/nodes/n?fieldValidation=Warn&fieldValidation=Warn", Some("invalid")),
+        ] {
+            let info = RequestInfo::of(&method.parse().unwrap(), &uri.parse().unwrap());
+            assert_eq!(info.field_validation(), expected, "{method} {uri}");
+        }
+    }
 
     #[test]
     fn a_path_says_what_a_request_is_about() {

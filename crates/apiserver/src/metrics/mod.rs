@@ -11,7 +11,7 @@ mod server;
 mod watches;
 
 pub(crate) use info::RequestInfo;
-pub(crate) use server::{ServerMetrics, StepResult};
+pub(crate) use server::{ServerMetrics, StepResult, TokenUse};
 pub(crate) use watches::WatchedResource;
 
 use std::collections::BTreeSet;
@@ -46,8 +46,8 @@ type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     /// Notes that a request has come; what is returned notes how it ended.
-    pub(crate) fn begin(self: &Arc<Self>, info: RequestInfo) -> requests::Running {
-        requests::Running::begin(self.clone(), info)
+    pub(crate) fn begin(self: &Arc<Self>, info: RequestInfo, is_remote: bool) -> requests::Running {
+        requests::Running::begin(self.clone(), info, is_remote)
     }
 
     /// Counts the events of a resource that go out.
@@ -84,7 +84,10 @@ impl Metrics {
         self.watches.tell(&mut text);
         text.append(&self.server.text());
         flow.write_metrics(cluster, &mut text).await?;
+        flow.write_server_metrics(&mut text);
         tell_objects(cluster, &mut text).await?;
+        tell_service_network(cluster, &mut text).await?;
+        tell_storage(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
             text.append(&source());
         }
@@ -102,6 +105,7 @@ pub(crate) async fn answer_cluster(
     let mut text = Text::default();
     flow.write_metrics(cluster, &mut text).await?;
     tell_objects(cluster, &mut text).await?;
+    tell_service_network(cluster, &mut text).await?;
     Ok(page(text))
 }
 
@@ -110,6 +114,46 @@ fn page(text: Text) -> Response<ResponseBody> {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
+}
+
+/// Addresses and node ports of services, counted for each page.
+async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+    const ALLOCATED: &str = "kube_apiserver_clusterip_allocator_allocated_ips";
+    const AVAILABLE: &str = "kube_apiserver_clusterip_allocator_available_ips";
+    let ranges = cluster.address_usage().await?;
+    text.family(ALLOCATED, "gauge", "Addresses that services hold, by range.");
+    for range in &ranges {
+        text.sample(ALLOCATED, &[("cidr", &range.cidr)], range.allocated);
+    }
+    text.family(AVAILABLE, "gauge", "Addresses that services can get, by range.");
+    for range in &ranges {
+        text.sample(AVAILABLE, &[("cidr", &range.cidr)], range.available);
+    }
+    let ports = cluster.port_usage().await?;
+    for (name, help, value) in [
+        (
+            "kube_apiserver_nodeport_allocator_allocated_ports",
+            "Node ports that services hold.",
+            ports.allocated,
+        ),
+        (
+            "kube_apiserver_nodeport_allocator_available_ports",
+            "Node ports that services can get.",
+            ports.available,
+        ),
+    ] {
+        text.family(name, "gauge", help);
+        text.sample(name, &[], value);
+    }
+    Ok(())
+}
+
+async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+    const NAME: &str = "apiserver_storage_size_bytes";
+    let (engine, bytes) = cluster.storage_size().await?;
+    text.family(NAME, "gauge", "Bytes that the store takes: on disk if it has files, else in memory.");
+    text.sample(NAME, &[("storage_cluster_id", engine)], bytes);
+    Ok(())
 }
 
 /// How many objects there are, counted when somebody asks.

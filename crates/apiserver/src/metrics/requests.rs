@@ -28,7 +28,7 @@ const LIMITS: [f64; 21] = [
 ];
 
 /// kube-apiserver's limits for the duration without waiting, in seconds.
-const SLI_LIMITS: [f64; 21] = [
+pub(super) const SLI_LIMITS: [f64; 21] = [
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
@@ -222,28 +222,38 @@ fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
 pub(crate) struct Running {
     metrics: Arc<Metrics>,
     info: RequestInfo,
+    /// Whether it came over a connection, and not from within the process.
+    is_remote: bool,
+    is_ended: bool,
     began: Instant,
 }
 
 impl Running {
-    pub(super) fn begin(metrics: Arc<Metrics>, info: RequestInfo) -> Self {
+    pub(super) fn begin(metrics: Arc<Metrics>, info: RequestInfo, is_remote: bool) -> Self {
         metrics.requests.inflight(&info).fetch_add(1, Ordering::Relaxed);
-        Self { metrics, info, began: Instant::now() }
+        Self { metrics, info, is_remote, is_ended: false, began: Instant::now() }
     }
 
     /// Notes how the request was answered. A watch that began is counted when it ends.
     pub(crate) fn end(
-        self,
+        mut self,
         response: Response<ResponseBody>,
         waited: Duration,
         is_terminated: bool,
     ) -> Response<ResponseBody> {
+        self.is_ended = true;
         let labels = self.info.labels();
         // Paths that lead nowhere are all alike, so that nobody can make up labels.
         let known = labels.resource.is_empty()
             || is_served(response.status())
             || catalog::find(labels.group, labels.version, labels.resource).is_some();
         let labels = if known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
+        if !self.is_remote {
+            self.metrics.server.note_self_request(&labels);
+        }
+        if let Some(validation) = self.info.field_validation() {
+            self.metrics.server.note_field_validation(validation, self.began.elapsed());
+        }
         let code = response.status().as_u16();
         let Some(series) = self.metrics.requests.series(&labels, code) else { return response };
         if self.info.is_watch() && is_served(response.status()) {
@@ -318,6 +328,12 @@ fn is_served(status: StatusCode) -> bool {
 impl Drop for Running {
     fn drop(&mut self) {
         self.metrics.requests.inflight(&self.info).fetch_sub(1, Ordering::Relaxed);
+        if !self.is_ended {
+            let labels = self.info.labels();
+            let is_known = catalog::find(labels.group, labels.version, labels.resource).is_some();
+            let labels = if is_known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
+            self.metrics.server.note_abort(&labels);
+        }
     }
 }
 

@@ -6,6 +6,27 @@ use std::time::Duration;
 
 use coracle_base::metrics::{Buckets, Counters, Gauges, Histograms, Metrics};
 
+use super::info::Labels;
+use super::requests::SLI_LIMITS;
+
+/// kube-apiserver's limits for remaining lifetimes, in seconds: half an hour to a year.
+const CERTIFICATE_LIFETIMES: [f64; 14] = [
+    0.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
+
 /// Every name begins with its first event, so this holds a few hundred series at most.
 pub(crate) struct ServerMetrics {
     registry: Metrics,
@@ -24,6 +45,22 @@ pub(crate) struct ServerMetrics {
     terminated_watchers: Counters<2>,
     watch_list_duration: Histograms<4>,
     event_sizes: Histograms<3>,
+    self_requests: Counters<4>,
+    aborts: Counters<6>,
+    field_validation: Histograms<1>,
+    impersonations: Counters<2>,
+    impersonation_duration: Histograms<2>,
+    impersonation_checks: Counters<2>,
+    impersonation_check_duration: Histograms<2>,
+    certificate_expiration: Histograms<0>,
+    legacy_tokens: Counters<0>,
+    manual_tokens: Counters<0>,
+    automatic_tokens: Counters<0>,
+    invalid_automatic_tokens: Counters<0>,
+    stale_tokens: Counters<0>,
+    handshake_errors: Counters<0>,
+    issued_requests: Counters<1>,
+    honored_requests: Counters<1>,
 }
 
 /// The result of a step, as a label.
@@ -32,6 +69,19 @@ pub(crate) enum StepResult {
     Success,
     Failure,
     Error,
+}
+
+/// The use of a service account token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenUse {
+    /// A bound token that its client should have replaced.
+    Stale,
+    /// The token of a secret that a client created.
+    Manual,
+    /// The token of a secret that its service account refers to.
+    Automatic,
+    /// The same, of a secret that is marked as invalid. The token is rejected.
+    Invalid,
 }
 
 impl Default for ServerMetrics {
@@ -125,12 +175,110 @@ impl Default for ServerMetrics {
                 Buckets::exponential(1024.0, 2.0, 8),
                 ["group", "resource", "version"],
             ),
+            self_requests: registry.counters(
+                "apiserver_selfrequest_total",
+                "Requests from within the process, by verb and resource.",
+                ["group", "resource", "subresource", "verb"],
+            ),
+            aborts: registry.counters(
+                "apiserver_request_aborts_total",
+                "Requests that ended without a response because their client went away.",
+                ["group", "resource", "scope", "subresource", "verb", "version"],
+            ),
+            field_validation: registry.histograms(
+                "field_validation_request_duration_seconds",
+                "Duration of requests with a body, by how their fields are validated.",
+                Buckets::new(&SLI_LIMITS),
+                ["field_validation"],
+            ),
+            impersonations: registry.counters(
+                "apiserver_impersonation_attempts_total",
+                "Attempts to impersonate, by decision and by the mode that allowed it.",
+                ["decision", "mode"],
+            ),
+            impersonation_duration: registry.histograms(
+                "apiserver_impersonation_attempts_duration_seconds",
+                "Duration of attempts to impersonate, by decision and by the mode that allowed it.",
+                latency(),
+                ["decision", "mode"],
+            ),
+            impersonation_checks: registry.counters(
+                "apiserver_impersonation_authorization_attempts_total",
+                "Permissions checked for impersonation, by decision and mode.",
+                ["decision", "mode"],
+            ),
+            impersonation_check_duration: registry.histograms(
+                "apiserver_impersonation_authorization_attempts_duration_seconds",
+                "Duration of checking a permission for impersonation, by decision and mode.",
+                latency(),
+                ["decision", "mode"],
+            ),
+            certificate_expiration: registry.histograms(
+                "apiserver_client_certificate_expiration_seconds",
+                "Remaining lifetime of the certificates that requests are authenticated by.",
+                Buckets::new(&CERTIFICATE_LIFETIMES),
+                [],
+            ),
+            legacy_tokens: registry.counters(
+                "serviceaccount_legacy_tokens_total",
+                "Requests with a valid token of a secret.",
+                [],
+            ),
+            manual_tokens: registry.counters(
+                "serviceaccount_legacy_manual_token_uses_total",
+                "Requests with a valid token of a secret that was created by a client.",
+                [],
+            ),
+            automatic_tokens: registry.counters(
+                "serviceaccount_legacy_auto_token_uses_total",
+                "Requests with a valid token of a secret that its service account refers to.",
+                [],
+            ),
+            invalid_automatic_tokens: registry.counters(
+                "serviceaccount_invalid_legacy_auto_token_uses_total",
+                "Requests with a token of a secret that its service account refers to and that is marked as invalid.",
+                [],
+            ),
+            stale_tokens: registry.counters(
+                "serviceaccount_stale_tokens_total",
+                "Requests with a bound token that its client should have replaced.",
+                [],
+            ),
+            handshake_errors: registry.counters(
+                "apiserver_tls_handshake_errors_total",
+                "Connections whose TLS handshake failed.",
+                [],
+            ),
+            issued_requests: registry.counters(
+                "apiserver_certificates_registry_csr_requested_duration_total",
+                "Certificates issued for requests that ask for a duration, by signer.",
+                ["signerName"],
+            ),
+            honored_requests: registry.counters(
+                "apiserver_certificates_registry_csr_honored_duration_total",
+                "Certificates issued with the duration that was asked for, by signer.",
+                ["signerName"],
+            ),
             registry,
         }
     }
 }
 
 impl ServerMetrics {
+    pub(crate) fn handshake_errors(&self) -> Counters<0> {
+        self.handshake_errors.clone()
+    }
+
+    /// Notes a certificate that was issued for a request which asks for a duration.
+    pub(crate) fn note_issued(&self, signer: &str, is_honored: bool) {
+        // Other signers are named by users.
+        let signer = if signer.starts_with("kubernetes.io/") { signer } else { "other" };
+        self.issued_requests.with([signer]).inc();
+        if is_honored {
+            self.honored_requests.with([signer]).inc();
+        }
+    }
+
     /// The registry, for components that declare metrics of their own.
     pub(crate) fn registry(&self) -> &Metrics {
         &self.registry
@@ -159,6 +307,37 @@ impl ServerMetrics {
         }
     }
 
+    pub(crate) fn note_token(&self, token: TokenUse) {
+        let counter = match token {
+            TokenUse::Stale => &self.stale_tokens,
+            TokenUse::Manual => &self.manual_tokens,
+            TokenUse::Automatic => &self.automatic_tokens,
+            TokenUse::Invalid => &self.invalid_automatic_tokens,
+        };
+        counter.with([]).inc();
+        if matches!(token, TokenUse::Manual | TokenUse::Automatic) {
+            self.legacy_tokens.with([]).inc();
+        }
+    }
+
+    /// Notes the remaining lifetime of a certificate that a request is authenticated by.
+    pub(crate) fn note_certificate(&self, remaining: Duration) {
+        self.certificate_expiration.with([]).observe_duration(remaining);
+    }
+
+    /// Notes an attempt to impersonate, with the mode that allowed it.
+    pub(crate) fn note_impersonation(&self, mode: Option<&str>, took: Duration) {
+        let labels = [decision(mode.is_some()), mode.unwrap_or_default()];
+        self.impersonations.with(labels).inc();
+        self.impersonation_duration.with(labels).observe_duration(took);
+    }
+
+    /// Notes one permission that an attempt to impersonate needs.
+    pub(crate) fn note_impersonation_check(&self, mode: &str, is_allowed: bool, took: Duration) {
+        self.impersonation_checks.with([decision(is_allowed), mode]).inc();
+        self.impersonation_check_duration.with([decision(is_allowed), mode]).observe_duration(took);
+    }
+
     pub(crate) fn note_authorization(&self, took: Duration, result: StepResult) {
         let label = match result {
             StepResult::Success => "allowed",
@@ -168,6 +347,22 @@ impl ServerMetrics {
         self.authorization_attempts.with([label]).inc();
         self.authorization_duration.with([label]).observe_duration(took);
         self.note_filter("authorization", took);
+    }
+
+    /// Counts a request from within the process.
+    pub(super) fn note_self_request(&self, labels: &Labels<'_>) {
+        let Labels { group, resource, subresource, verb, .. } = labels;
+        self.self_requests.with([group, resource, subresource, verb]).inc();
+    }
+
+    /// Counts a request that was dropped before it had a response.
+    pub(super) fn note_abort(&self, labels: &Labels<'_>) {
+        let Labels { group, resource, scope, subresource, verb, version, .. } = labels;
+        self.aborts.with([group, resource, scope, subresource, verb, version]).inc();
+    }
+
+    pub(super) fn note_field_validation(&self, validation: &str, took: Duration) {
+        self.field_validation.with([validation]).observe_duration(took);
     }
 
     pub(crate) fn note_filter(&self, filter: &str, took: Duration) {
@@ -205,6 +400,10 @@ impl ServerMetrics {
     pub(crate) fn note_event(&self, group: &str, resource: &str, version: &str, bytes: usize) {
         self.event_sizes.with([group, resource, version]).observe(bytes as f64);
     }
+}
+
+fn decision(is_allowed: bool) -> &'static str {
+    if is_allowed { "allowed" } else { "denied" }
 }
 
 /// A user as kube-apiserver labels it (`compressUsername`), so that names do not fill the memory.

@@ -28,6 +28,9 @@ impl ResourceRequest {
             }
         };
         warnings.extend(created.warnings);
+        if !self.query.dry_run() {
+            self.note_change(true);
+        }
         let mut response = negotiate::object(&self.encoding()?, &created.object)?;
         warn(&mut response, &warnings);
         Ok(with_status(response, StatusCode::CREATED))

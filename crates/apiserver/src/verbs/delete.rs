@@ -53,6 +53,9 @@ impl ResourceRequest {
         let api_version = self.kind.declaration().storage_api_version();
         let write = Write { dry_run: is_dry_run(body), ..self.write(&api_version)? };
         let deletion = self.cluster.delete(&write, &self.path.name, options).await?;
+        if deletion.gone && !write.dry_run {
+            self.note_change(false);
+        }
         let declaration = self.kind.declaration();
         if !deletion.gone || declaration.deletion_returns_object {
             let response = negotiate::object(&self.encoding()?, &deletion.object)?;
@@ -139,8 +142,14 @@ impl ResourceRequest {
     ) -> Result<(), Refusal> {
         let object = tree(entry)?;
         match self.cluster.delete(write, view::name(&object), options).await {
-            // Or somebody else was faster.
-            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Ok(deletion) => {
+                if deletion.gone && !write.dry_run {
+                    self.note_change(false);
+                }
+                Ok(())
+            }
+            // Another request has deleted it first.
+            Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

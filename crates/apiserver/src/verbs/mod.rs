@@ -4,6 +4,7 @@ mod component_status;
 mod create;
 mod delete;
 mod everywhere;
+mod issuance;
 mod pace;
 mod parts;
 mod patch;
@@ -105,6 +106,13 @@ impl ResourceRequest {
         let declaration = self.kind.declaration();
         let metrics = self.shared.metrics.server();
         metrics.note_body(&declaration.group, &declaration.plural, verb, self.body.len());
+    }
+
+    /// Notes that an object was created or deleted, for estimating the work of lists.
+    fn note_change(&self, is_created: bool) {
+        let declaration = self.kind.declaration();
+        let resource = [&*declaration.group, &*declaration.plural];
+        self.components.flow.note_change(&self.cluster, resource, is_created);
     }
 
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {

@@ -1,7 +1,7 @@
 //! GET of one and of many.
 
 use coracle_meta::status::Status;
-use coracle_registry::lifecycle::{ListOptions, Object};
+use coracle_registry::lifecycle::{ListOptions, Object, Page};
 use coracle_registry::{Error, Revision};
 use http::Response;
 
@@ -39,7 +39,25 @@ impl ResourceRequest {
             Err(Error::Expired { .. }) => return Err(Status::list_expired().into()),
             outcome => outcome?,
         };
+        self.note_list(&options, &page);
         negotiate::page(&self.encoding()?, page, &self.shared.messages)
+    }
+
+    /// Notes what a list has found, for estimating the work of later ones. A page says how many objects there are only
+    /// if it is the first and nothing was selected.
+    pub(super) fn note_list(&self, options: &ListOptions, page: &Page) {
+        if options.continue_token.is_some() || !options.selection.is_everything() {
+            return;
+        }
+        let declaration = self.kind.declaration();
+        let is_all = self.path.namespace.is_empty();
+        self.components.flow.note_list(
+            &self.cluster,
+            [&declaration.group, &declaration.plural],
+            &page.entries,
+            page.remaining.unwrap_or(0),
+            is_all,
+        );
     }
 
     pub(super) fn list_options(&self) -> Result<ListOptions, Refusal> {

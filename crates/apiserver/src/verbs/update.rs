@@ -3,6 +3,7 @@
 use coracle_registry::lifecycle::{Change, Updated};
 use http::{Response, StatusCode};
 
+use super::issuance::Issuance;
 use super::{ResourceRequest, warn, with_status};
 use crate::body::ResponseBody;
 use crate::negotiate;
@@ -24,10 +25,15 @@ impl ResourceRequest {
         let write = self.write(&api_version)?;
         let part = declaration.subresource(&self.path.subresource);
         let name = &self.path.name;
-        Ok(match part.and_then(|part| part.scale.as_ref()) {
+        let issuance = Issuance::begin(self).await?;
+        let updated = match part.and_then(|part| part.scale.as_ref()) {
             Some(paths) => self.cluster.update_scale(&write, name, paths, change).await?,
             None => self.cluster.update(&write, name, change).await?,
-        })
+        };
+        if let Some(issuance) = issuance.filter(|_| !write.dry_run) {
+            issuance.end(&updated, self.shared.metrics.server());
+        }
+        Ok(updated)
     }
 
     pub(super) fn updated(

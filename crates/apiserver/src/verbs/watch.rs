@@ -130,6 +130,7 @@ impl ResourceRequest {
         let options =
             ListOptions { selection: selection.clone(), not_older_than: revision, ..ListOptions::default() };
         let page = self.cluster.list(&*self.kind, &self.path.namespace, &options).await?;
+        self.note_list(&options, &page);
         Ok((if told { page.entries } else { Vec::new() }, page.revision))
     }
 }

@@ -211,6 +211,39 @@ async fn a_token_of_old_is_good_while_its_secret_has_it() {
     assert!(error.contains("Token has been invalidated"), "{error}");
 }
 
+/// A metric without labels.
+async fn counted(site: &Site, name: &str) -> Option<u64> {
+    let page = site.admin(http::Method::GET, "/metrics", Value::Null).await.text;
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test]
+async fn uses_of_tokens_of_secrets_are_counted() {
+    let site = Site::new().await;
+    let account = site.account("robot").await;
+    let token = legacy(&site, &account, "old").await;
+    assert!(site.is_known(&token).await);
+    assert_eq!(counted(&site, "serviceaccount_legacy_manual_token_uses_total").await, Some(1));
+    assert_eq!(counted(&site, "serviceaccount_legacy_auto_token_uses_total").await, None);
+    let refers = json!({"secrets": [{"name": "old"}]}).to_string();
+    let request = http::Request::patch(format!("{ACCOUNTS}/robot"))
+        .header("content-type", "application/merge-patch+json")
+        .header("authorization", format!("Bearer {}", crate::site::STATIC_TOKEN));
+    assert_eq!(site.send(request.body(http_body_util::Full::from(refers)).unwrap()).await.code, 200);
+    assert!(site.is_known(&token).await);
+    let marked = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
+    patch(&site, "old", marked).await;
+    assert!(!site.is_known(&token).await);
+    for (name, expected) in [
+        ("serviceaccount_legacy_manual_token_uses_total", 1),
+        ("serviceaccount_legacy_auto_token_uses_total", 1),
+        ("serviceaccount_invalid_legacy_auto_token_uses_total", 1),
+        ("serviceaccount_legacy_tokens_total", 2),
+    ] {
+        assert_eq!(counted(&site, name).await, Some(expected), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_token_of_old_ends_with_its_account() {
     let site = Site::new().await;

@@ -319,6 +319,14 @@ async fn metrics_follow_requests() {
     check(&page, "request_wait_duration_seconds_count", &[("execute", "true")], seats);
     check(&page, "request_queue_length_after_enqueue_count", &[], seats + 2.0);
     check(&page, "work_estimated_seats_sum", &[], seats + 2.0);
+    check(&page, "watch_count_samples_count", &[], seats + 2.0);
+    check(&page, "watch_count_samples_sum", &[], 0.0);
+    for line in [
+        "apiserver_current_inqueue_requests{request_kind=\"mutating\"} 2",
+        "apiserver_current_inqueue_requests{request_kind=\"readOnly\"} 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} {page}");
+    }
     check_created(&world, streams).await;
     let mut watch = world.send(&format!("GET {MAPS}?watch=true HTTP/1.1\r\nx-user: watcher"), "").await;
     watch.read_exact(&mut [0; 12]).await.unwrap();
@@ -327,12 +335,70 @@ async fn metrics_follow_requests() {
     check(&page, "dispatched_requests_total", &[], seats + 3.0);
     check(&page, "request_execution_seconds_count", &[("type", "regular")], seats + 2.0);
     check(&page, "request_execution_seconds_count", &[("type", "watch")], 1.0);
+    // The create is an event of one watch.
+    let mut created = world.create("flood", MAPS, "seen", true).await;
+    world.hold.release(1);
+    assert!(response(&mut created).await.starts_with("HTTP/1.1 201"));
+    check(&world.metrics().await, "watch_count_samples_sum", &[], 1.0);
     drop(watch);
     world.end().await;
 }
 
 #[tokio::test]
-async fn dumps_show_levels_and_queues() {
+async fn metrics_of_levels_follow_their_load() {
+    let world = World::new(&LIMITS).await;
+    let streams = flood(&world, "flood", GLOBAL_DEFAULT_SEATS, 2).await;
+    // Time has to pass, for values count as long as they last.
+    let idle = async |name: &str, labels: &[(&str, &str)]| {
+        let page = world.metrics().await;
+        flow_metric(&page, name, labels).abs() < 0.1
+    };
+    for (name, labels) in [
+        ("priority_level_seat_utilization_sum", &[GLOBAL_DEFAULT, ("phase", "executing")][..]),
+        ("priority_level_request_utilization_sum", &[GLOBAL_DEFAULT, ("phase", "executing")]),
+        ("priority_level_request_utilization_sum", &[GLOBAL_DEFAULT, ("phase", "waiting")]),
+        ("demand_seats_sum", &[GLOBAL_DEFAULT]),
+        ("read_vs_write_current_requests_sum", &[("phase", "executing"), ("request_kind", "mutating")]),
+        ("read_vs_write_current_requests_sum", &[("phase", "waiting"), ("request_kind", "mutating")]),
+    ] {
+        assert!(!idle(name, labels).await, "{name} {labels:?}");
+    }
+    assert!(idle("demand_seats_sum", &[("priority_level", "node-high")]).await);
+    let page = world.metrics().await;
+    let bounds = |bound: &str| flow_metric(&page, "next_s_bounds", &[GLOBAL_DEFAULT, ("bound", bound)]);
+    assert!(bounds("min") > 0.0 && bounds("min") <= bounds("max"), "{page}");
+    let discounted = flow_metric(&page, "next_discounted_s_bounds", &[GLOBAL_DEFAULT, ("bound", "min")]);
+    assert!(discounted < bounds("min"), "{page}");
+    // Seven requests started from six queues.
+    assert!(flow_metric(&page, "latest_s", &[GLOBAL_DEFAULT]) > 0.0, "{page}");
+    check_created(&world, streams).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn large_list_takes_more_seats() {
+    let world = World::new(&FlowLimits { requests: 600, ..LIMITS }).await;
+    let large = "x".repeat(120_000);
+    for number in 0..4 {
+        let map = json!({"metadata": {"name": format!("large{number}")}, "data": {"a": large}});
+        assert_eq!(world.admin.post(MAPS, map).await.0, 201);
+    }
+    let estimated = async || world.flow_metric("work_estimated_seats_sum", &[GLOBAL_DEFAULT]).await;
+    // The first list measures the objects.
+    for (expected, resource) in [(1.0, ""), (6.0, ""), (7.0, "/large1"), (9.0, "?limit=1")] {
+        let text = world.get("reader", &format!("{MAPS}{resource}")).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!((estimated().await - expected).abs() < 0.1, "{resource} {}", estimated().await);
+    }
+    let page = world.metrics().await;
+    let size = "apiserver_resource_size_estimate_bytes{group=\"\",resource=\"configmaps\"} ";
+    let size = page.lines().find_map(|line| line.strip_prefix(size)).unwrap().parse::<u64>().unwrap();
+    assert!((480_000..600_000).contains(&size), "{size}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn dumps_show_levels_queues_and_requests() {
     let world = World::new(&LIMITS).await;
     let streams = flood(&world, "flood", GLOBAL_DEFAULT_SEATS, 2).await;
     let dump = async |name: &str| {
@@ -348,6 +414,18 @@ async fn dumps_show_levels_and_queues() {
     let queues = dump("dump_queues").await;
     // Seven requests are spread over the six queues of a hand.
     assert_eq!(queues.iter().filter(|row| row.starts_with("global-default,")).count(), 6, "{queues:?}");
+    let requests = dump("dump_requests").await;
+    assert_eq!(requests.len(), 1 + GLOBAL_DEFAULT_SEATS + 2, "{requests:?}");
+    assert!(requests[0].ends_with(",InitialSeats,FinalSeats,AdditionalLatency,StartTime"), "{requests:?}");
+    let waiting: Vec<&String> =
+        requests.iter().filter(|row| row.ends_with(",1,0,0s,0001-01-01T00:00:00Z")).collect();
+    assert_eq!(waiting.len(), 2, "{requests:?}");
+    assert!(waiting.iter().all(|row| row.starts_with("global-default,global-default,")), "{requests:?}");
+    let executing = requests.iter().filter(|row| row.split(',').nth(3) == Some("-1"));
+    assert_eq!(executing.count(), GLOBAL_DEFAULT_SEATS, "{requests:?}");
+    let details = dump("dump_requests?includeRequestDetails=1").await;
+    let last = format!(",flood,create,{MAPS},default,,v1,configmaps,");
+    assert!(details[1..].iter().all(|row| row.ends_with(&last)), "{details:?}");
     assert!(
         world.get("flood", "/debug/api_priority_and_fairness/dump_queues").await.starts_with("HTTP/1.1 403")
     );

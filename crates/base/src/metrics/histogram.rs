@@ -33,6 +33,11 @@ impl Buckets {
         Self(std::iter::successors(Some(first), |limit| Some(limit + width)).take(count).collect())
     }
 
+    /// The limits, rising.
+    pub fn limits(&self) -> &[f64] {
+        &self.0
+    }
+
     fn of(&self, value: f64) -> usize {
         self.0.partition_point(|limit| *limit < value)
     }

@@ -18,6 +18,7 @@
 mod family;
 mod histogram;
 mod number;
+mod summary;
 mod text;
 
 use std::any::Any;
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use family::{Family, MAX_SERIES};
 pub use histogram::{Buckets, Histogram};
 pub use number::{Counter, Gauge};
+pub use summary::Summary;
 pub use text::Text;
 
 /// Counters of one name.
@@ -39,6 +41,9 @@ pub type Gauges<const N: usize> = Family<Gauge, N>;
 /// Histograms of one name.
 pub type Histograms<const N: usize> = Family<Histogram, N>;
 
+/// Summaries of one name.
+pub type Summaries<const N: usize> = Family<Summary, N>;
+
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -48,6 +53,8 @@ pub enum Type {
     Gauge,
     /// How often something was how large.
     Histogram,
+    /// Quantiles of the last values.
+    Summary,
 }
 
 impl Type {
@@ -56,6 +63,7 @@ impl Type {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Histogram => "histogram",
+            Self::Summary => "summary",
         }
     }
 }
@@ -157,6 +165,16 @@ impl Metrics {
         labels: [&'static str; N],
     ) -> Histograms<N> {
         self.declare(name, help, labels, buckets)
+    }
+
+    /// Declares summaries with these labels.
+    pub fn summaries<const N: usize>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: [&'static str; N],
+    ) -> Summaries<N> {
+        self.declare(name, help, labels, ())
     }
 
     /// Declares what is not counted but looked at when somebody asks. `tell` is not to hold what holds the

@@ -130,6 +130,8 @@ impl Attempts<'_> {
                     if deletes {
                         self.cluster.restore(self.declaration, &self.key).await;
                     }
+                    let (allocated, took) = self.taken.take_allocated();
+                    self.cluster.allocations.note(&allocated, took);
                     let previous = self.current.take();
                     return Ok(Some(Outcome { revision: committed.revision, previous, changed: true }));
                 }

@@ -8,11 +8,13 @@
 mod checks;
 mod evaluate;
 mod existing;
+mod metrics;
 mod pod;
 mod policy;
 #[cfg(test)]
 mod tests;
 
+use coracle_base::metrics::Metrics;
 use coracle_meta::field::ErrorList;
 use coracle_meta::status::Status;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -23,6 +25,7 @@ use serde_json::Value;
 use super::PODS;
 use super::plugin::{Plugin, Rule, forbidden, name_of};
 use evaluate::{Violation, details, violations};
+use metrics::{Mode, PodSecurityMetrics};
 use pod::Pod;
 use policy::{PREFIX, Policy, Standard};
 
@@ -45,7 +48,95 @@ const TEMPLATES: &[(&str, &str, &[&str])] = &[
 ];
 
 /// The plugin.
-pub(super) struct PodSecurity;
+pub(super) struct PodSecurity {
+    metrics: PodSecurityMetrics,
+}
+
+impl PodSecurity {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self { metrics: PodSecurityMetrics::new(metrics) }
+    }
+
+    async fn check_pod(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        // An update that could not violate more than before needs no policy, so it is admitted also in a namespace that is
+        // gone. Without that nobody could remove the finalizers of a pod there.
+        let insignificant = attributes.old.is_some_and(|old| !is_significant(pod, old));
+        if IGNORED_PARTS.contains(&attributes.write.subresource) || insignificant {
+            return Ok(());
+        }
+        let Some((policy, mistakes)) = policy_of(attributes).await? else {
+            self.metrics.note_error(attributes, true);
+            return Err(missing_namespace(attributes));
+        };
+        let fully_privileged =
+            [policy.enforce, policy.audit, policy.warn].iter().all(|mode| mode.is_privileged());
+        if mistakes.is_empty() && fully_privileged {
+            self.metrics.note_evaluation(attributes, Mode::Enforce, policy.enforce, false);
+            return Ok(());
+        }
+        let pod_view = Pod::of(pod);
+        attributes.annotate(&noted("enforce-policy"), || policy.enforce.to_string());
+        self.audit(attributes, &policy, &mistakes, &pod_view);
+        let enforced = violations(policy.enforce, &pod_view);
+        self.metrics.note_evaluation(attributes, Mode::Enforce, policy.enforce, !enforced.is_empty());
+        if !enforced.is_empty() {
+            let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
+            return Err(forbidden(attributes, pod, message));
+        }
+        self.warn(attributes, policy.warn, &pod_view, warnings);
+        Ok(())
+    }
+
+    async fn check_template(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let declaration = attributes.write.kind.declaration();
+        let here = |(group, resource, _): &&(&str, &str, _)| {
+            *group == declaration.group && *resource == declaration.plural
+        };
+        let template = TEMPLATES.iter().find(here).and_then(|(_, _, path)| view::at(object, path));
+        // A workload is let in whatever its namespace says: its pods are not.
+        if let (Some(template), Some((policy, mistakes))) = (template, policy_of(attributes).await?) {
+            let pod = Pod::of(template);
+            self.audit(attributes, &policy, &mistakes, &pod);
+            self.warn(attributes, policy.warn, &pod, warnings);
+        }
+        Ok(())
+    }
+
+    fn warn(
+        &self,
+        attributes: &Attributes<'_>,
+        standard: Standard,
+        pod: &Pod<'_>,
+        warnings: &mut Vec<String>,
+    ) {
+        if let Some(violations) = would_violate(standard, pod) {
+            self.metrics.note_evaluation(attributes, Mode::Warn, standard, true);
+            warnings.push(violations);
+        }
+    }
+
+    /// Notes what the audit log should know of a pod.
+    fn audit(&self, attributes: &Attributes<'_>, policy: &Policy, mistakes: &ErrorList, pod: &Pod<'_>) {
+        if !mistakes.is_empty() {
+            self.metrics.note_error(attributes, false);
+            attributes.annotate(&noted("error"), || format!("Failed to parse policy: {mistakes}"));
+        }
+        if let Some(violations) = would_violate(policy.audit, pod) {
+            self.metrics.note_evaluation(attributes, Mode::Audit, policy.audit, true);
+            attributes.annotate(&noted("audit-violations"), || violations);
+        }
+    }
+}
 
 impl Plugin for PodSecurity {
     fn name(&self) -> &str {
@@ -70,8 +161,8 @@ impl Plugin for PodSecurity {
         Box::pin(async move {
             match &*attributes.write.kind.declaration().plural {
                 NAMESPACES => check_namespace(attributes, object, warnings).await,
-                PODS => check_pod(attributes, object, warnings).await,
-                _ => check_template(attributes, object, warnings).await,
+                PODS => self.check_pod(attributes, object, warnings).await,
+                _ => self.check_template(attributes, object, warnings).await,
             }
         })
     }
@@ -104,33 +195,6 @@ fn is_stricter(new: Standard, old: Standard) -> bool {
     new != old && !new.is_privileged() && (new.version != old.version || new.level > old.level)
 }
 
-async fn check_pod(attributes: &Attributes<'_>, pod: &Value, warnings: &mut Vec<String>) -> Result<()> {
-    // An update that could not violate more than before needs no policy, so it is admitted also in a namespace that is
-    // gone. Without that nobody could remove the finalizers of a pod there.
-    let insignificant = attributes.old.is_some_and(|old| !is_significant(pod, old));
-    if IGNORED_PARTS.contains(&attributes.write.subresource) || insignificant {
-        return Ok(());
-    }
-    let Some((policy, mistakes)) = policy_of(attributes).await? else {
-        return Err(missing_namespace(attributes));
-    };
-    let fully_privileged =
-        [policy.enforce, policy.audit, policy.warn].iter().all(|mode| mode.is_privileged());
-    if mistakes.is_empty() && fully_privileged {
-        return Ok(());
-    }
-    let pod_view = Pod::of(pod);
-    attributes.annotate(&noted("enforce-policy"), || policy.enforce.to_string());
-    audit(attributes, &policy, &mistakes, &pod_view);
-    let enforced = violations(policy.enforce, &pod_view);
-    if !enforced.is_empty() {
-        let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
-        return Err(forbidden(attributes, pod, message));
-    }
-    warn(policy.warn, &pod_view, warnings);
-    Ok(())
-}
-
 /// Refuses a pod of which no policy is known. For an update that is kube-apiserver's answer from NamespaceLifecycle.
 fn missing_namespace(attributes: &Attributes<'_>) -> Error {
     let namespace = attributes.write.namespace;
@@ -140,44 +204,9 @@ fn missing_namespace(attributes: &Attributes<'_>) -> Error {
     }))
 }
 
-async fn check_template(
-    attributes: &Attributes<'_>,
-    object: &Value,
-    warnings: &mut Vec<String>,
-) -> Result<()> {
-    let declaration = attributes.write.kind.declaration();
-    let here = |(group, resource, _): &&(&str, &str, _)| {
-        *group == declaration.group && *resource == declaration.plural
-    };
-    let template = TEMPLATES.iter().find(here).and_then(|(_, _, path)| view::at(object, path));
-    // A workload is let in whatever its namespace says: its pods are not.
-    if let (Some(template), Some((policy, mistakes))) = (template, policy_of(attributes).await?) {
-        let pod = Pod::of(template);
-        audit(attributes, &policy, &mistakes, &pod);
-        warn(policy.warn, &pod, warnings);
-    }
-    Ok(())
-}
-
-fn warn(standard: Standard, pod: &Pod<'_>, warnings: &mut Vec<String>) {
-    warnings.extend(would_violate(standard, pod));
-}
-
 fn would_violate(standard: Standard, pod: &Pod<'_>) -> Option<String> {
     let found: Vec<Violation> = violations(standard, pod);
     (!found.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", details(&found)))
-}
-
-/// Notes what the audit log should know of a pod.
-fn audit(attributes: &Attributes<'_>, policy: &Policy, mistakes: &ErrorList, pod: &Pod<'_>) {
-    if !mistakes.is_empty() {
-        attributes.annotate(&noted("error"), || format!("Failed to parse policy: {mistakes}"));
-    }
-    if attributes.write.audit.is_some()
-        && let Some(violations) = would_violate(policy.audit, pod)
-    {
-        attributes.annotate(&noted("audit-violations"), || violations);
-    }
 }
 
 /// The key of a note.

@@ -1,5 +1,6 @@
 //! What the labels of a namespace ask of its pods.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
@@ -8,6 +9,9 @@ use serde_json::Value;
 
 /// What the names of all labels begin with, and those of all notes for the audit log.
 pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
+
+/// The minor version of Kubernetes that is served.
+const SERVED_MINOR: u32 = 36;
 
 /// How strict a policy is, the stricter the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +69,21 @@ impl Standard {
 
     pub(super) fn is_privileged(self) -> bool {
         self.level == Level::Privileged
+    }
+
+    pub(super) fn level_label(self) -> &'static str {
+        self.level.name()
+    }
+
+    /// The version as metrics show it: versions that do not exist yet are all alike.
+    pub(super) fn version_label(self) -> Cow<'static, str> {
+        match self.version {
+            // A privileged standard is the same in all versions.
+            _ if self.is_privileged() => "latest".into(),
+            Version::Latest => "latest".into(),
+            Version::Minor(minor) if minor > SERVED_MINOR => "future".into(),
+            Version::Minor(minor) => format!("v1.{minor}").into(),
+        }
     }
 }
 

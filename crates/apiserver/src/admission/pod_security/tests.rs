@@ -19,6 +19,10 @@ const EXPECTATIONS: &str = include_str!("../../../data/pod-security.json");
 /// Further than any version in which a check changed.
 const VERSIONS: u64 = 38;
 
+fn plugin() -> PodSecurity {
+    PodSecurity::new(&Metrics::default())
+}
+
 #[test]
 fn every_check_says_what_upstream_says() {
     let data: Value = serde_json::from_str(EXPECTATIONS).unwrap();
@@ -70,7 +74,7 @@ fn pod(extra: Value) -> Value {
 #[tokio::test]
 async fn a_pod_that_violates_what_is_enforced_is_refused() {
     let bench = bench(enforce("restricted")).await;
-    let refused = bench.admit(&only(PodSecurity), &PodKind, Operation::Create, pod(json!({}))).await;
+    let refused = bench.admit(&only(plugin()), &PodKind, Operation::Create, pod(json!({}))).await;
     assert_eq!(
         refused.unwrap_err(),
         "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false \
@@ -80,7 +84,7 @@ async fn a_pod_that_violates_what_is_enforced_is_refused() {
          set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")"
     );
     let baseline = self::bench(enforce("baseline")).await;
-    let chain = only(PodSecurity);
+    let chain = only(plugin());
     assert!(baseline.admit(&chain, &PodKind, Operation::Create, pod(json!({}))).await.is_ok());
     let refused = baseline.admit(&chain, &PodKind, Operation::Create, pod(json!({"hostPID": true}))).await;
     assert_eq!(
@@ -95,16 +99,14 @@ async fn what_does_not_change_how_a_pod_runs_is_let_through() {
     let old = pod(json!({}));
     let mut labelled = old.clone();
     labelled["metadata"]["labels"] = json!({"a": "b"});
-    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, labelled).await.is_ok());
+    assert!(bench.admit_update(plugin(), &PodKind, "", &old, labelled).await.is_ok());
     let mut other_image = old.clone();
     other_image["spec"]["containers"][0]["image"] = json!("j");
-    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, other_image.clone()).await.is_err());
-    assert!(bench.admit_update(PodSecurity, &PodKind, "status", &old, other_image).await.is_ok());
+    assert!(bench.admit_update(plugin(), &PodKind, "", &old, other_image.clone()).await.is_err());
+    assert!(bench.admit_update(plugin(), &PodKind, "status", &old, other_image).await.is_ok());
     let looking_in = pod(json!({"ephemeralContainers": [{"name": "e", "image": "i"}]}));
-    assert!(
-        bench.admit_update(PodSecurity, &PodKind, "ephemeralcontainers", &old, looking_in).await.is_err()
-    );
-    let chain = only(PodSecurity);
+    assert!(bench.admit_update(plugin(), &PodKind, "ephemeralcontainers", &old, looking_in).await.is_err());
+    let chain = only(plugin());
     assert!(bench.admit_part(&chain, &PodKind, "binding", json!({"metadata": {"name": "p"}})).await.is_ok());
 }
 
@@ -115,8 +117,7 @@ async fn workloads_are_warned_of_what_their_pods_would_violate() {
         "metadata": {"name": "d"},
         "spec": {"template": pod(json!({"hostNetwork": true}))},
     });
-    let warnings =
-        bench.warnings(&only(PodSecurity), &Deployment, Operation::Create, None, &deployment).await;
+    let warnings = bench.warnings(&only(plugin()), &Deployment, Operation::Create, None, &deployment).await;
     assert_eq!(
         warnings.unwrap(),
         ["would violate PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)"]
@@ -127,7 +128,7 @@ async fn workloads_are_warned_of_what_their_pods_would_violate() {
 async fn labels_that_mean_nothing_are_refused_unless_they_were_there() {
     let bench = Bench::new().await;
     let namespace = |level: &str| json!({"metadata": {"name": "n", "labels": enforce(level)}});
-    let chain = only(PodSecurity);
+    let chain = only(plugin());
     let refused = bench.admit(&chain, &Namespace, Operation::Create, namespace("x")).await;
     assert_eq!(
         refused.unwrap_err(),
@@ -135,8 +136,8 @@ async fn labels_that_mean_nothing_are_refused_unless_they_were_there() {
          must be one of privileged, baseline, restricted"
     );
     let (old, other) = (namespace("x"), namespace("y"));
-    assert!(bench.admit_update(PodSecurity, &Namespace, "", &old, namespace("x")).await.is_ok());
-    assert!(bench.admit_update(PodSecurity, &Namespace, "", &old, other).await.is_err());
+    assert!(bench.admit_update(plugin(), &Namespace, "", &old, namespace("x")).await.is_ok());
+    assert!(bench.admit_update(plugin(), &Namespace, "", &old, other).await.is_err());
 }
 
 #[tokio::test]
@@ -147,7 +148,7 @@ async fn whoever_becomes_stricter_is_told_of_the_pods_that_are_there() {
     bench.create(&PodKind, running).await;
     let namespace = |labels: Value| json!({"metadata": {"name": NAMESPACE, "labels": labels}});
     let (old, new) = (namespace(json!({})), namespace(enforce("baseline")));
-    let chain: Chain = only(PodSecurity);
+    let chain: Chain = only(plugin());
     let warnings = bench.warnings(&chain, &Namespace, Operation::Update, Some(&old), &new).await.unwrap();
     assert_eq!(
         warnings,
@@ -169,7 +170,7 @@ async fn the_audit_log_is_told_what_is_enforced_and_what_is_violated() {
         "pod-security.kubernetes.io/audit": "baseline",
     });
     let bench = bench(labels).await;
-    let chain = only(PodSecurity);
+    let chain = only(plugin());
     let enforced = "pod-security.kubernetes.io/enforce-policy: baseline:v1.30";
     assert_eq!(bench.noted(&chain, &PodKind, pod(json!({}))).await, [enforced]);
     let violated = "pod-security.kubernetes.io/audit-violations: would violate PodSecurity \
@@ -196,8 +197,8 @@ async fn pod_update_in_a_missing_namespace_needs_no_policy_unless_images_change(
         })
     };
     let (old, freed) = (pod("i", json!(["example.org/hold"])), pod("i", json!([])));
-    assert!(bench.admit_update(PodSecurity, &PodKind, "", &old, freed).await.is_ok());
+    assert!(bench.admit_update(plugin(), &PodKind, "", &old, freed).await.is_ok());
     let changed = pod("other", json!([]));
-    let refused = bench.admit_update(PodSecurity, &PodKind, "", &old, changed).await;
+    let refused = bench.admit_update(plugin(), &PodKind, "", &old, changed).await;
     assert_eq!(refused.unwrap_err(), "namespaces \"gone\" not found");
 }

@@ -16,6 +16,7 @@ use coracle_registry::{Identity, view};
 use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
+use super::metrics::ErrorType;
 use super::request::{PolicyRequest, Seen};
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
@@ -28,16 +29,32 @@ const OUT_OF_BUDGET: &str =
 
 /// Why an expression has no value.
 pub(super) enum Failure {
+    /// It does not compile, as may be with the types of a version that is no longer served.
+    Compilation(String),
     /// It failed by itself.
     Expression(String),
     /// All of them together have cost too much.
     OutOfBudget,
 }
 
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Expression(message)
+    }
+}
+
 impl Failure {
+    pub(super) fn error_type(&self) -> ErrorType {
+        match self {
+            Self::Compilation(_) => ErrorType::Compile,
+            Self::Expression(_) => ErrorType::Invalid,
+            Self::OutOfBudget => ErrorType::OutOfBudget,
+        }
+    }
+
     pub(super) fn message(self) -> String {
         match self {
-            Self::Expression(message) => message,
+            Self::Compilation(message) | Self::Expression(message) => message,
             Self::OutOfBudget => OUT_OF_BUDGET.to_owned(),
         }
     }
@@ -137,7 +154,7 @@ impl<'a> Inputs<'a> {
                 Ok(_) => return Ok(false),
                 Err(Failure::OutOfBudget) if policy.ignores_failures => return Ok(false),
                 Err(Failure::OutOfBudget) => return Err(OUT_OF_BUDGET.to_owned()),
-                Err(Failure::Expression(message)) => failures.push(message),
+                Err(Failure::Compilation(message) | Failure::Expression(message)) => failures.push(message),
             }
         }
         match failures.len() {
@@ -167,7 +184,7 @@ impl<'d> Bound<'d> {
     ) -> Result<CelValue<'d>, Failure> {
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return Err(Failure::Expression(format!("compilation error: {error}"))),
+            Err(error) => return Err(Failure::Compilation(format!("compilation error: {error}"))),
         };
         let outcome = program.evaluate(&self.variables, budget);
         if budget.is_exhausted() {

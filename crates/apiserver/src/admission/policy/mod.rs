@@ -6,6 +6,7 @@
 mod compiled;
 mod evaluation;
 mod matching;
+mod metrics;
 mod mutating;
 mod params;
 mod patch;

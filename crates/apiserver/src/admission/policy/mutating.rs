@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coracle_base::metrics::Metrics;
 use coracle_cel::{Budget, RUNTIME_COST_BUDGET};
 use coracle_meta::status::{Cause, Reason, Status};
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -9,9 +10,11 @@ use coracle_registry::kinds::admissionregistration::mutating_admission_policy::M
 use coracle_registry::kinds::admissionregistration::mutating_admission_policy_binding::MutatingAdmissionPolicyBinding as BindingKind;
 use coracle_registry::{Error, Result, Subject};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::compiled::{Binding, Mutating, Policy};
-use super::evaluation::{Inputs, param_key};
+use super::evaluation::{Failure, Inputs, param_key};
+use super::metrics::{ErrorType, Evaluated, MutatingMetrics};
 use super::patch;
 use super::request::PolicyRequest;
 use super::selection::{Invocation, Policies, Selection};
@@ -23,6 +26,7 @@ use crate::authorization::Authorizer;
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
     policies: Policies<Mutating>,
+    metrics: MutatingMetrics,
 }
 
 /// What went wrong, in the order in which it did.
@@ -30,8 +34,9 @@ pub(in crate::admission) struct MutatingAdmissionPolicy {
 struct Failures(Vec<(String, &'static str)>);
 
 impl MutatingAdmissionPolicy {
-    pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { authorizer, policies: Policies::new(&PolicyKind, &BindingKind, Mutating::compile) }
+    pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>, metrics: &Metrics) -> Self {
+        let policies = Policies::new(&PolicyKind, &BindingKind, Mutating::compile);
+        Self { authorizer, policies, metrics: MutatingMetrics::new(metrics) }
     }
 
     async fn change(&self, attributes: &Attributes<'_>, object: &mut Value, pass: &Pass) -> Result<()> {
@@ -85,10 +90,15 @@ impl MutatingAdmissionPolicy {
         }
         for mutation in &policy.mutations {
             let mut budget = Budget::new(RUNTIME_COST_BUDGET);
-            match patch::apply(mutation, &policy.policy, params, &inputs, &request, seen, &mut budget) {
+            let began = Instant::now();
+            let applied =
+                patch::apply(mutation, &policy.policy, params, &inputs, &request, seen, &mut budget);
+            let error = applied.as_ref().map_or_else(Failure::error_type, |_| ErrorType::None);
+            self.metrics.note(&policy.policy, binding, Evaluated { error, took: began.elapsed() });
+            match applied {
                 Ok(Some(patched)) => inputs.set_object(patched),
                 Ok(None) => {}
-                Err(error) => failures.failed(&policy.policy, binding, &error),
+                Err(failure) => failures.failed(&policy.policy, binding, &failure.message()),
             }
         }
         let after = inputs.into_object().map(|after| request.stored_from(seen, after));

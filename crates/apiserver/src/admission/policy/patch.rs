@@ -26,18 +26,18 @@ pub(super) fn apply(
     request: &PolicyRequest<'_>,
     seen: Seen<'_>,
     budget: &mut Budget,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<Value>, Failure> {
     let Some(object) = inputs.object() else { return Ok(None) };
     let bound = inputs.bind(policy, params);
     let form = request.form(seen);
     match mutation {
         Mutation::ApplyConfiguration(expression) => {
-            let config = bound.evaluate(expression, budget).map_err(Failure::message)?;
-            apply_configuration(&config, object, &form).map(Some)
+            let config = bound.evaluate(expression, budget)?;
+            Ok(Some(apply_configuration(&config, object, &form)?))
         }
         Mutation::JsonPatch(expression) => {
-            let operations = bound.evaluate(expression, budget).map_err(Failure::message)?;
-            json_patch(&operations, object, &form)
+            let operations = bound.evaluate(expression, budget)?;
+            Ok(json_patch(&operations, object, &form)?)
         }
     }
 }

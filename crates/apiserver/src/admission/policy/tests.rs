@@ -1,5 +1,6 @@
 //! Policies on a cluster in memory.
 
+use coracle_base::metrics::Metrics;
 use coracle_registry::Kind;
 use coracle_registry::kinds::admissionregistration::mutating_admission_policy::MutatingAdmissionPolicy as MutatingKind;
 use coracle_registry::kinds::admissionregistration::mutating_admission_policy_binding::MutatingAdmissionPolicyBinding as MutatingBindingKind;
@@ -17,11 +18,11 @@ use crate::admission::{Chain, Operation};
 pub(super) const GROUP: &str = "admissionregistration.k8s.io/v1";
 
 pub(super) fn validating() -> ValidatingAdmissionPolicy {
-    ValidatingAdmissionPolicy::new(masters_only())
+    ValidatingAdmissionPolicy::new(masters_only(), &Metrics::default())
 }
 
 fn mutating() -> MutatingAdmissionPolicy {
-    MutatingAdmissionPolicy::new(masters_only())
+    MutatingAdmissionPolicy::new(masters_only(), &Metrics::default())
 }
 
 /// What the policies of the tests are about.

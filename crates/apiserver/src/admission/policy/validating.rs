@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use coracle_base::metrics::Metrics;
 use coracle_cel::{Budget, RUNTIME_COST_BUDGET, Value as CelValue};
 use coracle_registry::Result;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::kinds::admissionregistration::validating_admission_policy::ValidatingAdmissionPolicy as PolicyKind;
 use coracle_registry::kinds::admissionregistration::validating_admission_policy_binding::ValidatingAdmissionPolicyBinding as BindingKind;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::compiled::{Validating, Validation};
 use super::evaluation::{Bound, Failure, Inputs};
+use super::metrics::{ErrorType, Evaluated, ValidatingMetrics};
 use super::request::{PolicyRequest, Way};
 use super::selection::{Policies, Selection};
 use super::verdict::{Failed, Outcome, Verdict};
@@ -25,11 +28,13 @@ const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
     policies: Policies<Validating>,
+    metrics: ValidatingMetrics,
 }
 
 impl ValidatingAdmissionPolicy {
-    pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { authorizer, policies: Policies::new(&PolicyKind, &BindingKind, Validating::compile) }
+    pub(in crate::admission) fn new(authorizer: Arc<dyn Authorizer>, metrics: &Metrics) -> Self {
+        let policies = Policies::new(&PolicyKind, &BindingKind, Validating::compile);
+        Self { authorizer, policies, metrics: ValidatingMetrics::new(metrics) }
     }
 
     async fn verdict(&self, request: &PolicyRequest<'_>) -> Result<Verdict> {
@@ -59,6 +64,7 @@ impl ValidatingAdmissionPolicy {
                 }
             };
             let outcome = evaluate(&invocation.policy, inputs, invocation.params.as_deref());
+            outcome.note(&invocation.policy.policy, &invocation.binding, &self.metrics);
             verdict.add(&invocation.policy.policy, &invocation.binding, outcome);
         }
         Ok(verdict)
@@ -93,20 +99,28 @@ impl Plugin for ValidatingAdmissionPolicy {
 /// What a policy says with one set of parameters.
 fn evaluate(validating: &Validating, inputs: &Inputs<'_>, params: Option<&Value>) -> Outcome {
     let policy = &validating.policy;
+    let began = Instant::now();
+    let evaluated = |error| Evaluated { error, took: began.elapsed() };
     match inputs.meets_conditions(policy, params) {
         Ok(true) => {}
         Ok(false) => return Outcome::default(),
-        Err(error) => return Outcome::of_error(policy, error),
+        Err(error) => return Outcome::of_error(policy, error, evaluated(ErrorType::Invalid)),
     }
     let bound = inputs.bind(policy, params);
     let mut outcome = match validate(validating, &bound) {
         Ok(outcome) => outcome,
         // Nothing counts that was found out before.
-        Err(failure) => return Outcome::of_error(policy, failure.message()),
+        Err(failure) => {
+            let evaluated = evaluated(failure.error_type());
+            return Outcome::of_error(policy, failure.message(), evaluated);
+        }
     };
     match annotate(validating, &bound, &mut outcome) {
         Ok(()) => outcome,
-        Err(failure) => Outcome::of_error(policy, failure.message()),
+        Err(failure) => {
+            let evaluated = evaluated(failure.error_type());
+            Outcome::of_error(policy, failure.message(), evaluated)
+        }
     }
 }
 
@@ -119,23 +133,31 @@ fn validate<'d>(validating: &'d Validating, bound: &Bound<'d>) -> Result<Outcome
     let mut budget = Budget::new(RUNTIME_COST_BUDGET);
     let mut denied = Vec::new();
     for (index, validation) in validating.validations.iter().enumerate() {
-        match bound.evaluate(&validation.expression, &mut budget) {
+        let began = Instant::now();
+        let result = bound.evaluate(&validation.expression, &mut budget);
+        let error = result.as_ref().map_or_else(Failure::error_type, |_| ErrorType::Invalid);
+        let evaluated = Evaluated { error, took: began.elapsed() };
+        match result {
             Ok(CelValue::Bool(true)) => {}
-            Ok(_) => denied.push((index, validation, None)),
-            Err(Failure::Expression(error)) => denied.push((index, validation, Some(error))),
+            Ok(_) => denied.push((index, validation, None, evaluated)),
+            Err(Failure::Compilation(error) | Failure::Expression(error)) => {
+                denied.push((index, validation, Some(error), evaluated));
+            }
             Err(failure) => return Err(failure),
         }
     }
     let mut outcome = Outcome::default();
-    for (index, validation, error) in denied {
+    for (index, validation, error, evaluated) in denied {
         match error {
-            Some(error) => outcome.fail(policy, index, error),
+            Some(error) => outcome.fail(policy, index, error, evaluated),
             None => match message(validation, bound, &mut budget) {
                 Ok(message) => {
-                    outcome.failures.push(Failed { index, message, reason: validation.reason.clone() });
+                    let reason = validation.reason.clone();
+                    outcome.failures.push(Failed { index, message, reason, evaluated });
                 }
                 Err(failure) => {
-                    outcome.fail(policy, index, format!("failed messageExpression: {}", failure.message()));
+                    let message = format!("failed messageExpression: {}", failure.message());
+                    outcome.fail(policy, index, message, evaluated);
                 }
             },
         }
@@ -159,7 +181,7 @@ fn message<'d>(
                 }
             }
             Err(failure @ Failure::OutOfBudget) => return Err(failure),
-            Ok(_) | Err(Failure::Expression(_)) => {}
+            Ok(_) | Err(Failure::Compilation(_) | Failure::Expression(_)) => {}
         }
     }
     Ok(match validation.message.as_str() {
@@ -191,10 +213,12 @@ fn annotate<'d>(validating: &'d Validating, bound: &Bound<'d>, outcome: &mut Out
                 expression.text,
                 other.type_of()
             )),
-            Err(Failure::Expression(error)) if !validating.policy.ignores_failures => {
+            Err(Failure::Compilation(error) | Failure::Expression(error))
+                if !validating.policy.ignores_failures =>
+            {
                 outcome.annotation_errors.push(error);
             }
-            Err(Failure::Expression(_)) => {}
+            Err(Failure::Compilation(_) | Failure::Expression(_)) => {}
             Err(failure) => return Err(failure),
         }
     }

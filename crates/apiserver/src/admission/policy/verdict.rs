@@ -9,6 +9,7 @@ use coracle_registry::{Error, Subject};
 use serde_json::Value;
 
 use super::compiled::{Binding, Policy};
+use super::metrics::{Evaluated, ValidatingMetrics};
 use crate::admission::plugin::name_of;
 
 /// Under which key the audit log is told of a validation that does not hold.
@@ -46,6 +47,8 @@ pub(super) struct Outcome {
     pub(super) annotations: Vec<(String, String)>,
     /// What is wrong with annotations that must have a value.
     pub(super) annotation_errors: Vec<String>,
+    /// Failures that the policy ignores.
+    pub(super) ignored: Vec<Evaluated>,
 }
 
 /// A validation that does not hold.
@@ -54,19 +57,42 @@ pub(super) struct Failed {
     pub(super) index: usize,
     pub(super) message: String,
     pub(super) reason: String,
+    pub(super) evaluated: Evaluated,
 }
 
 impl Outcome {
     /// Nothing but that the policy could not be evaluated, which counts unless it says that it does not.
-    pub(super) fn of_error(policy: &Policy, message: String) -> Self {
+    pub(super) fn of_error(policy: &Policy, message: String, evaluated: Evaluated) -> Self {
         let mut outcome = Self::default();
-        outcome.fail(policy, 0, message);
+        outcome.fail(policy, 0, message, evaluated);
         outcome
     }
 
-    pub(super) fn fail(&mut self, policy: &Policy, index: usize, message: String) {
-        if !policy.ignores_failures {
-            self.failures.push(Failed { index, message, reason: String::new() });
+    pub(super) fn fail(&mut self, policy: &Policy, index: usize, message: String, evaluated: Evaluated) {
+        if policy.ignores_failures {
+            self.ignored.push(evaluated);
+        } else {
+            self.failures.push(Failed { index, message, reason: String::new(), evaluated });
+        }
+    }
+
+    /// Counts what follows from it.
+    pub(super) fn note(&self, policy: &Policy, binding: &Binding, metrics: &ValidatingMetrics) {
+        for evaluated in &self.ignored {
+            metrics.note("allow", policy, binding, *evaluated);
+        }
+        for failed in &self.failures {
+            for action in &binding.actions {
+                let action = match action.as_str() {
+                    "Deny" => "deny",
+                    "Warn" => "warn",
+                    _ => "audit",
+                };
+                metrics.note(action, policy, binding, failed.evaluated);
+            }
+        }
+        for _ in &self.annotation_errors {
+            metrics.note("deny", policy, binding, Evaluated::default());
         }
     }
 }

@@ -7,6 +7,7 @@ use coracle_registry::{Identity, Kind};
 use super::super::authenticator::{Attempt, AuthenticationError};
 use super::{ServiceAccountAuthenticator, user};
 use crate::identity::{CREDENTIAL_ID_KEY, authenticated};
+use crate::metrics::TokenUse;
 use crate::token::{BoundTo, Claims, LEEWAY_S, ObjectRef};
 
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
@@ -62,7 +63,9 @@ impl ServiceAccountAuthenticator {
                 check_object(kind, what, namespace, object, attempt).await?;
             }
         }
-        note_late(claims, attempt.now_s());
+        if is_late(claims, attempt.now_s()) {
+            attempt.metrics.note_token(TokenUse::Stale);
+        }
         Ok(())
     }
 
@@ -106,10 +109,12 @@ fn has_gone(object: &Existing, attempt: &Attempt<'_>) -> bool {
     object.deletion_timestamp.is_some_and(|deleted| deleted < since)
 }
 
-/// Whoever reads its token only once will be locked out in a year.
-fn note_late(claims: &Claims, now_s: i64) {
-    if let Some(warn_after) = claims.kubernetes.warnafter.filter(|time| *time != 0 && *time < now_s) {
-        let seconds = now_s - warn_after;
-        tracing::debug!(subject = claims.sub, seconds, "a token is used that should have been renewed");
-    }
+/// Whether the client should have renewed a token. One that reads its token only once is rejected after a year.
+fn is_late(claims: &Claims, now_s: i64) -> bool {
+    let Some(warn_after) = claims.kubernetes.warnafter.filter(|time| *time != 0 && *time < now_s) else {
+        return false;
+    };
+    let seconds = now_s - warn_after;
+    tracing::debug!(subject = claims.sub, seconds, "a token is used that should have been renewed");
+    true
 }

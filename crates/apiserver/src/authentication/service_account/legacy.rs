@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::authenticator::{Attempt, AuthenticationError, BearerToken};
 use super::{ServiceAccountAuthenticator, user};
 use crate::identity::authenticated;
+use crate::metrics::TokenUse;
 use crate::token::LegacyClaims;
 
 /// Marks a secret whose token nobody has used for long. Whoever takes it away makes the token good again.
@@ -69,8 +70,15 @@ impl ServiceAccountAuthenticator {
             return Err(AuthenticationError::refused(why));
         }
         if !view::text(&secret, &["metadata", "labels", INVALID_SINCE]).is_empty() {
+            attempt.metrics.note_token(TokenUse::Invalid);
             return Err(marked_invalid(claims));
         }
+        let account = attempt.cluster.find(self.kinds.accounts, namespace, account).await?;
+        let refers = |account: &Value| {
+            view::items(account, &["secrets"]).iter().any(|secret| view::text(secret, &["name"]) == *name)
+        };
+        let is_automatic = account.is_some_and(|account| refers(&account));
+        attempt.metrics.note_token(if is_automatic { TokenUse::Automatic } else { TokenUse::Manual });
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use coracle_meta::field::quoted;
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
+use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules, known};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 use crate::identity::node_name;
 use decide::{decide, is_about_needs};
@@ -26,6 +26,10 @@ pub struct NodeAuthorizer {
 }
 
 impl Authorizer for NodeAuthorizer {
+    fn label(&self) -> Option<AuthorizerLabel> {
+        Some(AuthorizerLabel { kind: "Node", name: "node" })
+    }
+
     fn forget_cluster(&self, id: &str) {
         self.clusters.forget(id);
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, Decision, Known, Permissions, Rules};
+use super::{Attributes, Authorizer, AuthorizerLabel, Decision, Known, Permissions, Rules};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 pub(crate) use binding::RoleRef;
 pub(crate) use index::Index;
@@ -31,6 +31,10 @@ pub struct Rbac {
 }
 
 impl Authorizer for Rbac {
+    fn label(&self) -> Option<AuthorizerLabel> {
+        Some(AuthorizerLabel { kind: "RBAC", name: "rbac" })
+    }
+
     fn forget_cluster(&self, id: &str) {
         self.clusters.forget(id);
     }

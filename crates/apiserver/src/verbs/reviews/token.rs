@@ -18,7 +18,8 @@ impl ResourceRequest {
         let audiences: Vec<String> = audiences.map(str::to_owned).collect();
         let now = Timestamp::from_millis(u64::try_from(self.now).unwrap_or(0) * 1000);
         let authentication = &self.components.authentication;
-        let found = authentication.review(token, &audiences, &self.cluster, now).await;
+        let metrics = self.shared.metrics.server();
+        let found = authentication.review(token, &audiences, &self.cluster, now, metrics).await;
         let mut status = match question.get_mut("status").map(Value::take) {
             Some(Value::Object(status)) => status,
             _ => Map::new(),

@@ -12,12 +12,17 @@ use super::allocation::{
     set_node_port, wanted_cluster_ips, wanted_node_ports,
 };
 use super::{init_ip_families, spec};
+use crate::allocation_metrics::{Allocation, AllocationSource};
 use crate::claim::{Claim, Pool, Unallocated};
 use crate::kinds::networking::ip_address;
+use crate::network::AddressRange;
 use crate::view;
 
 /// Among which claims node ports are.
 const NODE_PORTS: &str = "nodeports";
+
+/// The prefix of the keys of node ports.
+pub(crate) const NODE_PORTS_PREFIX: &str = "claims/nodeports/";
 
 const ADDRESS_TAKEN: &str = "provided IP is already allocated";
 const ADDRESS_ELSEWHERE: &str = "the provided network does not match the current range";
@@ -68,12 +73,20 @@ fn cluster_ip(
         Unallocated::Exhausted(format!("failed to allocate a serviceIP for Service {name:?}: {FULL}"))
     };
     let ranges = pool.ranges_of(&wanted.family);
+    let of_range = |range: &AddressRange, is_requested: bool| Allocation {
+        source: AllocationSource::Addresses(range.to_string()),
+        is_requested,
+    };
     let Some(ip) = &wanted.requested else {
         let picked = ranges.iter().find_map(|range| {
             let claim_of = |index| address_claim(service, &range.address(index).to_string());
             let index = pool.pick_banded(range.len(), range.lower_band(), claim_of)?;
+            pool.allocated.push(of_range(range, false));
             Some(range.address(index).to_string())
         });
+        if picked.is_none() {
+            pool.failed = ranges.first().map(|range| of_range(range, false));
+        }
         return picked.ok_or_else(full);
     };
     let refused = |reason: &str| {
@@ -81,7 +94,9 @@ fn cluster_ip(
         FieldError::invalid(&Path::root("spec.clusterIPs"), BadValue::json(&asked.into()), detail)
     };
     let address = name::parse_ip_sloppy(ip);
-    if !address.is_some_and(|address| ranges.iter().any(|range| range.contains(address))) {
+    let range = address.and_then(|address| ranges.iter().find(|range| range.contains(address)));
+    let Some(range) = range else {
+        pool.failed = ranges.first().map(|range| of_range(range, true));
         // In a dry run kube-apiserver asks the allocator of one range and not the one that knows them all.
         return Err(match ranges.first().filter(|_| pool.is_dry_run()) {
             Some(range) => refused(&format!(
@@ -90,10 +105,12 @@ fn cluster_ip(
             None => refused(ADDRESS_ELSEWHERE),
         }
         .into());
-    }
+    };
     if !pool.take(&address_claim(service, &canonical(ip))) {
+        pool.failed = Some(of_range(range, true));
         return Err(refused(ADDRESS_TAKEN).into());
     }
+    pool.allocated.push(of_range(range, true));
     Ok(ip.clone())
 }
 
@@ -101,16 +118,24 @@ fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallo
     let ports = pool.network().node_ports();
     let Some(port) = wanted.requested else {
         let picked = pool.pick_banded(ports.len(), ports.lower_band(), |index| port_claim(ports.port(index)));
+        let allocation = Allocation { source: AllocationSource::NodePorts, is_requested: false };
+        match picked {
+            Some(_) => pool.allocated.push(allocation),
+            None => pool.failed = Some(allocation),
+        }
         return picked.map(|index| ports.port(index)).ok_or_else(|| no_port_left(&wanted.place));
     };
+    let allocation = Allocation { source: AllocationSource::NodePorts, is_requested: true };
     // kube-apiserver's allocator does not check the range in a dry run.
     let reason = if !pool.is_dry_run() && !ports.contains(port) {
         format!("provided port is not in the valid range. The range of valid ports is {ports}")
     } else if !pool.take(&port_claim(port)) {
         PORT_TAKEN.to_owned()
     } else {
+        pool.allocated.push(allocation);
         return Ok(port);
     };
+    pool.failed = Some(allocation);
     Err(match &wanted.place {
         PortPlace::HealthCheck => Unallocated::Exhausted(format!(
             "failed to allocate requested HealthCheck NodePort {port}: {reason}"

@@ -14,6 +14,8 @@ mod spec;
 mod transition;
 mod validate;
 
+pub(crate) use claims::NODE_PORTS_PREFIX;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 

@@ -1,20 +1,20 @@
-//! Caches of a cluster that is deleted while a request runs.
+//! A cluster that is deleted while a request to it runs.
 
 use coracle_registry::Cluster;
 use tokio_util::sync::CancellationToken;
 
-use super::ApiServer;
+use crate::ApiServer;
 
 /// Frees the caches of a cluster again at the end of a request during which it was deleted: the request may have
 /// filled them after the deletion freed them.
-pub(super) struct FreedIfDeleted<'a> {
+pub(crate) struct FreedIfDeleted<'a> {
     server: &'a ApiServer,
     /// None for a cluster that cannot be deleted.
     cluster: Option<(String, CancellationToken)>,
 }
 
 impl<'a> FreedIfDeleted<'a> {
-    pub(super) fn new(server: &'a ApiServer, cluster: &Cluster) -> Self {
+    pub(crate) fn new(server: &'a ApiServer, cluster: &Cluster) -> Self {
         let deletion = cluster.deletion().cloned();
         Self { server, cluster: deletion.map(|deletion| (cluster.id().to_owned(), deletion)) }
     }

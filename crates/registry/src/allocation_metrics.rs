@@ -1,0 +1,98 @@
+//! Allocations of addresses and node ports, under kube-apiserver's names (`pkg/registry/core/service/ipallocator` and
+//! `portallocator`).
+
+use std::time::Duration;
+
+use coracle_base::metrics::{Buckets, Counters, Histograms, Metrics};
+
+/// An allocation that is stored with the object of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) source: AllocationSource,
+    /// Whether the client has requested this address or port.
+    pub(crate) is_requested: bool,
+}
+
+/// From where an object gets something that only one object can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AllocationSource {
+    /// A range of addresses, in CIDR notation.
+    Addresses(String),
+    NodePorts,
+}
+
+pub(crate) struct AllocationMetrics {
+    registry: Metrics,
+    addresses: Counters<2>,
+    address_errors: Counters<2>,
+    address_duration: Histograms<1>,
+    ports: Counters<1>,
+    port_errors: Counters<1>,
+}
+
+impl Default for AllocationMetrics {
+    fn default() -> Self {
+        let registry = Metrics::default();
+        Self {
+            addresses: registry.counters(
+                "kube_apiserver_clusterip_allocator_allocation_total",
+                "Allocated addresses, by range and by whether the client requested the address.",
+                ["cidr", "scope"],
+            ),
+            address_errors: registry.counters(
+                "kube_apiserver_clusterip_allocator_allocation_errors_total",
+                "Addresses that could not be allocated, by range and by whether the client requested the address.",
+                ["cidr", "scope"],
+            ),
+            address_duration: registry.histograms(
+                "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
+                "Duration of choosing an address, by range.",
+                Buckets::default(),
+                ["cidr"],
+            ),
+            ports: registry.counters(
+                "kube_apiserver_nodeport_allocator_allocation_total",
+                "Allocated node ports, by whether the client requested the port.",
+                ["scope"],
+            ),
+            port_errors: registry.counters(
+                "kube_apiserver_nodeport_allocator_allocation_errors_total",
+                "Node ports that could not be allocated, by whether the client requested the port.",
+                ["scope"],
+            ),
+            registry,
+        }
+    }
+}
+
+impl AllocationMetrics {
+    pub(crate) fn registry(&self) -> &Metrics {
+        &self.registry
+    }
+
+    /// Counts what a committed write has allocated. Choosing took so long for all together.
+    pub(crate) fn note(&self, allocations: &[Allocation], took: Duration) {
+        let each = took / u32::try_from(allocations.len().max(1)).unwrap_or(u32::MAX);
+        for Allocation { source, is_requested } in allocations {
+            match source {
+                AllocationSource::Addresses(cidr) => {
+                    self.addresses.with([cidr, scope(*is_requested)]).inc();
+                    self.address_duration.with([cidr]).observe_duration(each);
+                }
+                AllocationSource::NodePorts => self.ports.with([scope(*is_requested)]).inc(),
+            }
+        }
+    }
+
+    /// Counts an allocation that failed.
+    pub(crate) fn note_failure(&self, Allocation { source, is_requested }: &Allocation) {
+        match source {
+            AllocationSource::Addresses(cidr) => self.address_errors.with([cidr, scope(*is_requested)]).inc(),
+            AllocationSource::NodePorts => self.port_errors.with([scope(*is_requested)]).inc(),
+        }
+    }
+}
+
+fn scope(is_requested: bool) -> &'static str {
+    if is_requested { "static" } else { "dynamic" }
+}
