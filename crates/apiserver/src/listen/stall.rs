@@ -40,8 +40,14 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
+    /// Watches a response until it has been written. A response over HTTP/1.1 comes twice: when it begins, and when its
+    /// end is queued. It is in the list once, since a second entry would keep the first.
     pub(super) fn watch(&self, unread: Arc<Unread>) {
-        self.responses.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
+        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
+        if !responses.iter().any(|other| Arc::ptr_eq(other, &unread)) {
+            responses.push(unread);
+        }
+        drop(responses);
         self.connection.wake();
     }
 }
@@ -141,5 +147,27 @@ impl<F: Future, W: Written + Unpin> Future for UntilStalled<'_, F, W> {
             }
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn response_that_is_watched_twice_is_forgotten_once_it_is_written() {
+        let mut stalls = Arc::<Stalls>::default();
+        for _ in 0..3 {
+            let unread = Unread::new();
+            let charge = unread.charge(10);
+            // As over HTTP/1.1: when the response begins, and when its body is gone before the last byte.
+            stalls.watch(unread.clone());
+            stalls.watch(unread);
+            assert!(matches!(stalls.judge(Waker::noop()), Verdict::Until(_)));
+            assert_eq!(stalls.responses.lock().unwrap().len(), 1);
+            drop(charge);
+            assert_eq!(stalls.judge(Waker::noop()), Verdict::Idle);
+            assert_eq!(stalls.responses.lock().unwrap().len(), 0);
+        }
     }
 }
