@@ -21,7 +21,7 @@ const READING_WATCHERS: usize = 25;
 /// Objects that are there before the watch begins and are patched during it.
 const POOL: u64 = 64;
 
-/// What precedes the number of an event in its object, and ends it.
+/// The text before the number of an event in its object. A quote ends the number.
 const NUMBER_KEY: &[u8] = b"\"seq\":\"";
 
 /// The same in protobuf: an entry of a map, with the length of the number in the next byte.
@@ -313,7 +313,7 @@ struct Events {
     form: Form,
     /// The beginning of an event; of one in protobuf with its length before it.
     partial: Vec<u8>,
-    /// What is still to come of an event in protobuf that is only counted.
+    /// Bytes that are still to come of an event in protobuf that is only counted.
     left: usize,
 }
 

@@ -150,7 +150,7 @@ pub(super) fn requests(mut requests: Vec<RequestReport>, query: &str, now: Times
             "SubResource",
         ]));
     }
-    // Those of a queue in their order, then those that are executed.
+    // Waiting requests in the order of their queue, then executing ones.
     let place = |request: &RequestReport| {
         let level = request.flow.level.name.clone();
         (level, request.queue, request.place.is_none(), request.place, request.arrived)

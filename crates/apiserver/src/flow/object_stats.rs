@@ -33,7 +33,7 @@ pub(super) struct StoredObjects {
     pub(super) average_bytes: u64,
 }
 
-/// What a list has found.
+/// The objects that a list has found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// All objects of the list, also those after the page.

@@ -118,7 +118,7 @@ pub fn envelop(type_meta: &TypeMeta, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the body of a list begins with, up to its items. Each item follows after [`begin_item`], then
+/// The beginning of the body of a list, up to its items. Each item follows after [`begin_item`], then
 /// [`END_OF_ENVELOPE`]. `items_bytes` is what all the items take.
 ///
 /// All lists of the API have the same numbers.
@@ -139,7 +139,7 @@ pub fn begin_item(out: &mut Vec<u8>, message_bytes: usize) {
     wire::write_length(out, 2, message_bytes);
 }
 
-/// What an item of a list takes.
+/// Bytes of an item in a list, with its tag and length.
 pub fn item_bytes(message_bytes: usize) -> usize {
     field_bytes(message_bytes)
 }
@@ -174,7 +174,7 @@ pub fn begin_event(out: &mut Vec<u8>, event_type: &str, type_meta: &TypeMeta, me
     wire::write_length(out, 2, message_bytes);
 }
 
-/// What a field of so many bytes takes under one of the first 15 numbers.
+/// Bytes of a field under one of the first 15 numbers, with its tag and length.
 fn field_bytes(content: usize) -> usize {
     1 + wire::varint_bytes(content as u64) + content
 }

@@ -1,4 +1,4 @@
-//! What messages are written from: a tree, or the text of a stored object ([`super::text`]).
+//! Sources of messages: a tree, or the text of a stored object ([`super::text`]).
 
 use std::borrow::Cow;
 

@@ -15,7 +15,7 @@ const WORDS: &[(&str, &str)] = &[
     ("mismatched bracket '{'", "did not find expected ',' or '}'"),
 ];
 
-/// What only libyaml's parser, and not its scanner, reports. It counts lines from 0 there.
+/// Faults that libyaml's parser reports, and not its scanner. The parser counts lines from 0.
 const OF_PARSER: &[&str] = &[
     "did not find expected node content",
     "did not find expected '-' indicator",
@@ -25,7 +25,7 @@ const OF_PARSER: &[&str] = &[
     "did not find expected <document start>",
 ];
 
-/// What our parser found in a document.
+/// The fault that our parser found in a document, in the words of libyaml.
 pub(super) fn of_parser(error: &ScanError, document: &str) -> DecodeError {
     let said = error.info();
     if said.starts_with("unexpected character") {
@@ -60,7 +60,7 @@ pub(super) fn of_parser(error: &ScanError, document: &str) -> DecodeError {
     }
 }
 
-/// What libyaml expects at the end of a document with an open bracket.
+/// The message of libyaml for a document that ends within brackets.
 fn unclosed(bracket: &str, document: &str) -> &'static str {
     if document.trim_end().ends_with(['[', '{', ',', ':']) {
         "did not find expected node content"

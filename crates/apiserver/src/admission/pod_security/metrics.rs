@@ -11,7 +11,7 @@ pub(super) struct PodSecurityMetrics {
     errors: Counters<4>,
 }
 
-/// What follows from a violation.
+/// The action that follows from a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Enforce,
