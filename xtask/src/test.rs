@@ -5,6 +5,7 @@
 //! stop the others. The output of cargo is passed through as it is.
 
 mod apt;
+mod java_clients;
 mod kubectl;
 mod real_clients;
 mod requirements;

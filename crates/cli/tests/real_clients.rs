@@ -1,45 +1,31 @@
-//! Client libraries other people wrote, against the real binary. Needs a Python that has them
-//! in `CORACLE_TEST_PYTHON`; `cargo xtask test --real-clients` makes one.
+//! Client libraries other people wrote, against the real binary. Each module needs the runtime of a language and the
+//! libraries, named by variables; `cargo xtask test --real-clients` finds or makes them.
 
 #[path = "support/dir.rs"]
 mod dir;
+#[path = "real_clients/java.rs"]
+mod java;
 #[path = "support/program.rs"]
 mod program;
+#[path = "real_clients/python.rs"]
+mod python;
 #[path = "support/server.rs"]
 mod server;
 
-use dir::TestDir;
+use std::ffi::OsString;
+
 use program::output;
-use server::Server;
 use tokio::process::Command;
 
-/// The Python to use.
+/// A variable that the runner sets.
 #[expect(clippy::disallowed_methods, reason = "how the runner tells a suite what it found")]
-fn python() -> Command {
-    Command::new(
-        std::env::var_os("CORACLE_TEST_PYTHON").expect("CORACLE_TEST_PYTHON is the path of a Python"),
-    )
+fn variable(name: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set; run cargo xtask test --real-clients"))
 }
 
-/// Runs a program that does what clients do, and says `done` when all went as it should.
-async fn check(program: &str) {
-    let dir = TestDir::new();
-    let server = Server::start(&dir, &[]).await;
-    let mut python = python();
-    // No configuration of the user's, and no cache in their home.
-    python.env("HOME", dir.path()).args(["-c", program]).arg(&server.kubeconfig);
-    let ran = output(&mut python).await;
+/// Runs a program that uses a client library, and prints `done` unless something is wrong.
+async fn check(program: &mut Command) {
+    let ran = output(program).await;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(ran.stdout, b"done\n");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn the_official_python_client_works() {
-    check(include_str!("real_clients/kubernetes.py")).await;
-}
-
-#[tokio::test]
-async fn kr8s_works() {
-    check(include_str!("real_clients/kr8s.py")).await;
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "done\n");
 }

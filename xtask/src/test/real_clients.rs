@@ -1,4 +1,4 @@
-//! Client libraries other people wrote, in a Python environment of their own under `target/`.
+//! Client libraries of Python, in an environment of their own below `target/`.
 //!
 //! They are downloaded, so the suite runs only when asked for; it is never the only proof of anything.
 

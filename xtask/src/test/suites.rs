@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use super::{Options, kubectl, real_clients};
+use super::{Options, java_clients, kubectl, real_clients};
 
 /// Variables a suite is run with.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
@@ -43,8 +43,13 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "real-clients",
-        cargo_args: &["--workspace", "--all-features", "--test", "real_clients"],
+        cargo_args: &["--workspace", "--all-features", "--test", "real_clients", "python::"],
         prepare: real_clients::prepare,
+    },
+    Suite {
+        name: "real-clients-java",
+        cargo_args: &["--workspace", "--all-features", "--test", "real_clients", "java::"],
+        prepare: java_clients::prepare,
     },
 ];
 
