@@ -22,7 +22,7 @@ pub(crate) struct History {
 }
 
 struct Kept {
-    /// Without gaps in their revisions.
+    /// Ascending. Without gaps in their revisions, unless they follow a remote store that others write to as well.
     commits: VecDeque<Arc<Commit>>,
     /// The oldest revision that can be read and watched from.
     oldest: Revision,
@@ -54,7 +54,7 @@ impl History {
         let mut kept = self.lock();
         let before = kept.bytes;
         for commit in commits {
-            debug_assert!(kept.commits.back().is_none_or(|last| last.revision.next() == commit.revision));
+            debug_assert!(kept.commits.back().is_none_or(|last| last.revision < commit.revision));
             kept.bytes += cost(commit);
             kept.commits.push_back(commit.clone());
         }
@@ -78,7 +78,7 @@ impl History {
             return Err(Error::Compacted { requested: from, oldest: kept.oldest });
         }
         let skip = kept.position(from);
-        Ok(kept.commits.range(skip.min(kept.commits.len())..).take(limit).cloned().collect())
+        Ok(kept.commits.range(skip..).take(limit).cloned().collect())
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -120,10 +120,21 @@ impl History {
         }
     }
 
+    /// Gives up all commits: history begins anew at `oldest`.
+    pub(crate) fn restart(&self, oldest: Revision) {
+        let mut kept = self.lock();
+        kept.oldest = kept.oldest.max(oldest);
+        kept.bytes = 0;
+        let commits = std::mem::take(&mut kept.commits);
+        drop(kept);
+        // Freed here and not under the lock.
+        drop(commits);
+    }
+
     fn take_before(&self, oldest: Revision) -> Vec<Arc<Commit>> {
         let mut kept = self.lock();
         kept.oldest = kept.oldest.max(oldest);
-        let passed = kept.position(oldest).min(kept.commits.len()).min(DROP_CHUNK);
+        let passed = kept.position(oldest).min(DROP_CHUNK);
         let commits: Vec<_> = kept.commits.drain(..passed).collect();
         kept.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
         if kept.commits.len() < kept.commits.capacity() / 4 {
@@ -137,8 +148,7 @@ impl History {
 impl Kept {
     /// Where the commit of `revision` is or would be.
     fn position(&self, revision: Revision) -> usize {
-        let first = self.commits.front().map_or(revision, |commit| commit.revision);
-        usize::try_from(revision.get().saturating_sub(first.get())).unwrap_or(usize::MAX)
+        self.commits.partition_point(|commit| commit.revision < revision)
     }
 }
 

@@ -49,6 +49,13 @@ pub(crate) enum Change {
     DeletePrefix { prefix: Bytes },
 }
 
+/// A change that another store has made, with the revisions it has there.
+#[derive(Clone, Debug)]
+pub(crate) enum Mirrored {
+    Put(EntryParts),
+    Delete(Bytes),
+}
+
 /// A transaction that has been applied to an index but is not yet durable.
 pub(crate) struct Staged {
     pub(crate) committed: Committed,
@@ -214,6 +221,28 @@ impl Index {
         }
         self.revision = revision;
         (Some(Arc::new(Commit { revision, at, events: events.into() })), deleted)
+    }
+
+    /// Takes over a commit of the store that this index mirrors; one without changes only moves the revision on.
+    pub(crate) fn follow<'a>(
+        &mut self,
+        revision: Revision,
+        at: Timestamp,
+        changes: impl IntoIterator<Item = &'a Mirrored>,
+    ) -> Arc<Commit> {
+        let events = changes.into_iter().filter_map(|change| match change {
+            Mirrored::Put(parts) => {
+                let latest = self.latest.get(&parts.key[..]).map(|Slot(version)| version.clone());
+                let previous = latest.clone().filter(|version| version.is_live());
+                let version = Version::kept(parts, latest);
+                self.replace(&version, previous.as_deref());
+                Some(Event { version, previous })
+            }
+            Mirrored::Delete(key) => self.delete(revision, key),
+        });
+        let events = events.collect();
+        self.revision = revision;
+        Arc::new(Commit { revision, at, events })
     }
 
     fn put(

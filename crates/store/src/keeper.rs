@@ -57,12 +57,8 @@ pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<C
 }
 
 fn next_due(local: &Local) -> Option<Timestamp> {
-    let summary = local.history.summary();
-    // One commit always stays, so a single one is nothing to wait for.
-    let aged = summary.since.filter(|_| summary.commits > 1);
-    let aged = aged.map(|since| local.policy.due(since, summary.bytes));
     let retest = local.health.is_disk_full().then(|| local.clock.now() + Duration::from_millis(RETRY_MS));
-    [local.expiry.next_due(), aged, retest].into_iter().flatten().min()
+    [local.expiry.next_due(), local.compaction_due(), retest].into_iter().flatten().min()
 }
 
 async fn sleep(local: &Local, due: Option<Timestamp>) {
@@ -83,16 +79,10 @@ async fn keep(engine: &impl Writer) -> Result<()> {
 }
 
 async fn compact_if_due(engine: &impl Writer) -> Result<()> {
-    let local = engine.local();
-    let summary = local.history.summary();
-    let now = local.clock.now();
-    if summary.since.is_none_or(|since| local.policy.due(since, summary.bytes) > now) {
-        return Ok(());
+    match engine.local().compaction_target() {
+        Some(target) => engine.compact(target).await,
+        None => Ok(()),
     }
-    if let Some(target) = local.history.target(&local.policy, now) {
-        engine.compact(target).await?;
-    }
-    Ok(())
 }
 
 async fn expire(engine: &impl Writer) -> Result<()> {

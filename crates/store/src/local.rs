@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use coracle_base::{Clock, Task, watched};
+use coracle_base::{Clock, Task, Timestamp, watched};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +91,33 @@ impl Local {
         }
     }
 
+    /// Serves another index, which nothing led to that watchers could be told: those who are not past its revision
+    /// learn that history has been compacted.
+    pub(crate) fn restart(&self, index: Index) {
+        // First: no read may find the old history and look into the new index for it.
+        self.history.restart(index.revision().next());
+        self.published.store(Arc::new(index));
+        self.hub.ring();
+    }
+
+    /// When compaction by policy is due, if it is.
+    pub(crate) fn compaction_due(&self) -> Option<Timestamp> {
+        let summary = self.history.summary();
+        // One commit always stays, so a single one is nothing to wait for.
+        let since = summary.since.filter(|_| summary.commits > 1)?;
+        Some(self.policy.due(since, summary.bytes))
+    }
+
+    /// The revision to compact to now, if the policy says so.
+    pub(crate) fn compaction_target(&self) -> Option<Revision> {
+        let summary = self.history.summary();
+        let now = self.clock.now();
+        if summary.since.is_none_or(|since| self.policy.due(since, summary.bytes) > now) {
+            return None;
+        }
+        self.history.target(&self.policy, now)
+    }
+
     /// From now on everything is refused, and whoever waits learns it.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -104,9 +131,11 @@ impl Local {
     pub(crate) fn get(&self, key: &[u8], at: At) -> Result<Get> {
         self.check_open()?;
         let index = self.published.load();
-        match at {
-            At::Latest => Ok(Get { entry: index.get(key), revision: index.revision() }),
-            At::Revision(revision) => {
+        match at.past() {
+            None => at
+                .check(index.revision())
+                .map(|()| Get { entry: index.get(key), revision: index.revision() }),
+            Some(revision) => {
                 self.at(&index, revision, |index| Get { entry: index.get_at(key, revision), revision })
             }
         }
@@ -115,22 +144,21 @@ impl Local {
     pub(crate) fn range(&self, request: &RangeRequest) -> Result<Range> {
         self.check_open()?;
         let index = self.snapshot();
-        match request.at {
-            At::Latest => Ok(index.range(request, index.revision())),
-            At::Revision(revision) => self.at(&index, revision, |index| index.range(request, revision)),
+        match request.at.past() {
+            None => {
+                request.at.check(index.revision()).map(|()| index.range(request, index.revision()))
+            }
+            Some(revision) => self.at(&index, revision, |index| index.range(request, revision)),
         }
     }
 
     pub(crate) fn count(&self, prefix: &[u8], at: At) -> Result<Count> {
         self.check_open()?;
         let index = self.snapshot();
-        match at {
-            At::Latest => {
-                Ok(Count { count: index.count(prefix, index.revision()), revision: index.revision() })
-            }
-            At::Revision(revision) => {
-                self.at(&index, revision, |index| Count { count: index.count(prefix, revision), revision })
-            }
+        let count = |index: &Index, revision| Count { count: index.count(prefix, revision), revision };
+        match at.past() {
+            None => at.check(index.revision()).map(|()| count(&index, index.revision())),
+            Some(revision) => self.at(&index, revision, |index| count(index, revision)),
         }
     }
 
@@ -189,14 +217,17 @@ impl Local {
         self.history.check(position)?;
         let (progress, requests) = ProgressHandle::new();
         self.watchers.fetch_add(1, Ordering::Relaxed);
+        let pattern = Pattern::of(&request);
         let source = LocalWatch {
             dispatched: self.hub.dispatched(),
             local: self.clone(),
-            pattern: Pattern::of(&request),
             position,
             current: None,
             backlog: VecDeque::new(),
-            live: None,
+            // At once if nothing has to be read from history first: a watch of keys that do not change then survives
+            // compaction, whether it is read or not.
+            live: self.hub.subscribe(&pattern, position),
+            pattern,
             requests,
             owed: None,
         };

@@ -1,16 +1,47 @@
 //! What a reader asks for and gets.
 
 use crate::entry::Entry;
+use crate::error::{Error, Result};
 use crate::revision::Revision;
 
-/// The revision to read at.
+/// The state to read: how recent it must be.
+///
+/// Engines in this process have one copy of everything, so only [`At::Revision`] makes a difference there. Engines
+/// over a remote store may keep a copy that follows it; these levels say what that copy must be proven to include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// The latest: sees every write acknowledged before the read began.
+    /// The latest: linearizable. Sees every write acknowledged before the read began, by any process.
     #[default]
     Latest,
-    /// A past revision that is still kept.
+    /// Exactly this past revision, which is still kept.
     Revision(Revision),
+    /// Any state that includes this revision. Fails with [`crate::Error::FutureRevision`] if the store has not come
+    /// that far, and does not wait.
+    NotOlderThan(Revision),
+    /// The state in memory. Sees every write that this process has made or seen through the same engine, and may
+    /// lack later writes of other processes. For facts that the transaction depends on anyway (a conflict returns
+    /// the newer state), and for checks that kube-apiserver makes against an informer.
+    Cached,
+}
+
+impl At {
+    /// The past revision asked for; `None`: a current state.
+    pub(crate) fn past(self) -> Option<Revision> {
+        match self {
+            At::Revision(revision) => Some(revision),
+            At::Latest | At::NotOlderThan(_) | At::Cached => None,
+        }
+    }
+
+    /// Refuses a current state at `found` that is older than what was asked for.
+    pub(crate) fn check(self, found: Revision) -> Result<()> {
+        match self {
+            At::NotOlderThan(requested) if requested > found => {
+                Err(Error::FutureRevision { requested, current: found })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A key's entry, or its absence, with the snapshot's revision.

@@ -104,7 +104,7 @@ impl Registry {
         }
         let revision = match place.at {
             At::Revision(revision) => revision,
-            At::Latest => clusters.count("", At::Latest).await?.revision,
+            latest => clusters.count("", latest).await?.revision,
         };
         Ok(EverywherePage { found, revision, continue_token })
     }

@@ -30,6 +30,8 @@ pub(super) struct Cluster {
     pub(super) watchers: Arc<()>,
     /// The oldest revision kept, as far as this engine has heard: etcd does not tell.
     oldest: AtomicU64,
+    /// The newest revision that a caller of this engine has seen.
+    seen: AtomicU64,
 }
 
 impl Cluster {
@@ -43,6 +45,7 @@ impl Cluster {
             history_age: options.compaction.max_age,
             watchers: Arc::new(()),
             oldest: AtomicU64::new(Revision::INITIAL.get()),
+            seen: AtomicU64::new(0),
         })
     }
 
@@ -69,6 +72,15 @@ impl Cluster {
 
     pub(super) fn learn_oldest(&self, revision: Revision) {
         self.oldest.fetch_max(revision.get(), Ordering::Relaxed);
+    }
+
+    pub(super) fn seen(&self) -> Revision {
+        Revision::new(self.seen.load(Ordering::Acquire))
+    }
+
+    /// A caller is about to see this revision: reads of [`At::Cached`] must not go back behind it.
+    pub(super) fn saw(&self, revision: Revision) {
+        self.seen.fetch_max(revision.get(), Ordering::AcqRel);
     }
 
     pub(super) async fn stats(&self) -> Result<Stats> {

@@ -30,6 +30,10 @@ impl Cluster {
             self.leases.forget_all();
             answer = self.send(&txn).await?;
         }
+        if let Ok(answer) = &answer {
+            // Also of a conflict, so that whoever tries again with a cached read does not find the old state again.
+            self.saw(value::to_revision(proto::revision(&answer.header)));
+        }
         match answer {
             Ok(answer) if answer.succeeded => self.committed(&txn, answer),
             Ok(answer) => Err(self.conflict(&txn, &answer)),

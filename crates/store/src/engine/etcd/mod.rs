@@ -2,8 +2,11 @@
 //!
 //! Etcd has the semantics of the store already; this translates. What it adds: a header on
 //! each value for what etcd has no place for (`value`), ranges in pages (`read`), leases
-//! shared by many keys (`lease`), watches that outlive a lost member (`watch`), and
+//! shared by many keys (`lease`), watches that outlive a lost member (`follow`), and
 //! compaction by age (`compact`). Several processes may use one cluster at once.
+//!
+//! Reads and watches are served from a copy in memory that follows etcd (`mirror`), where that is proven to give the
+//! same answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::cluster::Cluster;
+use self::mirror::Mirror;
 pub use self::options::{ClientIdentity, Options, Password, Tls};
 use crate::engine::{BoxFuture, Engine, Stats};
 use crate::error::{Error, Result};
@@ -26,13 +30,16 @@ mod cluster;
 mod commit;
 mod compact;
 mod failure;
+mod follow;
 mod health;
 mod keyspace;
 mod lease;
+mod mirror;
 mod options;
 mod progress;
 mod proto;
 mod read;
+mod revision_reads;
 mod rpc;
 mod session;
 mod stream;
@@ -48,26 +55,92 @@ pub async fn connect(options: Options) -> Result<Store> {
     let closed = CancellationToken::new();
     let cluster = Arc::new(Cluster::new(&options, closed)?);
     cluster.probe().await?;
-    Ok(Store::new(Arc::new(EtcdEngine::start(cluster, &options))))
+    Ok(Store::new(Arc::new(EtcdEngine::start(cluster, &options).await)))
 }
 
 /// A connected cluster with what runs for it.
 struct EtcdEngine {
     cluster: Arc<Cluster>,
-    /// Compaction by age and the test of an unreachable cluster, until the engine is closed.
+    mirror: Arc<Mirror>,
+    /// The mirror's, compaction by age and the test of an unreachable cluster, until the engine is closed.
     tasks: Mutex<Vec<Task<()>>>,
     /// Every running watch. Each task belongs to its [`Watch`]; this awaits them.
     watches: TaskTracker,
 }
 
 impl EtcdEngine {
-    fn start(cluster: Arc<Cluster>, options: &Options) -> Self {
-        let mut tasks = vec![health::start(cluster.clone())];
+    async fn start(cluster: Arc<Cluster>, options: &Options) -> Self {
+        let policy = options.mirror_history();
+        let (mirror, mut tasks) = Mirror::start(cluster.clone(), policy, options.clock.clone()).await;
+        tasks.push(health::start(cluster.clone()));
         tasks.extend(compact::start(cluster.clone(), options));
-        Self { cluster, tasks: Mutex::new(tasks), watches: TaskTracker::new() }
+        Self { cluster, mirror, tasks: Mutex::new(tasks), watches: TaskTracker::new() }
+    }
+
+    async fn get(&self, key: &[u8], at: At) -> Result<Get> {
+        if let Some(get) = self.mirror.read(at, |copy, at| copy.get(key, at)).await? {
+            return Ok(get);
+        }
+        let get = self.cluster.get(key, at).await?;
+        self.checked(at, get.revision).map(|()| get)
+    }
+
+    async fn range(&self, mut request: RangeRequest) -> Result<Range> {
+        let at = request.at;
+        let copied = self.mirror.read(at, |copy, at| {
+            request.at = at;
+            copy.range(&request)
+        });
+        if let Some(range) = copied.await? {
+            return Ok(range);
+        }
+        let range = self.cluster.range(RangeRequest { at, ..request }).await?;
+        self.checked(at, range.revision).map(|()| range)
+    }
+
+    async fn count(&self, prefix: &[u8], at: At) -> Result<Count> {
+        if let Some(count) = self.mirror.read(at, |copy, at| copy.count(prefix, at)).await? {
+            return Ok(count);
+        }
+        let count = self.cluster.count(prefix, at).await?;
+        self.checked(at, count.revision).map(|()| count)
+    }
+
+    /// Notes a current state that etcd itself has answered with.
+    fn checked(&self, at: At, found: Revision) -> Result<()> {
+        if at.past().is_none() {
+            self.cluster.saw(found);
+        }
+        at.check(found)
+    }
+
+    async fn watch(&self, mut request: WatchRequest) -> Result<Watch> {
+        let from = match request.from {
+            // The mirror's own revision may lag behind what was acknowledged.
+            None => self.mirror.latest().await?.next(),
+            Some(from) => from,
+        };
+        request.from = Some(from);
+        match self.mirror.watch(request.clone(), from)? {
+            Some(watch) => Ok(watch),
+            None => watch::start(self.cluster.clone(), &self.watches, request, from).await,
+        }
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<()> {
+        self.cluster.compact(revision).await?;
+        self.mirror.compact(revision).await
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let stats = self.cluster.stats().await?;
+        let copy = self.mirror.local().stats(stats.engine);
+        let watchers = stats.watchers + copy.watchers;
+        Ok(Stats { history: copy.history, history_bytes: copy.history_bytes, watchers, ..stats })
     }
 
     async fn stop(&self) {
+        self.mirror.close();
         self.cluster.client.closed().cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
@@ -81,15 +154,15 @@ impl EtcdEngine {
 
 impl Engine for EtcdEngine {
     fn get<'a>(&'a self, key: &'a [u8], at: At) -> BoxFuture<'a, Result<Get>> {
-        Box::pin(self.cluster.get(key, at))
+        Box::pin(self.get(key, at))
     }
 
     fn range(&self, request: RangeRequest) -> BoxFuture<'_, Result<Range>> {
-        Box::pin(self.cluster.range(request))
+        Box::pin(self.range(request))
     }
 
     fn count<'a>(&'a self, prefix: &'a [u8], at: At) -> BoxFuture<'a, Result<Count>> {
-        Box::pin(self.cluster.count(prefix, at))
+        Box::pin(self.count(prefix, at))
     }
 
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>> {
@@ -97,15 +170,15 @@ impl Engine for EtcdEngine {
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Watch>> {
-        Box::pin(watch::start(self.cluster.clone(), &self.watches, request))
+        Box::pin(self.watch(request))
     }
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.cluster.compact(revision))
+        Box::pin(self.compact(revision))
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
-        Box::pin(self.cluster.stats())
+        Box::pin(self.stats())
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -44,7 +44,7 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long to try a request before giving up on the cluster.
     pub request_timeout: Duration,
-    /// Which history to give up by itself. Only `max_age` is used, and zero means none.
+    /// Which history to give up by itself. Of etcd's only by `max_age`, where zero means none.
     pub compaction: CompactionPolicy,
     /// Where the time comes from.
     pub clock: Clock,
@@ -153,6 +153,15 @@ impl Options {
     pub(super) fn check(&self) -> Result<()> {
         self.check_endpoints()?;
         self.check_root()
+    }
+
+    /// How much history the mirror keeps: as much as a store in this process, whoever compacts etcd.
+    pub(super) fn mirror_history(&self) -> CompactionPolicy {
+        let max_age = match self.compaction.max_age {
+            Duration::ZERO => CompactionPolicy::default().max_age,
+            max_age => max_age,
+        };
+        CompactionPolicy { max_age, ..self.compaction.clone() }
     }
 
     /// How to connect to one member for requests.

@@ -58,7 +58,7 @@ impl Cluster {
     pub(super) async fn range(&self, request: RangeRequest) -> Result<Range> {
         for _ in 1..MAX_SNAPSHOTS {
             match self.range_once(&request).await {
-                Err(Error::Compacted { .. }) if request.at == At::Latest => {}
+                Err(Error::Compacted { .. }) if request.at.past().is_none() => {}
                 other => return other,
             }
         }
@@ -155,10 +155,7 @@ impl Cluster {
     /// Etcd's number for a revision, 0 for the latest. Revision 0 is one that no store has
     /// any more, and those beyond etcd's numbers are ones it does not have yet.
     async fn wire_revision(&self, at: At) -> Result<i64> {
-        let requested = match at {
-            At::Latest => return Ok(0),
-            At::Revision(revision) => revision,
-        };
+        let Some(requested) = at.past() else { return Ok(0) };
         match i64::try_from(requested.get()) {
             Ok(0) => Err(Error::Compacted { requested, oldest: self.oldest_known() }),
             Ok(number) => Ok(number),

@@ -46,8 +46,13 @@ pub(super) fn encode(value: &[u8], stamp: Option<u32>, expires_at: Option<Timest
 
 /// The entry for what etcd answered.
 pub(super) fn decode(kv: &KeyValue, keyspace: &Keyspace) -> Result<Entry> {
+    decode_parts(kv, keyspace).map(|parts| Entry::from_parts(&parts))
+}
+
+/// What the entry is made of. Key and value share the memory of the answer.
+pub(super) fn decode_parts(kv: &KeyValue, keyspace: &Keyspace) -> Result<EntryParts> {
     let (header, value) = split(&kv.value).map_err(|reason| undecodable(&kv.key, reason))?;
-    let parts = EntryParts {
+    Ok(EntryParts {
         key: keyspace.strip(&kv.key)?,
         value,
         stamp: header.stamp,
@@ -55,8 +60,7 @@ pub(super) fn decode(kv: &KeyValue, keyspace: &Keyspace) -> Result<Entry> {
         mod_revision: to_revision(kv.mod_revision),
         version: kv.version.unsigned_abs(),
         expires_at: header.expires_at,
-    };
-    Ok(Entry::from_parts(&parts))
+    })
 }
 
 /// Etcd counts in signed numbers and never below zero.

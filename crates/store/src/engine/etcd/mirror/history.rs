@@ -1,0 +1,49 @@
+//! Giving up the copy's history: by age and size, and when etcd's is compacted through this engine.
+
+use std::sync::Arc;
+
+use super::Mirror;
+use crate::error::Result;
+use crate::revision::Revision;
+
+impl Mirror {
+    /// Compacts by policy until the engine is closed.
+    pub(super) async fn keep_history(self: Arc<Self>) {
+        let local = &self.local;
+        loop {
+            let due = async {
+                match local.compaction_due() {
+                    Some(due) => local.clock.sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Every branch only waits.
+            tokio::select! {
+                biased;
+                () = local.closed.cancelled() => return,
+                () = local.upkeep.notified() => {}
+                () = due => {}
+            }
+            if let Some(target) = local.compaction_target()
+                && let Err(error) = self.forget(target).await
+            {
+                tracing::warn!(%error, "the history of the mirror of etcd was not compacted");
+            }
+        }
+    }
+
+    /// Follows a compaction of etcd, which other engines may not have heard of. History that is still on its way
+    /// stays: watchers are to get it.
+    pub(in crate::engine::etcd) async fn compact(&self, oldest: Revision) -> Result<()> {
+        self.wait(oldest).await;
+        self.forget(oldest.min(self.local.snapshot().revision())).await
+    }
+
+    async fn forget(&self, oldest: Revision) -> Result<()> {
+        let dead = self.local.forget(oldest).await?;
+        let mut working = self.lock();
+        dead.iter().for_each(|tombstone| working.purge(tombstone));
+        self.local.publish(working.clone(), &[]);
+        Ok(())
+    }
+}
