@@ -121,6 +121,7 @@ impl History {
     }
 
     /// Gives up all commits: history begins anew at `oldest`.
+    #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, oldest: Revision) {
         let mut kept = self.lock();
         kept.oldest = kept.oldest.max(oldest);

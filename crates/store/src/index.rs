@@ -50,6 +50,7 @@ pub(crate) enum Change {
 }
 
 /// A change that another store has made, with the revisions it has there.
+#[cfg(feature = "etcd")]
 #[derive(Clone, Debug)]
 pub(crate) enum Mirrored {
     Put(EntryParts),
@@ -224,6 +225,7 @@ impl Index {
     }
 
     /// Takes over a commit of the store that this index mirrors; one without changes only moves the revision on.
+    #[cfg(feature = "etcd")]
     pub(crate) fn follow<'a>(
         &mut self,
         revision: Revision,

@@ -93,6 +93,7 @@ impl Local {
 
     /// Serves another index, which nothing led to that watchers could be told: those who are not past its revision
     /// learn that history has been compacted.
+    #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, index: Index) {
         // First: no read may find the old history and look into the new index for it.
         self.history.restart(index.revision().next());
@@ -132,9 +133,9 @@ impl Local {
         self.check_open()?;
         let index = self.published.load();
         match at.past() {
-            None => at
-                .check(index.revision())
-                .map(|()| Get { entry: index.get(key), revision: index.revision() }),
+            None => {
+                at.check(index.revision()).map(|()| Get { entry: index.get(key), revision: index.revision() })
+            }
             Some(revision) => {
                 self.at(&index, revision, |index| Get { entry: index.get_at(key, revision), revision })
             }
@@ -145,9 +146,7 @@ impl Local {
         self.check_open()?;
         let index = self.snapshot();
         match request.at.past() {
-            None => {
-                request.at.check(index.revision()).map(|()| index.range(request, index.revision()))
-            }
+            None => request.at.check(index.revision()).map(|()| index.range(request, index.revision())),
             Some(revision) => self.at(&index, revision, |index| index.range(request, revision)),
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! Needs `etcd` in the PATH.
 
+mod etcd_mirror;
 mod etcd_server;
 
 use std::collections::BTreeSet;
@@ -13,8 +14,7 @@ use std::time::Duration;
 use coracle_base::Task;
 use coracle_store::etcd::{self, ClientIdentity, Options, Password, Tls};
 use coracle_store::{
-    At, Delete, Error, Expect, Put, RangeRequest, Result, Revision, Store, Txn, Watch, WatchEvent,
-    WatchRequest,
+    At, Delete, Error, Expect, Put, RangeRequest, Revision, Store, Txn, WatchEvent, WatchRequest,
 };
 use etcd_server::increments::{self, COUNTER, LAST_MARK, Writers};
 use etcd_server::{EtcdServer, RECOVERY_LIMIT, certificate, free_ports, next};

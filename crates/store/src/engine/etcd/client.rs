@@ -148,6 +148,26 @@ impl Client {
         opened.map_err(|status| Failure::of_call(&member.url, &status))
     }
 
+    /// Sends requests to the leader from now on, if it is among the members that are known and answer.
+    pub(super) async fn prefer_leader(&self) {
+        if self.members.len() > 1 {
+            // It only saves time, so it may not take any more than a connection.
+            let _ = timeout(self.connect_timeout, self.find_leader()).await;
+        }
+    }
+
+    async fn find_leader(&self) {
+        let current = self.current();
+        let others = (0..self.members.len()).filter(|at| *at != current);
+        for at in std::iter::once(current).chain(others) {
+            if self.status(at).await.is_ok_and(|status| status.is_leader()) {
+                // Unless requests have left a member meanwhile, which may be this one.
+                let _ = self.current.compare_exchange(current, at, Ordering::Relaxed, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
     pub(super) fn url(&self, member: usize) -> &str {
         &self.members[member].url
     }

@@ -33,6 +33,7 @@ mod failure;
 mod follow;
 mod health;
 mod keyspace;
+mod leader;
 mod lease;
 mod mirror;
 mod options;
@@ -55,6 +56,7 @@ pub async fn connect(options: Options) -> Result<Store> {
     let closed = CancellationToken::new();
     let cluster = Arc::new(Cluster::new(&options, closed)?);
     cluster.probe().await?;
+    cluster.client.prefer_leader().await;
     Ok(Store::new(Arc::new(EtcdEngine::start(cluster, &options).await)))
 }
 
@@ -62,7 +64,8 @@ pub async fn connect(options: Options) -> Result<Store> {
 struct EtcdEngine {
     cluster: Arc<Cluster>,
     mirror: Arc<Mirror>,
-    /// The mirror's, compaction by age and the test of an unreachable cluster, until the engine is closed.
+    /// The mirror's, compaction by age, the look for the leader and the test of an unreachable cluster, until the
+    /// engine is closed.
     tasks: Mutex<Vec<Task<()>>>,
     /// Every running watch. Each task belongs to its [`Watch`]; this awaits them.
     watches: TaskTracker,
@@ -73,6 +76,7 @@ impl EtcdEngine {
         let policy = options.mirror_history();
         let (mirror, mut tasks) = Mirror::start(cluster.clone(), policy, options.clock.clone()).await;
         tasks.push(health::start(cluster.clone()));
+        tasks.push(leader::start(cluster.clone()));
         tasks.extend(compact::start(cluster.clone(), options));
         Self { cluster, mirror, tasks: Mutex::new(tasks), watches: TaskTracker::new() }
     }

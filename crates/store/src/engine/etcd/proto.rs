@@ -14,6 +14,9 @@ pub(super) const NO_END: Bytes = Bytes::new();
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseHeader {
+    /// The member that answered.
+    #[prost(uint64, tag = "2")]
+    pub(super) member_id: u64,
     /// The store's revision when the request was carried out.
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
@@ -320,10 +323,22 @@ pub(super) struct StatusRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(super) version: String,
     #[prost(int64, tag = "3")]
     pub(super) db_size: i64,
+    /// The member that leads, as far as this one has heard; 0: none.
+    #[prost(uint64, tag = "4")]
+    pub(super) leader: u64,
+}
+
+impl StatusResponse {
+    /// Whether the member that answered leads.
+    pub(super) fn is_leader(&self) -> bool {
+        self.leader != 0 && self.header.as_ref().is_some_and(|header| header.member_id == self.leader)
+    }
 }
 
 /// The revision in an answer's header; etcd always sends one.

@@ -64,7 +64,9 @@ impl RevisionReads {
     }
 }
 
-fn boxed(future: impl Future<Output = Result<Revision>> + Send + 'static) -> BoxFuture<'static, Result<Revision>> {
+fn boxed(
+    future: impl Future<Output = Result<Revision>> + Send + 'static,
+) -> BoxFuture<'static, Result<Revision>> {
     Box::pin(future)
 }
 

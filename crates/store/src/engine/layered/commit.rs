@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{Layered, Own};
 use crate::entry::Entry;
 use crate::error::{Conflict, Error, Result};
+use crate::read::At;
 use crate::revision::Revision;
 use crate::txn::{Committed, Expect, Op, Put, Txn};
 
@@ -49,7 +50,8 @@ impl Layered {
     async fn own_states(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Own>> {
         let mut states = HashMap::with_capacity(keys.len());
         for key in keys {
-            states.insert(key.clone(), Own::of(self.own.get(key).await?.entry));
+            // What is translated from it are conditions; a conflict makes the newer state known.
+            states.insert(key.clone(), Own::of(self.own.get_at(key, At::Cached).await?.entry));
         }
         Ok(states)
     }
@@ -72,9 +74,10 @@ impl Layered {
                     let expect = self.translate_expect(delete.expect, state);
                     match state {
                         None => translated.ops.push(op.clone()),
-                        Some(Own::Whiteout(_)) if expect != Expect::ModRevision(NEVER) => {
+                        Some(Own::Whiteout(at)) if expect != Expect::ModRevision(NEVER) => {
                             left_out.push(place);
-                            translated.checks.push((delete.key.clone(), expect));
+                            // Also where nothing is expected: it must still be deleted.
+                            translated.checks.push((delete.key.clone(), Expect::ModRevision(*at)));
                         }
                         Some(_) => {
                             let whiteout = Put::new(delete.key.clone(), "").expect(expect);

@@ -114,8 +114,6 @@ impl Mirror {
         if !self.covers(at).await? {
             return Ok(None);
         }
-        // What is proven to be recent enough may be read as it is.
-        let at = at.past().map_or(At::Cached, At::Revision);
         match read(&self.local, at) {
             Err(Error::Compacted { .. } | Error::FutureRevision { .. }) => Ok(None),
             outcome => outcome.map(Some),
@@ -129,7 +127,9 @@ impl Mirror {
         let wanted = match at {
             At::Revision(revision) => return Ok(revision <= self.reached()),
             At::Cached => self.cluster.seen(),
-            At::NotOlderThan(revision) if revision.max(self.cluster.seen()) <= self.reached() => return Ok(true),
+            At::NotOlderThan(revision) if revision.max(self.cluster.seen()) <= self.reached() => {
+                return Ok(true);
+            }
             At::Latest | At::NotOlderThan(_) if self.is_bypassed() => return Ok(false),
             At::Latest | At::NotOlderThan(_) => self.latest().await?,
         };
