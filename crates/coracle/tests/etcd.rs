@@ -13,13 +13,14 @@ use std::time::Duration;
 use coracle::clusters::LimitsChange;
 use coracle::config::EtcdConfig;
 use coracle::kube;
-use coracle::kube::api::{Api, ObjectMeta, PostParams};
+use coracle::kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use coracle::kube::core::Status;
 use coracle::{Config, Coracle, Handle, StoreConfig};
+use coracle_base::Task;
 use futures_util::AsyncReadExt;
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use serde_json::json;
 use support::wait_for;
 use tempfile::TempDir;
@@ -173,6 +174,79 @@ async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
     let again = first.create_cluster("t1", LimitsChange::default()).await.unwrap();
     assert_ne!(again.uid, created.uid);
     assert_eq!((again.usage.objects, stored(&first).await.objects), (0, 0));
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+/// Pairs of a write through one process and a read through the other, and how many tasks make them at once.
+const PAIRS: usize = 4_000;
+const TASKS: usize = 8;
+
+/// Writes a ConfigMap through one process and reads it through the other: by its name, or in the list of the namespace.
+async fn write_and_read(writer: kube::Client, reader: kube::Client, task: usize) {
+    let (writer, reader): (Api<ConfigMap>, Api<ConfigMap>) =
+        (Api::default_namespaced(writer), Api::default_namespaced(reader));
+    for round in 0..PAIRS / TASKS {
+        let name = format!("pairs-{task}-{}", round / 4);
+        let data = json!({"metadata": {"name": name}, "data": {"round": round.to_string()}});
+        let written = if round % 4 == 0 {
+            writer.create(&PostParams::default(), &serde_json::from_value(data).unwrap()).await
+        } else {
+            writer.patch(&name, &PatchParams::default(), &Patch::Merge(data)).await
+        };
+        let written = written.unwrap();
+        let read = if round % 2 == 0 {
+            reader.get(&name).await.unwrap()
+        } else {
+            let one = ListParams::default().fields(&format!("metadata.name={name}"));
+            reader.list(&one).await.unwrap().items.pop().expect("it was created")
+        };
+        assert_eq!(read.metadata.resource_version, written.metadata.resource_version, "no stale read");
+        assert_eq!(read.data, written.data);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_of_one_process_is_seen_by_the_next_read_of_the_other() {
+    let etcd = Etcd::start();
+    let (first, second) = (etcd.serve().await, etcd.serve().await);
+    let pairs = |task: usize| {
+        let (one, other) = (first.client(), second.client());
+        let (writer, reader) = if task % 2 == 0 { (one, other) } else { (other, one) };
+        Task::spawn("pairs", write_and_read(writer, reader, task))
+    };
+    for task in (0..TASKS).map(pairs).collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    first.shutdown().await;
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
+    let etcd = Etcd::start();
+    let (first, second) = (etcd.serve().await, etcd.serve().await);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for round in 0..200 {
+        let path = format!("{maps}/m{round}");
+        let object = |value: &str| {
+            serde_json::to_vec(&json!({"metadata": {"name": format!("m{round}")}, "data": {"k": value}}))
+        };
+        // Whatever the second process has in memory: what is not there, changed or created anew is so for it as well.
+        assert_eq!(code(&first, Method::POST, maps, object("1").unwrap()).await, 201);
+        assert_eq!(code(&second, Method::PUT, &path, object("2").unwrap()).await, 200);
+        assert_eq!(code(&first, Method::PUT, &path, object("2").unwrap()).await, 200);
+        assert_eq!(code(&first, Method::DELETE, &path, Vec::new()).await, 200);
+        assert_eq!(code(&second, Method::DELETE, &path, Vec::new()).await, 404);
+        assert_eq!(code(&second, Method::POST, maps, object("3").unwrap()).await, 201);
+        assert_eq!(code(&first, Method::POST, maps, object("3").unwrap()).await, 409);
+
+        let name = format!("ns{round}");
+        let namespace = serde_json::to_vec(&json!({"metadata": {"name": name}})).unwrap();
+        assert_eq!(code(&first, Method::POST, "/api/v1/namespaces", namespace).await, 201);
+        let within = format!("/api/v1/namespaces/{name}/configmaps");
+        assert_eq!(code(&second, Method::POST, &within, object("1").unwrap()).await, 201);
+    }
     first.shutdown().await;
     second.shutdown().await;
 }

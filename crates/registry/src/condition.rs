@@ -7,7 +7,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use coracle_store::{Entry, Expect};
+use coracle_store::{At, Entry, Expect};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -42,9 +42,17 @@ impl Conditions {
         check: Check,
     ) -> Result<()> {
         let key = keys::key(kind.declaration(), namespace, name);
-        let found = cluster.store.get(&key).await?.entry;
-        let object = found.as_ref().map(|entry| cluster.seen(kind, entry)).transpose()?;
-        check(object.as_deref())?;
+        let judge = |found: Option<&Entry>| {
+            let object = found.map(|entry| cluster.seen(kind, entry)).transpose()?;
+            check(object.as_deref())
+        };
+        // What is accepted is a condition of the transaction, so it need not be the latest state. What is rejected
+        // comes to no transaction, and so is judged again.
+        let mut found = cluster.store.get_at(&key, At::Cached).await?.entry;
+        if judge(found.as_ref()).is_err() {
+            found = cluster.store.get(&key).await?.entry;
+            judge(found.as_ref())?;
+        }
         let condition = Condition { kind, key, expect: expect(found.as_ref()), check };
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         // A second pass of admission judges the newest state.

@@ -9,14 +9,14 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_meta::object::Meta;
-use coracle_store::Entry;
+use coracle_store::{At, Entry, RangeRequest};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::keys;
 use crate::kind::Kind;
-use crate::lifecycle::{ListOptions, read, tree};
+use crate::lifecycle::{read, tree};
 use crate::scan;
 
 /// The bytes of objects of which something is kept, in one generation of trees. A tree takes about
@@ -96,14 +96,32 @@ impl Derived<Value> {
     }
 }
 
+/// Reads for checks. As kube-apiserver's admission plugins and authenticators do with their informers, these read the
+/// state in memory ([`At::Cached`]): it has every write that this server has acknowledged, and may lack the latest of
+/// other servers on the same etcd. An object that is not there is looked up in the store itself.
 impl Cluster {
+    /// The entry of a key, for a check.
+    pub(crate) async fn cached_entry(&self, key: &str) -> Result<Option<Entry>> {
+        match self.store.get_at(key, At::Cached).await?.entry {
+            Some(entry) => Ok(Some(entry)),
+            None => Ok(self.store.get(key).await?.entry),
+        }
+    }
+
+    /// The entries of all objects of a kind, in one namespace or in all, for a check.
+    async fn cached_entries(&self, kind: &dyn Kind, namespace: &str) -> Result<Vec<Entry>> {
+        let prefix = keys::prefix(kind.declaration(), namespace);
+        let request = RangeRequest { at: At::Cached, ..RangeRequest::prefix(prefix) };
+        Ok(self.store.range(request).await?.entries)
+    }
+
     /// An object as a tree that others look at too, if there is one.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn find(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Option<Arc<Value>>> {
         let key = keys::key(kind.declaration(), namespace, name);
-        match self.store.get(&key).await?.entry {
+        match self.cached_entry(&key).await? {
             Some(entry) => self.seen(kind, &entry).map(Some),
             None => Ok(None),
         }
@@ -121,7 +139,7 @@ impl Cluster {
         name: &str,
     ) -> Result<Option<Vec<(String, String)>>> {
         let key = keys::key(kind.declaration(), namespace, name);
-        let Some(entry) = self.store.get(&key).await?.entry else { return Ok(None) };
+        let Some(entry) = self.cached_entry(&key).await? else { return Ok(None) };
         let bytes = entry.value_bytes();
         if let Some(labels) = scan::labels(&bytes) {
             let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
@@ -139,8 +157,8 @@ impl Cluster {
     /// # Errors
     /// If the store fails.
     pub async fn find_all(&self, kind: &dyn Kind, namespace: &str) -> Result<Vec<Arc<Value>>> {
-        let page = self.list(kind, namespace, &ListOptions::default()).await?;
-        page.entries.iter().map(|entry| self.seen(kind, entry)).collect()
+        let entries = self.cached_entries(kind, namespace).await?;
+        entries.iter().map(|entry| self.seen(kind, entry)).collect()
     }
 
     pub(crate) fn seen(&self, kind: &dyn Kind, entry: &Entry) -> Result<Arc<Value>> {
@@ -162,8 +180,8 @@ impl Cluster {
         known: &Derived<T>,
         make: impl Fn(&Value) -> T,
     ) -> Result<Vec<Arc<T>>> {
-        let page = self.list(kind, "", &ListOptions::default()).await?;
-        page.entries.iter().map(|entry| known.get(entry, |entry| Ok(make(&tree(entry)?)))).collect()
+        let entries = self.cached_entries(kind, "").await?;
+        entries.iter().map(|entry| known.get(entry, |entry| Ok(make(&tree(entry)?)))).collect()
     }
 }
 

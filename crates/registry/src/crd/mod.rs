@@ -3,7 +3,8 @@
 //! A custom resource can only come from the definition called `<plural>.<group>`, so a kind that is not
 //! built in is looked up by one read of that object. What is compiled from it is kept, bounded, for
 //! all clusters together. There is nothing to keep in step: a definition counts from the moment that
-//! its write is acknowledged, and one that nobody asks for costs what it takes in the store.
+//! its write is acknowledged (a change of it through another server on the same etcd: from the moment that its event
+//! has arrived, as in kube-apiserver), and one that nobody asks for costs what it takes in the store.
 //!
 //! Each version is a kind of its own: its hooks see objects in that version, as upstream's do
 //! ([ADR 8](../../../docs/adr/0008-custom-kinds.md)).
@@ -47,7 +48,7 @@ impl Cluster {
         }
         let name = format!("{plural}.{group}");
         let key = keys::key(CustomResourceDefinition.declaration(), "", &name);
-        let Some(entry) = self.store.get(&key).await?.entry else { return Ok(None) };
+        let Some(entry) = self.cached_entry(&key).await? else { return Ok(None) };
         let served = self.definitions().of(&entry)?;
         Ok(served.and_then(|served| CustomKind::new(served, version)).map(handle))
     }

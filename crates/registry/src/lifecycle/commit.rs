@@ -2,7 +2,7 @@
 
 use coracle_meta::object::{MetaMut, fill_system_fields};
 use coracle_store::{
-    Base, Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn,
+    At, Base, Delete, Entry, Error as StoreError, Expect, Get, Put, RangeRequest, Revision, Txn,
 };
 use serde_json::Value;
 
@@ -50,8 +50,11 @@ impl Plan {
 
 /// What is known of an object before it is written.
 pub(super) enum Known {
-    /// Nothing: it has to be read.
+    /// Nothing: the latest state has to be read.
     Nothing,
+    /// The state in memory is probably the latest: it is taken as a start, and [`Attempts::confirm`] is called before
+    /// anything but a transaction depends on it. So does GuaranteedUpdate of kube-apiserver with its cached object.
+    Probable,
     /// There is probably none.
     Absent,
 }
@@ -70,6 +73,8 @@ pub(super) struct Attempts<'c> {
     key: String,
     current: Option<Entry>,
     revision: Revision,
+    /// Whether `current` is certain to have been the latest state since the write began.
+    confirmed: bool,
     taken: Taken,
     conditions: Vec<Condition>,
     left: u32,
@@ -82,6 +87,29 @@ impl Attempts<'_> {
     /// waits for finalizers adds a timestamp first.
     pub(super) fn exempt_from_limits(&mut self) {
         self.exempt = true;
+    }
+
+    /// Whether what was found is the latest state, so that an outcome without a transaction is right. If it is not,
+    /// the latest is found from now on: plan again.
+    pub(super) async fn confirm(&mut self) -> Result<bool> {
+        if self.confirmed {
+            return Ok(true);
+        }
+        let Get { entry, revision } = self.cluster.store.get(&self.key).await?;
+        let written = |entry: &Option<Entry>| entry.as_ref().map(Entry::mod_revision);
+        let is_same = written(&entry) == written(&self.current);
+        (self.current, self.revision, self.confirmed) = (entry, revision, true);
+        Ok(is_same)
+    }
+
+    /// The outcome of an attempt; `None` if it is to be repeated, because a failure came from a state that is not the
+    /// latest.
+    pub(super) async fn settle<T>(&mut self, attempt: Result<Option<T>>) -> Result<Option<T>> {
+        match attempt {
+            Err(error) if self.confirm().await? => Err(error),
+            Err(_) => Ok(None),
+            done => done,
+        }
     }
 
     /// What is there, as far as is known.
@@ -119,6 +147,9 @@ impl Attempts<'_> {
             if self.exempt && !deletes { None } else { self.cluster.reserve(self.growth(&plan)).await? };
         loop {
             let Some(txn) = self.transaction(&plan) else {
+                if !self.confirm().await? {
+                    return Ok(None);
+                }
                 let previous = self.current.take();
                 return Ok(Some(Outcome { revision: self.revision, previous, changed: false }));
             };
@@ -141,6 +172,7 @@ impl Attempts<'_> {
             if conflict.key == self.key.as_bytes() {
                 self.revision = conflict.found.as_ref().map_or(self.revision, Entry::mod_revision);
                 self.current = conflict.found;
+                self.confirmed = true;
                 return self.try_again().map(|()| None);
             }
             let condition = self.conditions.iter_mut().find(|one| one.key.as_bytes() == conflict.key);
@@ -193,7 +225,7 @@ impl Attempts<'_> {
     }
 
     fn try_again(&mut self) -> Result<()> {
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         if self.left == 0 { Err(self.contention()) } else { Ok(()) }
     }
 
@@ -212,9 +244,11 @@ impl Cluster {
         key: String,
         known: Known,
     ) -> Result<Attempts<'c>> {
-        let Get { entry: current, revision } = match known {
-            Known::Absent => Get { entry: None, revision: Revision::new(0) },
-            Known::Nothing => self.store.get(&key).await?,
+        let (Get { entry: current, revision }, confirmed) = match known {
+            // Only a transaction comes of it.
+            Known::Absent => (Get { entry: None, revision: Revision::new(0) }, true),
+            Known::Nothing => (self.store.get(&key).await?, true),
+            Known::Probable => (self.store.get_at(&key, At::Cached).await?, false),
         };
         let (taken, conditions, left) = (Taken::default(), Vec::new(), MAX_ATTEMPTS);
         Ok(Attempts {
@@ -223,6 +257,7 @@ impl Cluster {
             key,
             current,
             revision,
+            confirmed,
             taken,
             conditions,
             left,

@@ -6,7 +6,7 @@ use coracle_meta::time::Time;
 use coracle_store::Entry;
 use serde_json::Value;
 
-use super::commit::{Known, Plan, Step};
+use super::commit::{Attempts, Known, Plan, Step};
 use super::{Object, Preconditions, Write, meta_mut};
 use crate::admission::{Attributes, Operation};
 use crate::cluster::Cluster;
@@ -63,32 +63,45 @@ impl Cluster {
     /// If there is none, or not the one that is meant.
     pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<Deletion> {
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        let mut attempts = self.attempts(write.declaration(), key, Known::Probable).await?;
         attempts.exempt_from_limits();
         loop {
-            let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
-            let object = write.read(&entry)?;
-            check_meant(write, name, &options.preconditions, &object, &entry)?;
-            let (operation, old, conditions) = (Operation::Delete, Some(&object), Conditions::default());
-            let attributes =
-                Attributes { cluster: self, write, operation, name, old, conditions: &conditions };
-            // Nobody has had anything to tell whoever deletes yet.
-            self.validate(&attributes, &object, &mut Vec::new()).await?;
-            attempts.require(conditions);
-            let fate = self.doom(write, options, object)?;
-            let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
-            let plan = match fate {
-                _ if write.dry_run => Plan::keep(),
-                Fate { gone: true, object, .. } => {
-                    Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
-                }
-                Fate { changed: false, .. } => Plan::keep(),
-                _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
-            };
-            let Some(outcome) = attempts.carry_out(plan).await? else { continue };
-            let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
-            return Ok(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone });
+            let attempt = self.try_delete(write, name, options, &mut attempts).await;
+            if let Some(deletion) = attempts.settle(attempt).await? {
+                return Ok(deletion);
+            }
         }
+    }
+
+    /// One attempt; `None` if another writer was faster.
+    async fn try_delete(
+        &self,
+        write: &Write<'_>,
+        name: &str,
+        options: &DeleteOptions,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<Option<Deletion>> {
+        let entry = attempts.found().cloned().ok_or_else(|| Error::NotFound(write.subject(name)))?;
+        let object = write.read(&entry)?;
+        check_meant(write, name, &options.preconditions, &object, &entry)?;
+        let (operation, old, conditions) = (Operation::Delete, Some(&object), Conditions::default());
+        let attributes = Attributes { cluster: self, write, operation, name, old, conditions: &conditions };
+        // Nobody has had anything to tell whoever deletes yet.
+        self.validate(&attributes, &object, &mut Vec::new()).await?;
+        attempts.require(conditions);
+        let fate = self.doom(write, options, object)?;
+        let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
+        let plan = match fate {
+            _ if write.dry_run => Plan::keep(),
+            Fate { gone: true, object, .. } => {
+                Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
+            }
+            Fate { changed: false, .. } => Plan::keep(),
+            _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
+        };
+        let Some(outcome) = attempts.carry_out(plan).await? else { return Ok(None) };
+        let revision = if outcome.changed { outcome.revision } else { entry.mod_revision() };
+        Ok(Some(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone }))
     }
 
     /// Says in the object that it is being deleted, and by what it is kept.

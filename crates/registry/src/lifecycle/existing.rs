@@ -29,7 +29,7 @@ impl Cluster {
     /// If the store fails.
     pub async fn existing(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Option<Existing>> {
         let key = keys::key(kind.declaration(), namespace, name);
-        self.store.get(&key).await?.entry.as_ref().map(existing).transpose()
+        self.cached_entry(&key).await?.as_ref().map(existing).transpose()
     }
 }
 

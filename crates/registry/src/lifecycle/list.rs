@@ -161,7 +161,8 @@ pub(super) fn within(declaration: &Declaration, namespace: &str, selection: &Sel
 /// Where to begin, and when.
 fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     let Some(text) = &options.continue_token else {
-        return Ok((None, options.exact.map_or(At::Latest, At::Revision)));
+        let current = options.not_older_than.map_or(At::Latest, At::NotOlderThan);
+        return Ok((None, options.exact.map_or(current, At::Revision)));
     };
     let token = read_token(text).map_err(|why| {
         Error::BadRequest(format!("invalid continue token: continue key is not valid: {why}"))

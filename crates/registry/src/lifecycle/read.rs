@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coracle_store::{Get, Revision, WatchRequest};
+use coracle_store::{At, Error as StoreError, Get, Revision, WatchRequest};
 
 use super::Object;
 use crate::cluster::Cluster;
@@ -15,8 +15,8 @@ use crate::kind::Kind;
 pub(super) const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// One object, at the latest revision. With `not_older_than`, only when the store has come
-    /// that far, which is waited for.
+    /// One object, at the latest revision, or in any state that is not older than a revision. If the store has not
+    /// come that far, it is waited for.
     ///
     /// # Errors
     /// If there is none, or the revision is not made in time.
@@ -29,14 +29,14 @@ impl Cluster {
     ) -> Result<Object> {
         let declaration = kind.declaration();
         let key = keys::key(declaration, namespace, name);
-        let mut found: Get = self.store.get(&key).await?;
-        if let Some(requested) = not_older_than.filter(|requested| *requested > found.revision) {
-            self.wait_for(requested, WAIT_FOR_REVISION).await?;
-            found = self.store.get(&key).await?;
-            if requested > found.revision {
-                return Err(Error::TooLargeRevision { requested, current: found.revision });
+        let at = not_older_than.map_or(At::Latest, At::NotOlderThan);
+        let found: Get = match self.store.get_at(&key, at).await {
+            Err(StoreError::FutureRevision { requested, .. }) => {
+                self.wait_for(requested, WAIT_FOR_REVISION).await?;
+                self.store.get_at(&key, at).await?
             }
-        }
+            found => found?,
+        };
         let entry = found.entry.ok_or_else(|| Error::NotFound(Box::new(Subject::of(declaration, name))))?;
         Ok(Object { json: entry.value(), revision: entry.mod_revision() })
     }

@@ -7,7 +7,7 @@ use coracle_meta::object::{Meta, ensure_namespace, keep_system_fields, validate_
 use coracle_store::Entry;
 use serde_json::{Map, Value};
 
-use super::commit::{Known, Plan, Step};
+use super::commit::{Attempts, Known, Plan, Step};
 use super::create::{Candidate, Tracking};
 use super::owner_references::{Stage, keep_each_once};
 use super::ownership::Ownership;
@@ -84,37 +84,54 @@ impl Cluster {
             check_name(object, name)?;
         }
         let key = keys::key(write.declaration(), write.namespace, name);
-        let mut attempts = self.attempts(write.declaration(), key, Known::Nothing).await?;
+        let mut attempts = self.attempts(write.declaration(), key, Known::Probable).await?;
         attempts.learn_ranges(write.kind).await?;
         loop {
-            let found = attempts.found().cloned();
-            let old = found.as_ref().map(|entry| write.read(entry)).transpose()?;
-            let (taken, conditions) = (attempts.taken(), Conditions::default());
-            let (next, warnings) = match (&found, &old) {
-                (Some(entry), Some(old)) => {
-                    let new = self.changed(write, name, change, entry, old)?;
-                    self.change_existing(write, name, new, (old, entry), taken, &conditions).await?
-                }
-                _ => self.create_by_update(write, name, change, taken, &conditions).await?,
-            };
-            attempts.require(conditions);
-            let (new, over) = match next {
-                Next::Same(object) => return Ok(Updated { object, created: false, warnings }),
-                Next::Changed(new) => (new, false),
-                Next::Over(new) => (new, true),
-            };
-            let encoded = write.encoded(&new);
-            let planned = plan(write, &encoded, &new, old.as_ref(), over);
-            let planned = if write.dry_run { planned.dry() } else { planned };
-            let Some(outcome) = attempts.carry_out(planned).await? else { continue };
-            let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
-            let revision = if outcome.changed { outcome.revision } else { before };
-            // What was not written for the first time has no revision.
-            let unstored = outcome.previous.is_none() && !outcome.changed;
-            let json = if unstored { encoded.unstored() } else { encoded.stamped(revision) };
-            let object = Object { json, revision };
-            return Ok(Updated { object, created: outcome.previous.is_none(), warnings });
+            let attempt = self.try_update(write, name, change, &mut attempts).await;
+            if let Some(updated) = attempts.settle(attempt).await? {
+                return Ok(updated);
+            }
         }
+    }
+
+    /// One attempt; `None` if another writer was faster.
+    async fn try_update(
+        &self,
+        write: &Write<'_>,
+        name: &str,
+        change: &Change<'_>,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<Option<Updated>> {
+        let found = attempts.found().cloned();
+        let old = found.as_ref().map(|entry| write.read(entry)).transpose()?;
+        let (taken, conditions) = (attempts.taken(), Conditions::default());
+        let (next, warnings) = match (&found, &old) {
+            (Some(entry), Some(old)) => {
+                let new = self.changed(write, name, change, entry, old)?;
+                self.change_existing(write, name, new, (old, entry), taken, &conditions).await?
+            }
+            _ => self.create_by_update(write, name, change, taken, &conditions).await?,
+        };
+        attempts.require(conditions);
+        let (new, over) = match next {
+            Next::Same(object) => {
+                let updated = Updated { object, created: false, warnings };
+                return Ok(attempts.confirm().await?.then_some(updated));
+            }
+            Next::Changed(new) => (new, false),
+            Next::Over(new) => (new, true),
+        };
+        let encoded = write.encoded(&new);
+        let planned = plan(write, &encoded, &new, old.as_ref(), over);
+        let planned = if write.dry_run { planned.dry() } else { planned };
+        let Some(outcome) = attempts.carry_out(planned).await? else { return Ok(None) };
+        let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
+        let revision = if outcome.changed { outcome.revision } else { before };
+        // What was not written for the first time has no revision.
+        let unstored = outcome.previous.is_none() && !outcome.changed;
+        let json = if unstored { encoded.unstored() } else { encoded.stamped(revision) };
+        let object = Object { json, revision };
+        Ok(Some(Updated { object, created: outcome.previous.is_none(), warnings }))
     }
 
     async fn create_by_update(
