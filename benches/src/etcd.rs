@@ -15,7 +15,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(2);
 /// Ports that no system gives to connections that only want any port.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// An etcd server of one member, on the same disk.
+/// One member of an etcd cluster, which may have no other.
 #[derive(Debug)]
 pub struct Etcd {
     process: Child,
@@ -23,25 +23,52 @@ pub struct Etcd {
     pub endpoint: String,
 }
 
+/// The addresses of a member to be.
+struct Place {
+    name: String,
+    client: u16,
+    peer: String,
+}
+
 impl Etcd {
     /// Starts one that keeps its data in `dir`; `None` if there is no such program.
     pub fn start(program: &Path, dir: &Path) -> Option<Self> {
-        let (client, peer) = (free_port(), free_port());
-        let endpoint = format!("http://127.0.0.1:{client}");
-        let peer = format!("http://127.0.0.1:{peer}");
+        Self::start_cluster(program, dir, 1)?.pop()
+    }
+
+    /// Starts a cluster of `count` members on the same disk; `None` if there is no such program.
+    pub fn start_cluster(program: &Path, dir: &Path, count: usize) -> Option<Vec<Self>> {
+        let place = |number| {
+            let peer = format!("http://127.0.0.1:{}", free_port());
+            Place { name: format!("m{number}"), client: free_port(), peer }
+        };
+        let places: Vec<Place> = (0..count).map(place).collect();
+        let cluster: Vec<String> =
+            places.iter().map(|place| format!("{}={}", place.name, place.peer)).collect();
+        let cluster = cluster.join(",");
+        let members: Option<Vec<Self>> = places
+            .iter()
+            .map(|place| Self::spawn(program, &dir.join(&place.name), place, &cluster))
+            .collect();
+        let members = members?;
+        members.iter().zip(&places).for_each(|(member, place)| member.wait(place.client));
+        Some(members)
+    }
+
+    fn spawn(program: &Path, dir: &Path, place: &Place, cluster: &str) -> Option<Self> {
+        let endpoint = format!("http://127.0.0.1:{}", place.client);
         let process = Command::new(program)
+            .args(["--name", &place.name])
             .arg("--data-dir")
             .arg(dir)
             .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(["--listen-peer-urls", &place.peer, "--initial-advertise-peer-urls", &place.peer])
+            .args(["--initial-cluster", cluster])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let etcd = Self { process, endpoint };
-        etcd.wait(client);
-        Some(etcd)
+        Some(Self { process, endpoint })
     }
 
     /// The number of its process.

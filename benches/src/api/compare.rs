@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use coracle_benches::etcd::Etcd;
 
 use crate::load;
 use crate::report::{Report, State};
-use crate::servers::{Coracle, Running, System, Upstream};
+use crate::servers::{Coracle, EtcdSource, Running, SharedEtcd, System, Upstream};
 use crate::workload::{self, Workload};
 
 /// What a server may still do after it is ready or after a load, before its memory is read.
@@ -26,6 +27,9 @@ pub(crate) struct Compare {
     /// The etcd it gets.
     #[arg(long, value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
+    /// Run both servers on one etcd cluster of so many members [default: Coracle on files, kube-apiserver on one member].
+    #[arg(long, value_name = "COUNT", requires = "etcd")]
+    etcd_members: Option<usize>,
     /// Where the servers keep their data: on the disk that is to be measured.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
@@ -36,17 +40,28 @@ pub(crate) struct Compare {
 impl Compare {
     pub(crate) fn run(&self) -> Result<Vec<Report>> {
         std::fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
-        self.systems()?.iter().map(|system| self.measure(&**system)).collect()
+        let members = tempfile::tempdir_in(&self.dir)?;
+        let etcd = self.shared_etcd(members.path())?;
+        self.systems(etcd)?.iter().map(|system| self.measure(&**system)).collect()
     }
 
-    fn systems(&self) -> Result<Vec<Box<dyn System>>> {
+    fn shared_etcd(&self, dir: &Path) -> Result<Option<SharedEtcd>> {
+        let (Some(program), Some(count)) = (&self.etcd, self.etcd_members) else { return Ok(None) };
+        let members = Etcd::start_cluster(program, dir, count);
+        let members = members.with_context(|| format!("starting {}", program.display()))?;
+        Ok(Some(members.into()))
+    }
+
+    fn systems(&self, shared: Option<SharedEtcd>) -> Result<Vec<Box<dyn System>>> {
         let program = match &self.coracle {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("coracle"),
         };
-        let mut systems: Vec<Box<dyn System>> = vec![Box::new(Coracle { program, arguments: Vec::new() })];
+        let coracle = Coracle { program, arguments: Vec::new(), etcd: shared.clone() };
+        let mut systems: Vec<Box<dyn System>> = vec![Box::new(coracle)];
         if let (Some(kube_apiserver), Some(etcd)) = (&self.kube_apiserver, &self.etcd) {
-            systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd: etcd.clone() }));
+            let etcd = shared.map_or_else(|| EtcdSource::Own(etcd.clone()), EtcdSource::Shared);
+            systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd }));
         }
         Ok(systems)
     }

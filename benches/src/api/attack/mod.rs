@@ -110,7 +110,7 @@ impl Options {
         fs::write(&tokens, USERS.iter().map(line).collect::<String>())?;
         fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600))?;
         let arguments = vec!["--token-auth-file".into(), tokens.into()];
-        Coracle { program, arguments }.start(dir)
+        Coracle { program, arguments, etcd: None }.start(dir)
     }
 
     async fn measure(&self, site: &Site, attack: &Attack) -> Result<bool> {

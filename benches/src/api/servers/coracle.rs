@@ -1,4 +1,4 @@
-//! `coracle server`, with files as its store.
+//! `coracle server`, with files as its store unless it is given an etcd.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,15 @@ use anyhow::Result;
 use coracle_benches::etcd::free_port;
 use coracle_benches::measure::start;
 
-use super::{Running, Server, System};
+use super::{Running, Server, SharedEtcd, System, endpoints};
 
 /// The program of this workspace.
 pub(crate) struct Coracle {
     pub(crate) program: PathBuf,
     /// Further arguments of `coracle server`.
     pub(crate) arguments: Vec<OsString>,
+    /// The etcd that is its store.
+    pub(crate) etcd: Option<SharedEtcd>,
 }
 
 impl Coracle {
@@ -26,7 +28,7 @@ impl Coracle {
 
 impl System for Coracle {
     fn name(&self) -> &str {
-        "Coracle"
+        if self.etcd.is_some() { "Coracle + etcd" } else { "Coracle" }
     }
 
     fn start(&self, dir: &Path) -> Result<Running> {
@@ -36,8 +38,11 @@ impl System for Coracle {
         command.args(["server", "--listen", &address, "--data-dir"]).arg(&data);
         // As kube-apiserver, beside which it is measured.
         command.args(["--disable-controller-manager", "--disable-scheduler"]).args(&self.arguments);
+        if let Some(etcd) = &self.etcd {
+            command.arg("--store").arg(format!("etcd={}", endpoints(etcd)));
+        }
         let begin = start();
         let server = Server::spawn(&mut command, dir.join("coracle.log"))?;
-        Running::wait(self.name(), server, &Self::kubeconfig(dir), None, begin)
+        Running::wait(self.name(), server, &Self::kubeconfig(dir), self.etcd.clone(), begin)
     }
 }

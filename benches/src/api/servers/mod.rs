@@ -7,6 +7,7 @@ mod upstream;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ use coracle_benches::measure::start;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use self::coracle::Coracle;
-pub(crate) use self::upstream::Upstream;
+pub(crate) use self::upstream::{EtcdSource, Upstream};
 use crate::client::Connector;
 use crate::kubeconfig::Kubeconfig;
 use crate::load::{self, Target};
@@ -24,6 +25,15 @@ use crate::workload;
 
 /// How long a server may take to start or to stop.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The members of an etcd cluster, which end with their last user.
+pub(crate) type SharedEtcd = Arc<[Etcd]>;
+
+/// Their URLs, as both servers take them.
+fn endpoints(etcd: &SharedEtcd) -> String {
+    let endpoints: Vec<&str> = etcd.iter().map(|member| member.endpoint.as_str()).collect();
+    endpoints.join(",")
+}
 
 /// Something that serves the API when started.
 pub(crate) trait System {
@@ -38,7 +48,7 @@ pub(crate) struct Running {
     pub(crate) target: Target,
     pub(crate) ready_in: Duration,
     server: Server,
-    etcd: Option<Etcd>,
+    etcd: Option<SharedEtcd>,
 }
 
 impl Running {
@@ -47,12 +57,13 @@ impl Running {
         name: &str,
         mut server: Server,
         kubeconfig: &Path,
-        etcd: Option<Etcd>,
+        etcd: Option<SharedEtcd>,
         begin: Instant,
     ) -> Result<Self> {
         let connector = load::runtime()?.block_on(server.ready(kubeconfig, begin))?;
         let ready_in = begin.elapsed();
-        let processes = std::iter::once(server.process.id()).chain(etcd.as_ref().map(Etcd::pid)).collect();
+        let etcds = etcd.iter().flat_map(|etcd| etcd.iter().map(Etcd::pid));
+        let processes = std::iter::once(server.process.id()).chain(etcds).collect();
         let target = Target { name: name.to_owned(), connector, processes: Processes(processes) };
         Ok(Self { target, ready_in, server, etcd })
     }

@@ -1,4 +1,4 @@
-//! kube-apiserver on an etcd of its own, with upstream's defaults wherever it does not insist.
+//! kube-apiserver, with Kubernetes' defaults wherever it does not insist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,12 +7,33 @@ use anyhow::{Context, Result};
 use coracle_benches::etcd::{Etcd, free_port};
 use coracle_benches::measure::start;
 
-use super::{Running, Server, System, pki};
+use super::{Running, Server, SharedEtcd, System, endpoints, pki};
 
 /// The programs.
 pub(crate) struct Upstream {
     pub(crate) kube_apiserver: PathBuf,
-    pub(crate) etcd: PathBuf,
+    pub(crate) etcd: EtcdSource,
+}
+
+/// Where its etcd comes from.
+pub(crate) enum EtcdSource {
+    /// It is started with the server, by this program.
+    Own(PathBuf),
+    /// It runs, and others use it too.
+    Shared(SharedEtcd),
+}
+
+impl EtcdSource {
+    fn get(&self, dir: &Path) -> Result<SharedEtcd> {
+        match self {
+            Self::Own(program) => {
+                let etcd = Etcd::start(program, dir);
+                etcd.map(|etcd| SharedEtcd::from([etcd]))
+                    .with_context(|| format!("starting {}", program.display()))
+            }
+            Self::Shared(etcd) => Ok(etcd.clone()),
+        }
+    }
 }
 
 impl System for Upstream {
@@ -25,11 +46,10 @@ impl System for Upstream {
         let port = free_port();
         let kubeconfig = pki.write_kubeconfig(&format!("https://127.0.0.1:{port}"))?;
         let begin = start();
-        let etcd = Etcd::start(&self.etcd, &dir.join("etcd"));
-        let etcd = etcd.with_context(|| format!("starting {}", self.etcd.display()))?;
+        let etcd = self.etcd.get(&dir.join("etcd"))?;
         let mut command = Command::new(&self.kube_apiserver);
         command
-            .args(["--etcd-servers", &etcd.endpoint])
+            .args(["--etcd-servers", &endpoints(&etcd)])
             .args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()])
             .args(["--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.96.0.0/16"])
             .args(["--service-account-issuer", "https://kubernetes.default.svc"])
