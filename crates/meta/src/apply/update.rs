@@ -88,7 +88,7 @@ impl Updater<'_> {
     /// What the writer owns of an object that nobody has written before, as it is stored; none if only
     /// [`Self::update`] can tell.
     pub(super) fn created(&self, start: &Value, new: &Value) -> Option<Map<String, Value>> {
-        let trees = self.reset_fields.excepted(self.api_version)?;
+        let trees = self.reset_fields.excluded_subtrees(self.api_version)?;
         self.object_type.created(start, new, Uncounted { fields: Some(&NEVER_OWNED), trees })
     }
 
