@@ -1,4 +1,4 @@
-//! What functions of the list and set extensions can cost.
+//! Cost estimates of calls to functions of the list and set extensions.
 
 use crate::ast::{Expr, Literal};
 
@@ -37,12 +37,12 @@ impl Coster<'_> {
         })
     }
 
-    /// The size of an argument, from the expression or from what is declared.
+    /// Returns the size of an argument, from the expression or from its declaration.
     pub(super) fn size_of(&self, argument: &Argument) -> SizeEstimate {
         argument.size.or_else(|| self.declared_size(&argument.path)).unwrap_or(SizeEstimate::UNKNOWN)
     }
 
-    /// A number that is written down.
+    /// Returns the value of an integer literal.
     fn int(&self, argument: &Argument, otherwise: u64) -> u64 {
         match self.typed.tree.expr(argument.id) {
             Expr::Literal(Literal::Int(number)) => u64::try_from(*number).unwrap_or(0),
