@@ -142,7 +142,8 @@ impl<T> Receiver<T> {
     /// Waits until the value differs in version from the one last waited for or read with
     /// [`Receiver::borrow_and_update`]. Cancel-safe.
     ///
-    /// # Errors [`Closed`] if the sender was dropped.
+    /// # Errors
+    /// [`Closed`] if the sender was dropped.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         let seen = self.seen;
         self.wait(|state| state.version != seen).await
@@ -151,7 +152,8 @@ impl<T> Receiver<T> {
     /// Waits until `condition` returns true for the value; returns at once if it does so now.
     /// Cancel-safe.
     ///
-    /// # Errors [`Closed`] if the sender was dropped.
+    /// # Errors
+    /// [`Closed`] if the sender was dropped.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<(), Closed> {
         self.wait(|state| condition(&state.value)).await
     }

@@ -55,7 +55,8 @@ impl<'d> Bindings<'d> {
 
     /// Adds a variable whose value is a JSON object of this declaration.
     ///
-    /// # Errors If the object does not match the declaration.
+    /// # Errors
+    /// If the object does not match the declaration.
     pub fn with_json(self, name: &'d str, json: &'d Json, decl: &'d Decl) -> Result<Self, EvalError> {
         Ok(self.with(name, Value::from_json(json, decl)?))
     }

@@ -53,7 +53,8 @@ impl Checked {
 
     /// Creates a program.
     ///
-    /// # Errors If a constant in the expression is invalid.
+    /// # Errors
+    /// If a constant in the expression is invalid.
     pub fn program(&self) -> Result<Program, CompileError> {
         Ok(Program::new(plan(&self.typed)?, self.output_type().clone(), self.provider.clone()))
     }

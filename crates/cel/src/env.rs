@@ -112,7 +112,8 @@ impl Env {
 
     /// Parses and type-checks an expression.
     ///
-    /// # Errors All syntax or type errors.
+    /// # Errors
+    /// All syntax or type errors.
     pub fn check(&self, expression: &str) -> Result<Checked, CompileError> {
         let source = Source::new(expression);
         let (tree, root) = parse(&source, self.dialect)?;
@@ -122,7 +123,8 @@ impl Env {
 
     /// Compiles an expression to a program.
     ///
-    /// # Errors All syntax or type errors.
+    /// # Errors
+    /// All syntax or type errors.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         self.check(expression)?.program()
     }

@@ -103,7 +103,8 @@ impl PolicyExpressions {
     /// Type-checks an expression without a role, as the controller for status warnings does:
     /// variables of specific roles are not available, and any result type is allowed.
     ///
-    /// # Errors The type errors.
+    /// # Errors
+    /// The type errors.
     pub fn check_types(&self, expression: &str) -> Result<Checked, CompileError> {
         let env = self.env.clone().variable(AUTHORIZER, Type::object(AUTHORIZER_TYPE));
         self.with_variables(env).check(expression)
@@ -124,7 +125,8 @@ impl PolicyExpressions {
 
     /// Parses and type-checks an expression.
     ///
-    /// # Errors The error, in kube-apiserver's wording.
+    /// # Errors
+    /// The error, in kube-apiserver's wording.
     pub fn check(&self, expression: &str, role: Role) -> Result<Checked, String> {
         let checked = self.env_of(role).check(expression);
         let checked = checked.map_err(|error| format!("compilation failed: {error}"))?;

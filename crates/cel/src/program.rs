@@ -50,7 +50,8 @@ impl Program {
     /// Evaluates the program. The cost of this call, and of everything the activation computes for
     /// it, is charged to the budget.
     ///
-    /// # Errors If the evaluation fails, or exceeds the cost limit of a call.
+    /// # Errors
+    /// If the evaluation fails, or exceeds the cost limit of a call.
     pub fn evaluate<'d>(
         &'d self,
         activation: &dyn Activation<'d>,

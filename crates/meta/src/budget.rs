@@ -110,14 +110,16 @@ impl DecodeBudget {
 
     /// Returns the first failure. A budget that failed once fails every later charge.
     ///
-    /// # Errors If a charge failed.
+    /// # Errors
+    /// If a charge failed.
     pub fn check(&self) -> Result<(), BudgetError> {
         self.failed.map_or(Ok(()), Err)
     }
 
     /// Charges this many bytes.
     ///
-    /// # Errors If fewer bytes are left, or the stop flag is set.
+    /// # Errors
+    /// If fewer bytes are left, or the stop flag is set.
     pub fn charge(&mut self, bytes: usize) -> Result<(), BudgetError> {
         self.check()?;
         self.charges = self.charges.wrapping_add(1);

@@ -111,7 +111,8 @@ impl Calendar {
 impl Schedule {
     /// Parses a schedule without a time zone.
     ///
-    /// # Errors A message for the client if the schedule is malformed.
+    /// # Errors
+    /// A message for the client if the schedule is malformed.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());
@@ -136,7 +137,8 @@ impl Schedule {
 /// Splits off the time zone of a `TZ=` or `CRON_TZ=` prefix. Returns the zone, if any, and the
 /// schedule.
 ///
-/// # Errors A message for the client if no schedule follows the prefix.
+/// # Errors
+/// A message for the client if no schedule follows the prefix.
 pub fn split_zone(text: &str) -> Result<(Option<&str>, &str), String> {
     if !text.starts_with("TZ=") && !text.starts_with("CRON_TZ=") {
         return Ok((None, text));

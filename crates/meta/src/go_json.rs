@@ -131,14 +131,16 @@ impl Digits {
 
 /// Writes compact JSON with numbers formatted as in Go.
 ///
-/// # Errors If the writer fails, or a map key is not a string.
+/// # Errors
+/// If the writer fails, or a map key is not a string.
 pub fn to_writer(writer: impl io::Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     value.serialize(&mut Serializer::with_formatter(writer, GoNumbers))
 }
 
 /// Serializes to compact JSON with numbers formatted as in Go.
 ///
-/// # Errors If a map key is not a string.
+/// # Errors
+/// If a map key is not a string.
 pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(128);
     to_writer(&mut text, value)?;
@@ -151,7 +153,8 @@ pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> 
 /// depth of every tree that is stored, so this parser has no limit. It recurses, so it must not be
 /// used for text from a client.
 ///
-/// # Errors If the text is not JSON.
+/// # Errors
+/// If the text is not JSON.
 pub fn from_stored(text: &[u8]) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();

@@ -205,7 +205,8 @@ impl Schema {
 
     /// Adds a node.
     ///
-    /// # Panics If the schema has more than 2³² nodes.
+    /// # Panics
+    /// If the schema has more than 2³² nodes.
     pub fn add(&mut self, node: Node) -> NodeId {
         let id = u32::try_from(self.nodes.len()).expect("a schema has fewer than 2^32 nodes");
         self.nodes.push(node);

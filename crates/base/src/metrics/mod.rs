@@ -180,7 +180,8 @@ impl Metrics {
     /// Declares a metric whose samples `collect` computes at each scrape. `collect` must not hold a
     /// reference to the server: the server owns the registry, so that would be a cycle.
     ///
-    /// # Panics If the name is already declared.
+    /// # Panics
+    /// If the name is already declared.
     pub fn collected(
         &self,
         name: &'static str,
@@ -196,8 +197,9 @@ impl Metrics {
     /// Declares a family. A repeated declaration with the same labels and shape returns the same
     /// family, so that several components count together.
     ///
-    /// # Panics If the name is declared with another type, labels or shape: a programming error,
-    /// found at start.
+    /// # Panics
+    /// If the name is declared with another type, labels or shape: a programming error, found at
+    /// start.
     fn declare<M: Metric, const N: usize>(
         &self,
         name: &'static str,

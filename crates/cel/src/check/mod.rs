@@ -53,7 +53,8 @@ impl Typed {
 
 /// Checks a tree.
 ///
-/// # Errors All type errors.
+/// # Errors
+/// All type errors.
 pub(crate) fn check(env: &Env, source: &Source, tree: Tree, root: ExprId) -> Result<Typed, CompileError> {
     let count = tree.len();
     let mut checker = Checker {

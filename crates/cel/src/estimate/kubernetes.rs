@@ -3,7 +3,7 @@
 use crate::ast::{Expr, Literal};
 use crate::types::Type;
 
-use super::calls::{Called, PATTERN_LENGTH, STRING_TRAVERSAL, pattern_cost};
+use super::calls::{CallSite, PATTERN_LENGTH, STRING_TRAVERSAL, pattern_cost};
 use super::coster::{Argument, CallEstimate, Coster};
 use super::range::scaled;
 use super::{CostEstimate, SizeEstimate};
@@ -18,10 +18,10 @@ const MAX_NAME_FORMAT_PATTERN: f64 = 128.0;
 const ADDRESS: SizeEstimate = SizeEstimate { min: 4, max: 16 };
 
 impl Coster<'_> {
-    pub(super) fn kubernetes_function(&self, called: &Called<'_>) -> Option<CallEstimate> {
+    pub(super) fn kubernetes_function(&self, call: &CallSite<'_>) -> Option<CallEstimate> {
         let read = |argument: &Argument| self.size_of(argument).cost(STRING_TRAVERSAL);
         let one = CallEstimate::cost(CostEstimate::fixed(1));
-        Some(match (called.function, called.target, called.args) {
+        Some(match (call.function, call.target, call.args) {
             ("check", ..) => CallEstimate::cost(CostEstimate::fixed(AUTHORIZATION_CHECK)),
             (
                 "serviceAccount"
@@ -92,7 +92,7 @@ impl Coster<'_> {
                 let cost = pattern_cost(size, self.size_of(pattern));
                 CallEstimate::sized(cost, SizeEstimate { min: 0, max: size.max })
             }
-            ("ip", ..) if called.overload == "cidr_ip" => one,
+            ("ip", ..) if call.overload == "cidr_ip" => one,
             (
                 "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
                 _,
@@ -102,7 +102,7 @@ impl Coster<'_> {
                 CallEstimate::cost(self.size_of(text).cost(2.0 * STRING_TRAVERSAL))
             }
             ("containsIP" | "containsCIDR", _, [other, ..]) => {
-                CallEstimate::cost(self.containment(called.overload, other))
+                CallEstimate::cost(self.containment(call.overload, other))
             }
             ("validate", _, [text]) => {
                 CallEstimate::cost(read(text).scale(MAX_NAME_FORMAT_PATTERN * PATTERN_LENGTH))

@@ -2,15 +2,15 @@
 
 use crate::ast::{Expr, Literal};
 
-use super::calls::{Called, STRING_TRAVERSAL};
+use super::calls::{CallSite, STRING_TRAVERSAL};
 use super::coster::{Argument, CallEstimate, Coster};
 use super::{CostEstimate, SizeEstimate};
 
 const LIST_CREATE: u64 = 10;
 
 impl Coster<'_> {
-    pub(super) fn list_function(&self, called: &Called<'_>) -> Option<CallEstimate> {
-        Some(match (called.overload, called.target, called.args) {
+    pub(super) fn list_function(&self, call: &CallSite<'_>) -> Option<CallEstimate> {
+        Some(match (call.overload, call.target, call.args) {
             ("list_slice", Some(list), [start, end]) => {
                 let start = self.int(start, 0);
                 let end = self.int(end, self.size_of(list).max);

@@ -7,8 +7,8 @@ const MAX_REPEAT: u32 = 1000;
 
 /// Translates a Go pattern to the syntax of the regex crate.
 ///
-/// # Errors Go's message, for patterns that the regex crate would accept or reject with a different
-/// message.
+/// # Errors
+/// Go's message, for patterns that the regex crate would accept or reject with a different message.
 pub(super) fn translate(pattern: &str) -> Result<String, String> {
     let mut translator =
         Translator { pattern, at: 0, out: String::with_capacity(pattern.len() + 16), open: Vec::new() };

@@ -248,7 +248,7 @@ fn flatten_into<'d>(list: &ListValue<'d>, depth: i64, into: &mut Vec<Value<'d>>)
 fn sort<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
         [Value::List(list)] => sorted(list, list),
-        [value] => Err(EvalError::unknown_to(value, "sort")),
+        [value] => Err(EvalError::unsupported_by(value, "sort")),
         _ => mismatch(),
     }
 }
@@ -256,7 +256,7 @@ fn sort<'d>(args: &[Value<'d>]) -> Flow<'d> {
 fn sort_by_keys<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
         [Value::List(list), Value::List(keys)] => sorted(list, keys),
-        [value, ..] => Err(EvalError::unknown_to(value, crate::names::SORT_BY_KEYS)),
+        [value, ..] => Err(EvalError::unsupported_by(value, crate::names::SORT_BY_KEYS)),
         _ => mismatch(),
     }
 }

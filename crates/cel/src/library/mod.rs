@@ -151,7 +151,10 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert!(
-            declared().iter().flat_map(|found| &found.overloads).all(|overload| overload.args.len() <= 4)
+            declared()
+                .iter()
+                .flat_map(|declaration| &declaration.overloads)
+                .all(|overload| overload.args.len() <= 4)
         );
     }
 }

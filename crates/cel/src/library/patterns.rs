@@ -29,7 +29,8 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 
 /// Compiles a pattern.
 ///
-/// # Errors If it is malformed, or its automaton would be too large.
+/// # Errors
+/// If it is malformed, or its automaton would be too large.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(&translate(pattern)?).size_limit(MAX_REGEX_BYTES).build();
     built.map_err(|error| match error {

@@ -38,7 +38,8 @@ pub(crate) enum Part<'a> {
 
 /// Splits off the next part of a format string. Returns it and the rest; `None` at the end.
 ///
-/// # Errors If the format string is malformed; the message is cel-go's.
+/// # Errors
+/// If the format string is malformed; the message is cel-go's.
 pub(crate) fn next_part<'a>(text: &'a str) -> Option<Result<(Part<'a>, &'a str), String>> {
     let at = match text.find('%') {
         None if text.is_empty() => return None,

@@ -27,7 +27,8 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 
 /// Returns true if a list contains an element.
 ///
-/// # Errors If no element is equal, and at least one comparison failed.
+/// # Errors
+/// If no element is equal, and at least one comparison failed.
 pub(crate) fn has<'d>(list: &List<'d>, expected: &Value<'d>) -> Result<bool, EvalError> {
     let mut failure = None;
     for element in list.iter() {

@@ -128,7 +128,7 @@ fn size<'d>(args: &[Value<'d>]) -> Flow<'d> {
         [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_))] => {
             Ok(Value::Int(i64::try_from(value.cost_size()).unwrap_or(i64::MAX)))
         }
-        [value] => Err(EvalError::unknown_to(value, "size")),
+        [value] => Err(EvalError::unsupported_by(value, "size")),
         _ => mismatch(),
     }
 }

@@ -47,7 +47,8 @@ pub(crate) struct Url {
 
 /// Parses an absolute URL or a path.
 ///
-/// # Errors Go's message for a malformed URL.
+/// # Errors
+/// Go's message for a malformed URL.
 pub(super) fn parse_request_uri(text: &str) -> Result<Url, String> {
     parse(text).map_err(|problem| format!("parse {text:?}: {problem}"))
 }

@@ -37,7 +37,8 @@ impl Plan {
 
 /// Plans a tree.
 ///
-/// # Errors If a constant is invalid.
+/// # Errors
+/// If a constant is invalid.
 pub(crate) fn plan(typed: &Typed) -> Result<Plan, CompileError> {
     let mut planner = Planner { typed, nodes: Vec::new(), scopes: Vec::new(), slots: 0 };
     let root = planner.plan(typed.root)?;

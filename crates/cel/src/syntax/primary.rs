@@ -1,4 +1,4 @@
-//! What expressions are made of: names, constants, lists, maps and objects.
+//! Parsing of primary expressions: names, literals, lists, maps and objects.
 
 use crate::ast::{Element, Entry, Expr, ExprId, Field};
 use crate::names::RESERVED;
@@ -39,7 +39,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A minus sign that is neither an operator here nor part of a number.
+    /// Reports a minus sign that is neither an operator here nor part of a number.
     fn no_negative(&mut self) -> Parsed {
         let token = self.token();
         let message = format!("no viable alternative at input '-{}'", self.shown(token));
@@ -70,7 +70,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An identifier, a call, or the construction of an object.
+    /// Parses an identifier, a call, or an object literal.
     fn name(&mut self, token: Token, leading: &str) -> Parsed {
         if let Some(name) = self.object_name() {
             return self.object(leading, &name);
@@ -95,7 +95,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The name of a type whose fields follow in braces.
+    /// Returns the type name of an object literal, if braces follow the name.
     fn object_name(&self) -> Option<String> {
         let mut name = String::new();
         let mut at = self.at;

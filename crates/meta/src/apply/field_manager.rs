@@ -105,7 +105,8 @@ impl FieldManager<'_> {
     /// Tracks a create, update or patch: returns the new object with updated managedFields. `live`
     /// is `None` on creation.
     ///
-    /// # Errors If an object does not match its type, or cannot be converted.
+    /// # Errors
+    /// If an object does not match its type, or cannot be converted.
     pub fn update(&self, live: Option<&Value>, new: Value, writer: &Writer<'_>) -> Result<Value, ApplyError> {
         let mut new = new;
         let sent = take_managed_fields(&mut new);
@@ -126,8 +127,9 @@ impl FieldManager<'_> {
 
     /// Applies a configuration to an object, or creates the object if `live` is `None`.
     ///
-    /// # Errors If the configuration does not match the type, or without `force`, if other managers
-    /// own fields it would change.
+    /// # Errors
+    /// If the configuration does not match the type, or without `force`, if other managers own
+    /// fields it would change.
     pub fn apply(
         &self,
         live: Option<&Value>,

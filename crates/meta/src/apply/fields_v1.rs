@@ -47,14 +47,16 @@ pub(super) const MEMBER: &str = ".";
 impl FieldSet {
     /// Decodes a set from its JSON form.
     ///
-    /// # Errors If the value is not a field set, or exceeds a limit.
+    /// # Errors
+    /// If the value is not a field set, or exceeds a limit.
     pub fn from_fields_v1(fields: &Value) -> Result<Self, FieldsV1Error> {
         Reader { left: MAX_FIELDS }.read(fields, MAX_DEPTH).map(|(_, set)| set)
     }
 
     /// Decodes a set from JSON text.
     ///
-    /// # Errors If the text is not a field set, or exceeds a limit.
+    /// # Errors
+    /// If the text is not a field set, or exceeds a limit.
     pub fn from_json(text: &str) -> Result<Self, FieldsV1Error> {
         let fields = serde_json::from_str(text).map_err(|error| FieldsV1Error::Json(error.to_string()))?;
         Self::from_fields_v1(&fields)

@@ -149,7 +149,8 @@ pub enum ManagedFieldsError {
 impl ManagedFields {
     /// Decodes the entries; an absent list has none.
     ///
-    /// # Errors If an entry is malformed.
+    /// # Errors
+    /// If an entry is malformed.
     pub fn decode(managed_fields: Option<&Value>) -> Result<Self, ManagedFieldsError> {
         Self::decode_owned(managed_fields.cloned())
     }

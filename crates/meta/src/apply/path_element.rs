@@ -55,7 +55,8 @@ impl PathElement {
     /// Parses the string form. Returns `None` for an unknown kind of element, which callers skip
     /// instead of rejecting, because later versions of Kubernetes may write more kinds.
     ///
-    /// # Errors If the text is not a path element.
+    /// # Errors
+    /// If the text is not a path element.
     pub fn parse(text: &str) -> Result<Option<Self>, FieldsV1Error> {
         let bad = |reason: &str| FieldsV1Error::Element { text: text.to_owned(), reason: reason.to_owned() };
         if text.len() < 2 {

@@ -17,7 +17,8 @@ pub trait Versions {
 
     /// Converts an object from one version to another, both of which exist.
     ///
-    /// # Errors If the object cannot be converted.
+    /// # Errors
+    /// If the object cannot be converted.
     fn convert(&self, object: &Value, from: &str, to: &str) -> Result<Value, ConversionError>;
 }
 

@@ -36,7 +36,8 @@ impl ErrorList {
 
     /// Returns `Ok` if there are no errors.
     ///
-    /// # Errors The list itself, if it is not empty.
+    /// # Errors
+    /// The list itself, if it is not empty.
     pub fn into_result(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }

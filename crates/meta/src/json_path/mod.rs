@@ -85,21 +85,24 @@ enum Operator {
 impl JsonPath {
     /// Parses a path without the surrounding braces.
     ///
-    /// # Errors If the syntax is invalid.
+    /// # Errors
+    /// If the syntax is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidJsonPath> {
         parse::parse(text)
     }
 
     /// Returns all values at the path.
     ///
-    /// # Errors If the path cannot be evaluated for this object.
+    /// # Errors
+    /// If the path cannot be evaluated for this object.
     pub fn find<'a>(&'a self, object: &'a Value) -> Result<Vec<Cow<'a, Value>>, LostJsonPath> {
         eval::find(self, vec![Cow::Borrowed(object)])
     }
 
     /// Returns the first value at the path, if any.
     ///
-    /// # Errors If the path cannot be evaluated for this object.
+    /// # Errors
+    /// If the path cannot be evaluated for this object.
     pub fn first<'a>(&'a self, object: &'a Value) -> Result<Option<Cow<'a, Value>>, LostJsonPath> {
         Ok(self.find(object)?.into_iter().next())
     }

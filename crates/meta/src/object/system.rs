@@ -10,7 +10,8 @@ pub struct NamespaceMismatch;
 
 /// Sets the namespace of an object to that of the request, or removes it if that is empty.
 ///
-/// # Errors If both are set and differ.
+/// # Errors
+/// If both are set and differ.
 pub fn ensure_namespace(meta: &mut MetaMut<'_>, request_namespace: &str) -> Result<(), NamespaceMismatch> {
     let namespace = meta.view().namespace();
     if namespace != request_namespace {

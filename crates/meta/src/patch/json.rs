@@ -25,8 +25,9 @@ pub struct JsonPatch {
 impl JsonPatch {
     /// Decodes a request body.
     ///
-    /// # Errors If the body is not a JSON list of objects, is nested too deeply or too long.
-    /// Invalid operations are detected when the patch is applied.
+    /// # Errors
+    /// If the body is not a JSON list of objects, is nested too deeply or too long. Invalid
+    /// operations are detected when the patch is applied.
     pub fn from_slice(body: &[u8]) -> Result<Self, PatchError> {
         let body = serde_json::from_slice(body).map_err(|error| PatchError::Malformed(error.to_string()))?;
         Self::from_value(body)
@@ -34,7 +35,8 @@ impl JsonPatch {
 
     /// Creates a patch from a decoded body.
     ///
-    /// # Errors Like [`JsonPatch::from_slice`].
+    /// # Errors
+    /// Like [`JsonPatch::from_slice`].
     pub fn from_value(body: Value) -> Result<Self, PatchError> {
         check_depth(&body)?;
         let items = match body {
@@ -54,8 +56,9 @@ impl JsonPatch {
     ///
     /// Duplicate fields are not visible in a decoded body; the decoder reports them.
     ///
-    /// # Errors If the body is not a list of objects, or `op`, `path` or `from` is not a string.
-    /// Without field validation the latter is detected when the patch is applied.
+    /// # Errors
+    /// If the body is not a list of objects, or `op`, `path` or `from` is not a string. Without
+    /// field validation the latter is detected when the patch is applied.
     pub fn strict_errors(body: &Value) -> Result<Vec<String>, PatchError> {
         let items = match body {
             Value::Array(items) => items.as_slice(),
@@ -87,7 +90,8 @@ impl JsonPatch {
 
     /// Applies all operations to an object.
     ///
-    /// # Errors If an operation fails.
+    /// # Errors
+    /// If an operation fails.
     pub fn apply(&self, object: Value) -> Result<Value, PatchError> {
         check_depth(&object)?;
         let mut document = Document::new(object);

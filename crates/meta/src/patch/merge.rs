@@ -10,7 +10,8 @@ use super::limits::check_depth;
 
 /// Applies a merge patch to an object.
 ///
-/// # Errors If the patch is neither an object nor a list, or a value is nested too deeply.
+/// # Errors
+/// If the patch is neither an object nor a list, or a value is nested too deeply.
 pub fn apply(object: Value, patch: Value) -> Result<Value, PatchError> {
     check_depth(&object)?;
     check_depth(&patch)?;
@@ -24,7 +25,8 @@ pub fn apply(object: Value, patch: Value) -> Result<Value, PatchError> {
 /// Creates a merge patch that changes `original` to `modified`; it cannot express nulls in
 /// `modified`.
 ///
-/// # Errors If a value is not an object, or nested too deeply.
+/// # Errors
+/// If a value is not an object, or nested too deeply.
 pub fn create_merge_patch(original: &Value, modified: &Value) -> Result<Value, PatchError> {
     Ok(Value::Object(difference(checked_fields(original)?, checked_fields(modified)?)))
 }
@@ -33,7 +35,8 @@ pub fn create_merge_patch(original: &Value, modified: &Value) -> Result<Value, P
 /// custom resources: it sets fields of `modified` that `current` lacks, and removes fields that
 /// `original`, the last applied configuration, has and `modified` lacks.
 ///
-/// # Errors If a value is not an object, or nested too deeply.
+/// # Errors
+/// If a value is not an object, or nested too deeply.
 pub fn create_three_way_merge_patch(
     original: &Value,
     modified: &Value,

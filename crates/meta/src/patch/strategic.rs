@@ -34,7 +34,8 @@ pub enum OnConflict {
 
 /// Applies a strategic merge patch to an object.
 ///
-/// # Errors If the patch contains an invalid directive or value, or a value is nested too deeply.
+/// # Errors
+/// If the patch contains an invalid directive or value, or a value is nested too deeply.
 pub fn apply(meta: PatchMeta<'_>, object: Value, patch: Value) -> Result<Value, PatchError> {
     check_depth(&object)?;
     check_depth(&patch)?;
@@ -52,7 +53,8 @@ pub fn apply(meta: PatchMeta<'_>, object: Value, patch: Value) -> Result<Value, 
 /// Creates a strategic merge patch that changes `original` to `modified`; it cannot express nulls
 /// in `modified`, nor duplicate items of merged lists.
 ///
-/// # Errors If a value is not an object, does not match its schema, or is nested too deeply.
+/// # Errors
+/// If a value is not an object, does not match its schema, or is nested too deeply.
 pub fn create_two_way_merge_patch(
     meta: PatchMeta<'_>,
     original: &Value,
@@ -67,8 +69,9 @@ pub fn create_two_way_merge_patch(
 /// does: it sets fields of `modified` that `current` lacks, and removes fields that `original`, the
 /// last applied configuration, has and `modified` lacks.
 ///
-/// # Errors If a value is not an object, does not match its schema, or is nested too deeply; and
-/// with [`OnConflict::Refuse`] if there is a conflict.
+/// # Errors
+/// If a value is not an object, does not match its schema, or is nested too deeply; and with
+/// [`OnConflict::Refuse`] if there is a conflict.
 pub fn create_three_way_merge_patch(
     meta: PatchMeta<'_>,
     original: &Value,

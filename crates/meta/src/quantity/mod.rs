@@ -93,7 +93,8 @@ impl Quantity {
 
     /// Parses a field of an object, which may be a string or a plain number.
     ///
-    /// # Errors If it is neither, or malformed.
+    /// # Errors
+    /// If it is neither, or malformed.
     pub fn from_json(value: &Value) -> Result<Self, ParseQuantityError> {
         match value {
             Value::String(text) => text.trim().parse(),

@@ -99,7 +99,8 @@ impl Selector {
 
     /// Converts fields and values, or rejects them; `None` drops the requirement.
     ///
-    /// # Errors The first error of `transform`.
+    /// # Errors
+    /// The first error of `transform`.
     pub fn transform<E>(
         &self,
         mut transform: impl FnMut(&str, &str) -> Result<Option<(Box<str>, Box<str>)>, E>,

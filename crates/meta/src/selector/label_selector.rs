@@ -60,7 +60,8 @@ impl LabelSelector {
     /// Converts to a [`Selector`] that can match. An absent selector, unlike an empty one, matches
     /// nothing; see [`Selector::nothing`].
     ///
-    /// # Errors If the selector is invalid.
+    /// # Errors
+    /// If the selector is invalid.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.match_labels.iter();
         let mut requirements = labels

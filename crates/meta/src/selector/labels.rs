@@ -57,7 +57,8 @@ pub struct Selector {
 impl Requirement {
     /// Validates and creates a requirement.
     ///
-    /// # Errors If key or values are invalid, or the number of values does not fit the operator.
+    /// # Errors
+    /// If key or values are invalid, or the number of values does not fit the operator.
     pub fn new(
         key: &str,
         operator: Operator,

@@ -41,7 +41,8 @@ pub enum ParseDurationError {
 
 /// Parses a duration such as `1h30m`, `-1.5s` or `0`. Returns nanoseconds.
 ///
-/// # Errors If the text is malformed.
+/// # Errors
+/// If the text is malformed.
 pub fn parse_go_duration(text: &str) -> Result<i64, ParseDurationError> {
     let invalid = || ParseDurationError::Invalid(text.to_owned());
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -42,7 +42,8 @@ enum Problem<'a> {
 
 /// Parses a time. Returns seconds since the Unix epoch and nanoseconds.
 ///
-/// # Errors If the text does not match the layout.
+/// # Errors
+/// If the text does not match the layout.
 pub fn parse(text: &str, layout: Layout) -> Result<(i64, u32), ParseTimeError> {
     Parser { rest: text.as_bytes() }.read(layout).map_err(|problem| ParseTimeError {
         value: quote(text.as_bytes()),

@@ -26,7 +26,8 @@ pub enum Strictness {
 impl Type<'_> {
     /// Checks that a value has this type.
     ///
-    /// # Errors If the value does not have this type, or is nested too deeply.
+    /// # Errors
+    /// If the value does not have this type, or is nested too deeply.
     pub fn validate(self, value: &Value, strictness: Strictness) -> Result<(), TypeErrors> {
         let mut check = Check { strictness, errors: Vec::new() };
         check.value(self, value, MAX_DEPTH);

@@ -9,7 +9,8 @@ use crate::patch::limits::check_depth;
 ///
 /// Lists are compared index by index, so inserting an item rewrites all items after it.
 ///
-/// # Errors If a document is nested too deeply.
+/// # Errors
+/// If a document is nested too deeply.
 pub fn create_patch(original: &Value, modified: &Value) -> Result<Value, PatchError> {
     check_depth(original)?;
     check_depth(modified)?;
