@@ -326,8 +326,8 @@ mod tests {
         assert_eq!(check("'a'", Role::Condition).unwrap_err(), "must evaluate to bool but got string");
         assert_eq!(check("'a' + request.name", Role::Message), Ok(()));
         assert_eq!(check("null", Role::AuditValue), Ok(()));
-        let refused = check("1", Role::AuditValue).unwrap_err();
-        assert_eq!(refused, "must evaluate to one of [string null_type] but got int");
+        let error = check("1", Role::AuditValue).unwrap_err();
+        assert_eq!(error, "must evaluate to one of [string null_type] but got int");
         assert_eq!(check("Object{spec: Object.spec{replicas: 1}}", Role::ApplyConfiguration), Ok(()));
         let patch =
             "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'c'}]";
@@ -337,8 +337,8 @@ mod tests {
 
     #[test]
     fn reference_to_unavailable_variable_is_rejected() {
-        let refused = check("params.x == 1", Role::Condition).unwrap_err();
-        assert!(refused.contains("undeclared reference to 'params'"), "{refused}");
+        let error = check("params.x == 1", Role::Condition).unwrap_err();
+        assert!(error.contains("undeclared reference to 'params'"), "{error}");
         assert!(PolicyExpressions::new(true).check("params.x == 1", Role::Condition).is_ok());
         let asks = "authorizer.requestResource.check('get').allowed()";
         assert_eq!(check(asks, Role::Condition), Ok(()));

@@ -166,8 +166,8 @@ fn result_converts_to_json() {
     ] {
         assert_eq!(value(text), Ok(expected), "{text}");
     }
-    let refusal = "'kubernetes.Quantity' has no form in JSON";
-    assert_eq!(value("quantity('1')"), Err(EvalError::failed(refusal)));
+    let message = "cannot convert 'kubernetes.Quantity' to JSON";
+    assert_eq!(value("quantity('1')"), Err(EvalError::failed(message)));
 }
 
 #[test]

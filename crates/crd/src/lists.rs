@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn faults(list: Value, object: Value) -> Vec<String> {
+    fn messages(list: Value, object: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"l": list}});
         let mut errors = ErrorList::new();
         Structural::parse(&schema).unwrap().validate_lists(&object, &mut errors);
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn repeated_item_is_reported_once() {
         let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}});
-        assert_eq!(faults(set, json!({"l": [1, 2, 1, 1]})), ["l[2]: Duplicate value: 1"]);
+        assert_eq!(messages(set, json!({"l": [1, 2, 1, 1]})), ["l[2]: Duplicate value: 1"]);
         let map = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"],
             "items": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}});
-        let found = faults(map.clone(), json!({"l": [{"a": "1", "c": 1}, {"a": "1", "c": 2}, null]}));
+        let found = messages(map.clone(), json!({"l": [{"a": "1", "c": 1}, {"a": "1", "c": 2}, null]}));
         assert_eq!(found, ["l[1]: Duplicate value: {\"a\":\"1\"}"]);
-        let found = faults(map, json!({"l": [3]}));
+        let found = messages(map, json!({"l": [3]}));
         assert_eq!(found, ["l[0]: Invalid value: 3: must be an object for an array of list-type map"]);
     }
 }

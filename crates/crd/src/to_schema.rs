@@ -112,9 +112,9 @@ mod tests {
             "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {"inner": {"type": "object", "properties": {"a": {"type": "string"}}}}},
         }});
-        let mut known = MetaSchema::new();
-        let metadata = known.add(Node::Object(ObjectNode::default()));
-        let (schema, root) = Structural::parse(&schema).unwrap().to_schema((&known, metadata));
+        let mut meta_schema = MetaSchema::new();
+        let metadata = meta_schema.add(Node::Object(ObjectNode::default()));
+        let (schema, root) = Structural::parse(&schema).unwrap().to_schema((&meta_schema, metadata));
         let ty = Typed::new(&schema, root);
         let good = json!({"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "x"},
             "ports": [{"port": 1}, {"port": "http"}], "open": {"x": 1, "inner": {"a": "1", "b": 2}}});

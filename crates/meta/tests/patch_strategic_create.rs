@@ -176,9 +176,9 @@ fn conflict_with_refuse_option_is_rejected() {
             true,
         ),
     ] {
-        let refused = create_three_way_merge_patch(meta, &original, &modified, &current, OnConflict::Refuse);
-        let found = matches!(refused, Err(PatchError::Conflict { .. }));
-        assert_eq!(found, is_conflict, "{original} {modified} {current}: {refused:?}");
-        assert!(is_conflict || refused.is_ok(), "{refused:?}");
+        let result = create_three_way_merge_patch(meta, &original, &modified, &current, OnConflict::Refuse);
+        let found = matches!(result, Err(PatchError::Conflict { .. }));
+        assert_eq!(found, is_conflict, "{original} {modified} {current}: {result:?}");
+        assert!(is_conflict || result.is_ok(), "{result:?}");
     }
 }

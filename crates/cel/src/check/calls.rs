@@ -60,16 +60,16 @@ impl Checker<'_> {
         if declared.name == AND || declared.name == OR {
             return self.logic(id, declared, args, &found);
         }
-        let mut fitting: Vec<Arc<Overload>> = Vec::new();
+        let mut matching: Vec<Arc<Overload>> = Vec::new();
         let mut result: Option<Type> = None;
         for overload in declared.overloads.iter().filter(|overload| overload.member == target.is_some()) {
-            let (wanted, returned) = self.instantiate(overload);
+            let (params, returned) = self.instantiate(overload);
             // cel-go checks in this direction: whether the parameters are assignable to the
             // arguments.
-            if !self.substitution.all_assignable(&found, &wanted) {
+            if !self.substitution.all_assignable(&found, &params) {
                 continue;
             }
-            fitting.push(overload.clone());
+            matching.push(overload.clone());
             let returned = self.substitution.apply(&returned, false);
             result = Some(match result {
                 None => returned,
@@ -87,7 +87,7 @@ impl Checker<'_> {
             return self.set_type(id, Type::Error);
         };
         self.set_type(id, result);
-        self.references[id.index()] = Some(Reference::Overloads(fitting));
+        self.references[id.index()] = Some(Reference::Overloads(matching));
     }
 
     /// Checks `&&` and `||`, whose operands are reported individually.

@@ -74,9 +74,9 @@ impl Coster<'_> {
 
     fn overload(&mut self, id: ExprId, call: &CallSite<'_>, costs: &[CostEstimate]) -> CallEstimate {
         let arguments = costs.iter().fold(CostEstimate::default(), |sum, cost| sum.add(*cost));
-        let known = self.list_function(call).or_else(|| self.kubernetes_function(call));
-        let known = known.or_else(|| self.standard_function(id, call));
-        if let Some(CallEstimate { cost, result }) = known {
+        let estimate = self.list_function(call).or_else(|| self.kubernetes_function(call));
+        let estimate = estimate.or_else(|| self.standard_function(id, call));
+        if let Some(CallEstimate { cost, result }) = estimate {
             return CallEstimate { cost: cost.add(arguments), result };
         }
         match (call.overload, costs, call.args) {

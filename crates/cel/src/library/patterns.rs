@@ -6,7 +6,7 @@ use crate::EvalError;
 use crate::limits::MAX_REGEX_BYTES;
 use crate::value::{Text, Value};
 
-use super::dialect::translate;
+use super::go_regex::translate;
 use super::{Function, mismatch};
 
 pub(super) const FUNCTIONS: &[Function] = &[

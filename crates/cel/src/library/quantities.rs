@@ -110,7 +110,7 @@ fn is_whole(text: &str, quantity: &Quantity) -> bool {
     if whole.trim_start_matches('0').len() + fraction.len() > MAX_DIGITS {
         return false;
     }
-    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let decimals = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let exponent = match suffix {
         "" => 0,
         "n" => -9,
@@ -125,7 +125,7 @@ fn is_whole(text: &str, quantity: &Quantity) -> bool {
         binary if binary.ends_with('i') => 0,
         power => power[1..].parse().unwrap_or_default(),
     };
-    exponent >= places && quantity.checked_scaled_value(Scale::ONE).is_some()
+    exponent >= decimals && quantity.checked_scaled_value(Scale::ONE).is_some()
 }
 
 fn amount<'a>(value: &'a Value<'_>) -> Option<&'a Amount> {

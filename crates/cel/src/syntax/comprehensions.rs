@@ -45,8 +45,8 @@ pub(super) fn expand(build: &mut Builder<'_>, function: &str, range: ExprId, arg
 }
 
 fn variables(build: &Builder<'_>, first: ExprId, second: ExprId) -> Result<(Arc<str>, Arc<str>), MacroError> {
-    let refusal = "argument must be a simple name";
-    let (one, two) = (name(build, first, refusal)?, name(build, second, refusal)?);
+    let message = "argument must be a simple name";
+    let (one, two) = (name(build, first, message)?, name(build, second, message)?);
     if one == two {
         return Err(build.macro_error(second, format!("duplicate variable name: {one}")));
     }

@@ -68,7 +68,8 @@ impl Parser<'_> {
         &self.text[token.start as usize..token.end as usize]
     }
 
-    pub(super) fn shown(&self, token: Token) -> String {
+    /// Returns the text of a token for error messages.
+    pub(super) fn token_text(&self, token: Token) -> String {
         if token.kind == Kind::End { "<EOF>".to_owned() } else { self.text_of(token).to_owned() }
     }
 
@@ -82,9 +83,9 @@ impl Parser<'_> {
             return Ok(token);
         }
         let token = self.token();
-        let shown = self.shown(token);
+        let text = self.token_text(token);
         if matches!(self.following().kind, Kind::Fixed(next) if next == fixed) {
-            self.syntax_error(token, &format!("extraneous input '{shown}' expecting {expected}"));
+            self.syntax_error(token, &format!("extraneous input '{text}' expecting {expected}"));
             self.advance();
             return Ok(self.advance());
         }
@@ -94,9 +95,9 @@ impl Parser<'_> {
             _ => false,
         };
         if insertable {
-            self.syntax_error(token, &format!("missing {expected} at '{shown}'"));
+            self.syntax_error(token, &format!("missing {expected} at '{text}'"));
         } else {
-            self.syntax_error(token, &format!("mismatched input '{shown}' expecting {expected}"));
+            self.syntax_error(token, &format!("mismatched input '{text}' expecting {expected}"));
         }
         Err(Halt)
     }

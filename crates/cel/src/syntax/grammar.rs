@@ -73,8 +73,8 @@ impl Parser<'_> {
         let token = self.token();
         if token.kind != Kind::End {
             let problem = if self.following().kind == Kind::End { "extraneous" } else { "mismatched" };
-            let shown = self.shown(token);
-            self.syntax_error(token, &format!("{problem} input '{shown}' expecting <EOF>"));
+            let text = self.token_text(token);
+            self.syntax_error(token, &format!("{problem} input '{text}' expecting <EOF>"));
         }
         Ok(root)
     }
@@ -196,8 +196,8 @@ impl Parser<'_> {
         let token = self.token();
         let Some(field) = self.field_name()? else {
             if optional {
-                let shown = self.shown(token);
-                let message = format!("mismatched input '{shown}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}");
+                let text = self.token_text(token);
+                let message = format!("mismatched input '{text}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}");
                 self.syntax_error(token, &message);
                 self.issues.report(token.start, "unsupported ident kind");
                 return Err(Halt);
@@ -207,7 +207,7 @@ impl Parser<'_> {
                     format!("mismatched input '{word}' expecting IDENTIFIER")
                 }
                 Kind::End => "no viable alternative at input '.'".to_owned(),
-                _ => format!("no viable alternative at input '.{}'", self.shown(token)),
+                _ => format!("no viable alternative at input '.{}'", self.token_text(token)),
             };
             self.syntax_error(token, &message);
             if token.kind == Kind::Fixed("in")

@@ -11,7 +11,7 @@ impl Parser<'_> {
     pub(super) fn primary(&mut self, also: &str) -> Parsed {
         let mut token = self.token();
         if !begins_primary(token.kind) && begins_primary(self.following().kind) && token.kind != Kind::End {
-            let message = format!("extraneous input '{}' expecting {}", self.shown(token), starts(also));
+            let message = format!("extraneous input '{}' expecting {}", self.token_text(token), starts(also));
             self.syntax_error(token, &message);
             self.advance();
             token = self.token();
@@ -42,14 +42,14 @@ impl Parser<'_> {
     /// Reports a minus sign that is neither an operator here nor part of a number.
     fn no_negative(&mut self) -> Parsed {
         let token = self.token();
-        let message = format!("no viable alternative at input '-{}'", self.shown(token));
+        let message = format!("no viable alternative at input '-{}'", self.token_text(token));
         self.syntax_error(token, &message);
         Err(Halt)
     }
 
     pub(super) fn no_primary(&mut self, also: &str) -> Parsed {
         let token = self.token();
-        let message = format!("mismatched input '{}' expecting {}", self.shown(token), starts(also));
+        let message = format!("mismatched input '{}' expecting {}", self.token_text(token), starts(also));
         self.syntax_error(token, &message);
         Err(Halt)
     }
@@ -122,7 +122,7 @@ impl Parser<'_> {
             let Some(name) = self.field_name()? else {
                 let token = self.token();
                 let expected = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
-                let message = format!("mismatched input '{}' expecting {expected}", self.shown(token));
+                let message = format!("mismatched input '{}' expecting {expected}", self.token_text(token));
                 self.syntax_error(token, &message);
                 return Err(Halt);
             };

@@ -67,7 +67,7 @@ impl<'d> Value<'d> {
             Self::Optional(None) => Json::Null,
             Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => {
                 let name = self.type_of();
-                return Err(EvalError::failed(format!("'{}' has no form in JSON", name.name())));
+                return Err(EvalError::failed(format!("cannot convert '{}' to JSON", name.name())));
             }
         })
     }

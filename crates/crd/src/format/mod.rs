@@ -39,7 +39,7 @@ const FORMATS: [Format; 26] = [
 ];
 
 fn find(name: &str) -> Option<&'static Format> {
-    let find = |name: &str| FORMATS.iter().find(|(known, _)| *known == name);
+    let find = |name: &str| FORMATS.iter().find(|(format, _)| *format == name);
     if name.contains('-') { find(&name.replace('-', "")) } else { find(name) }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn is_isbn10(text: &str) -> bool {
         return false;
     }
     let value = |byte: &u8| if *byte == b'X' { 10 } else { u32::from(byte - b'0') };
-    let sum: u32 = code.iter().zip(1..).map(|(byte, place)| place * value(byte)).sum();
+    let sum: u32 = code.iter().zip(1..).map(|(byte, weight)| weight * value(byte)).sum();
     sum.is_multiple_of(11)
 }
 

@@ -167,7 +167,7 @@ impl Check<'_> {
     }
 
     fn multiple_of(&self, factor: f64, as_whole: Option<i64>) -> Option<Violation> {
-        let (is_positive, is_multiple, shown, factor_value) = match as_whole {
+        let (is_positive, is_multiple, factor_text, factor_value) = match as_whole {
             Some(number) => {
                 let factor = truncate(factor);
                 (factor > 0, factor > 0 && number % factor == 0, factor.to_string(), BadValue::from(factor))
@@ -179,11 +179,12 @@ impl Check<'_> {
             }
         };
         if !is_positive {
-            let message = format!("factor MultipleOf declared for {} must be positive: {shown}", self.path);
+            let message =
+                format!("factor MultipleOf declared for {} must be positive: {factor_text}", self.path);
             return Some(Violation::invalid(self.path, factor_value, message));
         }
         let found = as_whole.map_or_else(|| BadValue::from(self.number.float()), BadValue::from);
-        (!is_multiple).then(|| self.violation(found, format!("should be a multiple of {shown}")))
+        (!is_multiple).then(|| self.violation(found, format!("should be a multiple of {factor_text}")))
     }
 
     fn violation(&self, found: BadValue, message: String) -> Violation {

@@ -222,7 +222,7 @@ impl<'u> Comparisons<'u> {
     }
 
     fn at(&mut self, api_version: &str) -> Result<Option<&Comparison>, ConversionError> {
-        let index = match self.by_version.iter().position(|by_version| by_version.0 == api_version) {
+        let index = match self.by_version.iter().position(|entry| entry.0 == api_version) {
             Some(index) => index,
             None => {
                 let found = self.compare(api_version)?;
@@ -247,7 +247,7 @@ impl<'u> Comparisons<'u> {
     }
 
     fn into_own(self) -> Comparison {
-        self.by_version.into_iter().next().and_then(|by_version| by_version.1).unwrap_or_default()
+        self.by_version.into_iter().next().and_then(|entry| entry.1).unwrap_or_default()
     }
 }
 

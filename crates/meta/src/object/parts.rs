@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn owners() {
+    fn invalid_owner_references_are_rejected() {
         let owner = OwnerReference::controller("apps/v1", "ReplicaSet", "x", "1");
         assert!(validate_owner_references(&[owner], &PATH).is_empty());
         assert_eq!(
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers() {
+    fn invalid_finalizers_are_rejected() {
         assert!(validate_finalizers(&["kubernetes", "a/b"], &PATH).is_empty());
         assert_eq!(
             messages(&validate_finalizers(&["orphan", "foregroundDeletion"], &PATH)),

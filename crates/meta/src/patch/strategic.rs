@@ -90,7 +90,7 @@ pub fn create_three_way_merge_patch(
     if on_conflict == OnConflict::Refuse {
         let changed = Scope { changes: true, deletions: true, element_order: false };
         let changed = Value::Object(difference::of_objects(meta, original, current, changed, false)?);
-        conflicts::refuse(meta, &patch, &changed)?;
+        conflicts::check(meta, &patch, &changed)?;
     }
     Ok(patch)
 }

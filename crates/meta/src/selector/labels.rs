@@ -87,14 +87,14 @@ impl Requirement {
     /// Returns true if labels meet the requirement.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         let value = labels.get(&self.key);
-        let is_among = |value: &str| self.values.iter().any(|wanted| **wanted == *value);
+        let is_among = |value: &str| self.values.iter().any(|allowed| **allowed == *value);
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(is_among),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(is_among),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => self.compare(value).is_some_and(|(found, wanted)| found > wanted),
-            Operator::LessThan => self.compare(value).is_some_and(|(found, wanted)| found < wanted),
+            Operator::GreaterThan => self.compare(value).is_some_and(|(found, bound)| found > bound),
+            Operator::LessThan => self.compare(value).is_some_and(|(found, bound)| found < bound),
         }
     }
 

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces() {
+    fn namespace_errors_match_kube_apiserver() {
         let status = Status::namespace_terminating(PODS, "x", "n");
         assert_eq!(
             status.message,

@@ -317,9 +317,9 @@ fn invalid_configuration_is_rejected() {
 fn write_of_item_without_keys_is_not_tracked() {
     let containers = |item: Value| deployment(json!({"spec": {"template": {"containers": [item]}}}));
     let mut history = ObjectHistory::new();
-    let refused = history.try_put(containers(json!({"image": "x"})));
-    assert!(matches!(refused, Err(ApplyError::NotTyped { .. })), "on creation: {refused:?}");
+    let rejected = history.try_put(containers(json!({"image": "x"})));
+    assert!(matches!(rejected, Err(ApplyError::NotTyped { .. })), "on creation: {rejected:?}");
     history.put("a", containers(json!({"name": "a"})));
-    let refused = history.try_put(containers(json!({"image": "x"})));
-    assert!(matches!(refused, Err(ApplyError::NotTyped { .. })), "on update: {refused:?}");
+    let rejected = history.try_put(containers(json!({"image": "x"})));
+    assert!(matches!(rejected, Err(ApplyError::NotTyped { .. })), "on update: {rejected:?}");
 }

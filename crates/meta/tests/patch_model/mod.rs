@@ -235,8 +235,8 @@ fn add_directives(rng: &mut Rng, fields: &mut Map<String, Value>) {
         fields.insert("$retainKeys".to_owned(), json!(keys));
     }
     if rng.one_in(4) {
-        let gone = json!(subset(rng, &NAMES));
-        fields.insert("$deleteFromPrimitiveList/tags".to_owned(), gone);
+        let deleted = json!(subset(rng, &NAMES));
+        fields.insert("$deleteFromPrimitiveList/tags".to_owned(), deleted);
         // Without an order the result is undefined if both are present.
         fields.remove("tags");
     }

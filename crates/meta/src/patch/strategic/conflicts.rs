@@ -10,7 +10,7 @@ use super::patch_meta::{FieldMeta, PatchMeta};
 use crate::patch::error::PatchError;
 
 /// Fails if a patch changes a field that `changes` sets to a different value.
-pub(super) fn refuse(meta: PatchMeta<'_>, patch: &Value, changes: &Value) -> Result<(), PatchError> {
+pub(super) fn check(meta: PatchMeta<'_>, patch: &Value, changes: &Value) -> Result<(), PatchError> {
     if have_conflict(meta, patch, changes)? {
         return Err(PatchError::Conflict { patch: patch.to_string(), changes: changes.to_string() });
     }
