@@ -87,7 +87,7 @@ impl Histogram {
     }
 
     /// Writes the sum of several histograms with the same buckets as one histogram.
-    pub fn write_merged(histograms: &[&Self], name: &str, labels: &[(&str, &str)], text: &mut Text) {
+    pub fn tell_together(histograms: &[&Self], name: &str, labels: &[(&str, &str)], text: &mut Text) {
         let Some(limits) = histograms.first().map(|first| &first.limits) else { return };
         let mut below = 0;
         let bucket = format!("{name}_bucket");
@@ -113,7 +113,7 @@ impl Metric for Histogram {
     }
 
     fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
-        Self::write_merged(&[self], name, labels, text);
+        Self::tell_together(&[self], name, labels, text);
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
         one.observe(1.0);
         other.observe_duration(Duration::from_millis(1500));
         let mut text = Text::default();
-        Histogram::write_merged(&[&one, &other], "a", &[], &mut text);
+        Histogram::tell_together(&[&one, &other], "a", &[], &mut text);
         assert_eq!(
             text.into_string(),
             "a_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 2.5\na_count 2\n"
