@@ -1,13 +1,13 @@
-//! How long to wait before trying again: doubling, capped, with jitter.
+//! Exponential backoff with a cap and jitter.
 
 use std::time::Duration;
 
 use crate::rng::Rng;
 
-/// Delays for successive attempts at one thing.
+/// Exponential backoff for the retries of one operation.
 ///
-/// Each delay is drawn between half and the whole of a bound that doubles up to a cap, so
-/// that clients that failed together do not come back together.
+/// Each delay is drawn at random between half of a bound and the whole of it; the bound doubles up
+/// to a cap. The jitter keeps clients that failed together from retrying together.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     initial: Duration,
@@ -17,12 +17,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first delay is at most `initial`, no delay is longer than `cap`.
+    /// Creates a backoff whose first delay is at most `initial` and whose delays never exceed
+    /// `cap`.
     pub fn new(initial: Duration, cap: Duration, rng: Rng) -> Self {
         Self { initial, cap, bound: initial, rng }
     }
 
-    /// The delay before the next attempt.
+    /// Returns the delay before the next attempt.
     pub fn next_delay(&mut self) -> Duration {
         let bound = self.bound.min(self.cap);
         self.bound = (bound * 2).min(self.cap);
@@ -31,7 +32,7 @@ impl Backoff {
         half + Duration::from_micros(self.rng.below(spread.saturating_add(1)))
     }
 
-    /// To be called after a success.
+    /// Restarts at the initial delay; call it after a success.
     pub fn reset(&mut self) {
         self.bound = self.initial;
     }
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_cap_and_start_over_after_success() {
+    fn delays_double_up_to_cap_and_restart_after_reset() {
         let ms = Duration::from_millis;
         let mut backoff = Backoff::new(ms(100), ms(350), Rng::seeded(3));
         for bound in [100, 200, 350, 350] {

@@ -1,7 +1,7 @@
-//! The only place that asks the system for the time.
+//! The clock: the only module that reads the system's time.
 //!
-//! Code that needs time takes a [`Clock`]. Programs hand in [`Clock::system`]; tests hand in
-//! the clock of a [`ManualClock`] and move it by hand, so nothing in a test ever sleeps.
+//! Code that needs time takes a [`Clock`]. Programs pass [`Clock::system`]; tests pass the clock of
+//! a [`ManualClock`] and advance it explicitly, so no test ever sleeps.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -16,17 +16,17 @@ use tokio::sync::watch;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The point `ms` milliseconds after the Unix epoch.
+    /// Creates a timestamp `ms` milliseconds after the Unix epoch.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// How much time has passed since `earlier`; zero if it lies in the future.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than `self`.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -70,12 +70,12 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the clock of the operating system.
     pub const fn system() -> Self {
         Self(Source::System)
     }
 
-    /// What time it is now.
+    /// Returns the current wall-clock time.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => system_now(),
@@ -84,8 +84,11 @@ impl Clock {
         }
     }
 
-    /// How long something has gone on that began while the program ran: the time since some moment, which nobody
-    /// can set. What is measured with [`Clock::now`] instead is wrong when the clock is set, or the machine sleeps.
+    /// Returns a monotonic time, measured from an arbitrary moment, that setting the clock does not
+    /// change.
+    ///
+    /// Use it to measure durations: a difference of two [`Clock::now`] values is wrong when the
+    /// clock is set or the machine sleeps in between.
     pub fn uptime(&self) -> Duration {
         match &self.0 {
             Source::System => system_uptime(),
@@ -94,10 +97,11 @@ impl Clock {
         }
     }
 
-    /// Returns once `deadline` is reached. Safe to drop at any point.
+    /// Returns once `deadline` is reached. Cancel-safe.
     pub async fn sleep_until(&self, deadline: Timestamp) {
         match &self.0 {
-            // Asked again after each sleep: the wall clock may have been set back meanwhile.
+            // Read the clock again after each sleep: the wall clock may have been set back
+            // meanwhile.
             Source::System | Source::Runtime(_) => loop {
                 let wait = deadline.since(self.now());
                 if wait.is_zero() {
@@ -108,7 +112,7 @@ impl Clock {
             Source::Manual(time) => {
                 let mut time = time.clone();
                 if time.wait_for(|now| *now >= deadline).await.is_err() {
-                    // The clock's owner is gone, so time stands still for ever.
+                    // The `ManualClock` was dropped, so its time never advances again.
                     std::future::pending::<()>().await;
                 }
             }
@@ -128,57 +132,58 @@ fn system_uptime() -> Duration {
     ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
-/// A clock that moves only when told to.
+/// A clock for tests that advances only by [`ManualClock::advance`].
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     time: Arc<watch::Sender<Timestamp>>,
 }
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// Creates a clock that reads `start`.
     pub fn starting_at(start: Timestamp) -> Self {
         Self { time: Arc::new(watch::Sender::new(start)) }
     }
 
-    /// The handle to pass to the code under test.
+    /// Returns the [`Clock`] to pass to the code under test.
     pub fn clock(&self) -> Clock {
         Clock(Source::Manual(self.time.subscribe()))
     }
 
-    /// Moves time forward and wakes everyone whose deadline has come.
+    /// Advances the time and wakes every sleeper whose deadline has passed.
     pub fn advance(&self, duration: Duration) {
         self.time.send_modify(|now| *now = *now + duration);
     }
 }
 
-/// A clock that goes as the timers of the async runtime go: where a test pauses those, time passes only while
-/// everybody waits. It can be set, as wall clocks are.
+/// A clock that follows the timers of the tokio runtime. In a test with paused time it advances
+/// only while all tasks are idle. Like a wall clock, it can be set.
 #[derive(Clone, Debug)]
 pub struct RuntimeClock {
     start: Timestamp,
     origin: tokio::time::Instant,
-    jumped_ms: Arc<AtomicI64>,
+    offset_ms: Arc<AtomicI64>,
 }
 
 impl RuntimeClock {
-    /// A clock that stands at `start` now.
+    /// Creates a clock that reads `start` now.
     pub fn starting_at(start: Timestamp) -> Self {
-        Self { start, origin: tokio::time::Instant::now(), jumped_ms: Arc::default() }
+        Self { start, origin: tokio::time::Instant::now(), offset_ms: Arc::default() }
     }
 
-    /// The handle to pass to the code under test.
+    /// Returns the [`Clock`] to pass to the code under test.
     pub fn clock(&self) -> Clock {
         Clock(Source::Runtime(self.clone()))
     }
 
-    /// Sets the clock forward, or back if negative, while timers go on as they were.
+    /// Moves the wall-clock time by `millis`, back if negative; timers and [`Clock::uptime`] are
+    /// unaffected.
     pub fn jump(&self, millis: i64) {
-        self.jumped_ms.fetch_add(millis, Ordering::Relaxed);
+        self.offset_ms.fetch_add(millis, Ordering::Relaxed);
     }
 
     fn now(&self) -> Timestamp {
         let now = self.start + self.origin.elapsed();
-        Timestamp(now.0.saturating_add_signed(self.jumped_ms.load(Ordering::Relaxed)))
+        Timestamp(now.0.saturating_add_signed(self.offset_ms.load(Ordering::Relaxed)))
     }
 }
 
@@ -187,36 +192,40 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn manual_clock_wakes_sleepers_only_when_their_time_has_come() {
+    async fn manual_clock_wakes_sleepers_at_their_deadline() {
         let manual = ManualClock::starting_at(Timestamp::from_millis(1_000));
         let clock = manual.clock();
         let sleeper = clock.sleep_until(Timestamp::from_millis(1_500));
         tokio::pin!(sleeper);
 
         manual.advance(Duration::from_millis(499));
-        assert!(futures_poll(&mut sleeper).await.is_none());
+        assert!(poll_once(&mut sleeper).await.is_none());
         manual.advance(Duration::from_millis(1));
         sleeper.await;
         assert_eq!(clock.now(), Timestamp::from_millis(1_500));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_of_the_runtime_goes_with_its_timers_and_can_be_set() {
+    async fn runtime_clock_follows_timers_and_can_be_set() {
         let runtime = RuntimeClock::starting_at(Timestamp::from_millis(1_000));
         let clock = runtime.clock();
         clock.sleep_until(Timestamp::from_millis(61_000)).await;
         assert_eq!(clock.now(), Timestamp::from_millis(61_000));
         runtime.jump(-500);
         assert_eq!(clock.now(), Timestamp::from_millis(60_500));
-        assert_eq!(clock.uptime(), Duration::from_secs(60), "that is no matter of the wall clock");
+        assert_eq!(
+            clock.uptime(),
+            Duration::from_secs(60),
+            "setting the wall clock does not change the uptime"
+        );
     }
 
-    async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::select! { biased; value = future => Some(value), () = std::future::ready(()) => None }
     }
 
     #[test]
-    fn timestamps_never_wrap() {
+    fn timestamp_arithmetic_saturates() {
         let early = Timestamp::from_millis(5);
         assert_eq!(early - Duration::from_secs(1), Timestamp::from_millis(0));
         assert_eq!(early.since(early + Duration::from_secs(1)), Duration::ZERO);

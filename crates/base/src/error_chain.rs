@@ -1,10 +1,10 @@
-//! An error with all its sources on one line, for logs.
+//! Formats an error and all its sources on one line, for logs.
 
 use std::error::Error;
 use std::fmt;
 
-/// Displays an error followed by its sources, separated by colons. A source whose text the line contains already is left
-/// out, for many libraries repeat their source in their own message.
+/// Displays an error followed by its sources, separated by colons. Skips a source whose text the
+/// line already contains, because many libraries repeat their source in their own message.
 ///
 /// ```
 /// use coracle_base::ErrorChain;
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn chain_names_every_source_once() {
+    fn error_chain_with_repeated_source_prints_it_once() {
         let error =
             failed("cannot write", Some(failed("cannot sync: no space", Some(failed("no space", None)))));
         assert_eq!(ErrorChain(&error).to_string(), "cannot write: cannot sync: no space");

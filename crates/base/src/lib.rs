@@ -1,8 +1,7 @@
-//! What std lacks and every part of Coracle needs: one clock, one source of randomness,
-//! back-off, tasks that always have an owner, values to wait for, numbers that are counted, and errors with their causes
-//! on one line.
+//! Foundations that every crate of Coracle uses: the clock, randomness, backoff, owned tasks,
+//! observable values, metrics and error chains.
 //!
-//! Nothing here knows Kubernetes, a store or a network.
+//! This crate has no Kubernetes, storage or network code.
 
 pub mod backoff;
 pub mod clock;

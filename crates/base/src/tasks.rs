@@ -1,14 +1,14 @@
 //! Tasks that always have an owner.
 //!
-//! `tokio::spawn` is banned in this workspace: a task nobody awaits hides its panics and
-//! outlives what it works for. [`Task`] is awaited, or ends when its owner is dropped.
+//! `tokio::spawn` is banned in this workspace: a task that is never awaited hides its panics and
+//! outlives the component it works for. A [`Task`] is awaited, or aborted when its owner drops it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// A running task, owned by whoever holds this value.
+/// A running task, aborted when this handle is dropped.
 #[derive(Debug)]
 pub struct Task<T> {
     name: &'static str,
@@ -16,22 +16,22 @@ pub struct Task<T> {
     abort: AbortHandle,
 }
 
-/// Why a task has no result.
+/// The reason why a task returned no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// It panicked; the panic has been printed by the panic hook.
+    /// The task panicked; the panic hook has printed the panic.
     #[error("task {name} panicked: {message}")]
     Panicked {
-        /// The name given at spawn.
+        /// The name passed to [`Task::spawn`].
         name: &'static str,
-        /// The panic's message, if it had one.
+        /// The panic's message, or `no message`.
         message: String,
     },
-    /// It was stopped before it finished.
+    /// The task was aborted before it finished.
     #[error("task {name} was cancelled")]
     Cancelled {
-        /// The name given at spawn.
+        /// The name passed to [`Task::spawn`].
         name: &'static str,
     },
 }
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Task<T> {
         Self::own(name, tokio::spawn(future))
     }
 
-    /// Runs blocking work on a thread of its own.
+    /// Runs blocking work on a thread of tokio's blocking pool.
     pub fn spawn_blocking(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Self {
         Self::own(name, tokio::task::spawn_blocking(work))
     }
@@ -55,12 +55,12 @@ impl<T: Send + 'static> Task<T> {
 }
 
 impl<T> Task<T> {
-    /// The name given at spawn.
+    /// Returns the name passed to [`Task::spawn`].
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Asks the task to stop at its next await.
+    /// Aborts the task at its next await point.
     pub fn abort(&self) {
         self.abort.abort();
     }
@@ -95,14 +95,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_reaches_the_owner_with_its_message() {
+    async fn panic_in_task_returns_its_message_to_owner() {
         let task: Task<()> = Task::spawn("faulty", async { panic!("at once") });
         let error = task.await.expect_err("it panicked");
         assert_eq!(error.to_string(), "task faulty panicked: at once");
     }
 
     #[tokio::test]
-    async fn dropping_the_owner_ends_the_task() {
+    async fn dropping_task_aborts_it() {
         let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
         let task = Task::spawn("endless", async move {
             let _alive = alive;

@@ -1,7 +1,8 @@
-//! A value that others wait for.
+//! A watch channel: one value whose receivers wait for changes.
 //!
-//! As `tokio::sync::watch`, but for one thing: those who wait are woken in the order in which they began to, and
-//! not in any order. What is woken first acts first, so without it no run with many tasks could be repeated.
+//! Like `tokio::sync::watch`, except that waiting receivers are woken in the order in which they
+//! began to wait, where tokio's order is arbitrary. The task woken first runs first, so with an
+//! arbitrary order a run with many tasks could not be repeated.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,9 +11,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
-/// Nobody can change the value any more.
+/// Error: the sender was dropped, so the value cannot change any more.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody can change the value any more")]
+#[error("watch channel closed: the sender was dropped")]
 pub struct Closed;
 
 struct Shared<T> {
@@ -22,13 +23,14 @@ struct Shared<T> {
 
 struct State<T> {
     value: T,
-    /// Counts the changes.
+    /// The number of changes so far.
     version: u64,
     is_closed: bool,
 }
 
 impl<T> Shared<T> {
-    /// Values are replaced in single steps by those who cannot panic meanwhile, or see to it.
+    /// Ignores poisoning: each change of the state is a single step that does not panic, or a
+    /// change whose caller keeps the state consistent.
     fn read(&self) -> RwLockReadGuard<'_, State<T>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -38,7 +40,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The value as it is. Held for a few lines only: whoever changes it waits.
+/// A read guard of the current value. Hold it for a few lines only: it blocks the sender.
 pub struct Ref<'a, T>(RwLockReadGuard<'a, State<T>>);
 
 impl<T> Deref for Ref<'_, T> {
@@ -49,30 +51,30 @@ impl<T> Deref for Ref<'_, T> {
     }
 }
 
-/// Who changes the value.
+/// The sending half, which changes the value.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody waits for yet.
+    /// Creates a channel with this initial value and no receivers.
     pub fn new(value: T) -> Self {
         let state = RwLock::new(State { value, version: 0, is_closed: false });
         Self { shared: Arc::new(Shared { state, changed: Notify::new() }) }
     }
 
-    /// Somebody who waits for the next change.
+    /// Creates a receiver that waits for the next change.
     pub fn subscribe(&self) -> Receiver<T> {
         let seen = self.shared.read().version;
         Receiver { shared: Arc::clone(&self.shared), seen }
     }
 
-    /// The value now.
+    /// Returns the current value.
     pub fn borrow(&self) -> Ref<'_, T> {
         Ref(self.shared.read())
     }
 
-    /// Changes the value and wakes everybody. What it was before.
+    /// Replaces the value, wakes all receivers and returns the old value.
     pub fn send_replace(&self, value: T) -> T {
         let mut old = value;
         self.send_if_modified(|value| {
@@ -82,7 +84,8 @@ impl<T> Sender<T> {
         old
     }
 
-    /// Changes the value, and wakes everybody if `modify` says that it did. Whether it did.
+    /// Calls `modify` on the value and wakes all receivers if it returns true. Returns the result
+    /// of `modify`.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         let modified = {
             let mut state = self.shared.write();
@@ -116,53 +119,55 @@ impl<T: fmt::Debug> fmt::Debug for Sender<T> {
     }
 }
 
-/// Who waits for changes.
+/// The receiving half, which waits for changes.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// The version that was looked at last.
+    /// The version this receiver has seen last.
     seen: u64,
 }
 
 impl<T> Receiver<T> {
-    /// The value now.
+    /// Returns the current value without marking it as seen.
     pub fn borrow(&self) -> Ref<'_, T> {
         Ref(self.shared.read())
     }
 
-    /// The value now, which is not waited for again.
+    /// Returns the current value and marks it as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let state = self.shared.read();
         self.seen = state.version;
         Ref(state)
     }
 
-    /// Returns when the value has been changed since it was last waited for or looked at with
-    /// [`Receiver::borrow_and_update`]. Safe to drop.
+    /// Waits until the value differs in version from the one last waited for or read with
+    /// [`Receiver::borrow_and_update`]. Cancel-safe.
     ///
     /// # Errors
-    /// If nobody can change it any more.
+    /// [`Closed`] if the sender was dropped.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         let seen = self.seen;
         self.wait(|state| state.version != seen).await
     }
 
-    /// Returns when the value is as `is_so` says, which may be at once. Safe to drop.
+    /// Waits until `condition` returns true for the value; returns at once if it does so now.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// If nobody can change it any more.
-    pub async fn wait_for(&mut self, mut is_so: impl FnMut(&T) -> bool) -> Result<(), Closed> {
-        self.wait(|state| is_so(&state.value)).await
+    /// [`Closed`] if the sender was dropped.
+    pub async fn wait_for(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<(), Closed> {
+        self.wait(|state| condition(&state.value)).await
     }
 
-    async fn wait(&mut self, mut is_so: impl FnMut(&State<T>) -> bool) -> Result<(), Closed> {
+    async fn wait(&mut self, mut condition: impl FnMut(&State<T>) -> bool) -> Result<(), Closed> {
         loop {
             let mut changed = pin!(self.shared.changed.notified());
-            // Before the look, so that what changes right after it is not missed.
+            // Register before reading the state, so that a change right after the read is not
+            // missed.
             changed.as_mut().enable();
             {
                 let state = self.shared.read();
                 self.seen = state.version;
-                if is_so(&state) {
+                if condition(&state) {
                     return Ok(());
                 }
                 if state.is_closed {
@@ -194,7 +199,7 @@ mod tests {
     use crate::Task;
 
     #[tokio::test]
-    async fn all_are_woken_in_the_order_in_which_they_began_to_wait() {
+    async fn receivers_are_woken_in_order_of_waiting() {
         let sender = Sender::new(0);
         let woken: Arc<Mutex<Vec<usize>>> = Arc::default();
         let waiting: Vec<_> = (0..50)
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_seen_once() {
+    async fn change_is_reported_once_per_receiver() {
         let sender = Sender::new("a");
         let mut receiver = sender.subscribe();
         sender.send_replace("b");
@@ -228,7 +233,7 @@ mod tests {
         sender.send_replace("c");
         assert_eq!(*receiver.borrow_and_update(), "c");
         drop(sender);
-        assert_eq!(receiver.changed().await, Err(Closed), "it was looked at");
-        assert_eq!(receiver.wait_for(|value| *value == "c").await, Ok(()), "it is so");
+        assert_eq!(receiver.changed().await, Err(Closed), "the last change was already seen");
+        assert_eq!(receiver.wait_for(|value| *value == "c").await, Ok(()), "the condition holds");
     }
 }

@@ -1,4 +1,4 @@
-//! The values of variables.
+//! Activations: the values of variables during evaluation.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::decl::Decl;
 use crate::program::Program;
 use crate::value::Value;
 
-/// Where a program finds the values of its variables.
+/// Resolves the variables of a program.
 pub trait Activation<'d> {
-    /// The value of a variable; none if it has none.
+    /// Returns the value of a variable; `None` if it has none.
     fn variable(&self, name: &str) -> Option<Value<'d>>;
 
-    /// A field of an object that is [`Value::Lazy`]; none if it has no such field. What it costs is the
-    /// budget's.
+    /// Returns a field of a [`Value::Lazy`] object; `None` if it has no such field. Evaluating the
+    /// field is charged to `budget`.
     fn lazy_field(
         &self,
         object: &str,
@@ -28,43 +28,43 @@ pub trait Activation<'d> {
         None
     }
 
-    /// Whether nobody waits for the answer any more. Asked between rounds of comprehensions.
+    /// Returns true if the evaluation was cancelled. Checked between iterations of comprehensions.
     fn is_interrupted(&self) -> bool {
         false
     }
 }
 
-/// Variables with values.
+/// An activation of variables with values.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings<'d> {
     values: Vec<(&'d str, Value<'d>)>,
 }
 
 impl<'d> Bindings<'d> {
-    /// None.
+    /// Creates an activation without variables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a value for a variable.
+    /// Adds a variable.
     #[must_use]
     pub fn with(mut self, name: &'d str, value: Value<'d>) -> Self {
         self.bind(name, value);
         self
     }
 
-    /// With an object for a variable, read as it is declared.
+    /// Adds a variable whose value is a JSON object of this declaration.
     ///
     /// # Errors
-    /// If it is not what was declared.
+    /// If the object does not match the declaration.
     pub fn with_json(self, name: &'d str, json: &'d Json, decl: &'d Decl) -> Result<Self, EvalError> {
         Ok(self.with(name, Value::from_json(json, decl)?))
     }
 
     /// Sets the value of a variable.
     pub fn bind(&mut self, name: &'d str, value: Value<'d>) {
-        match self.values.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = value,
+        match self.values.iter_mut().find(|(existing, _)| *existing == name) {
+            Some((_, existing)) => *existing = value,
             None => self.values.push((name, value)),
         }
     }
@@ -72,12 +72,12 @@ impl<'d> Bindings<'d> {
 
 impl<'d> Activation<'d> for Bindings<'d> {
     fn variable(&self, name: &str) -> Option<Value<'d>> {
-        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+        self.values.iter().find(|(existing, _)| *existing == name).map(|(_, value)| value.clone())
     }
 }
 
-/// Bindings, and an object whose fields are programs: each is evaluated when it is first read, with the same
-/// bindings and the fields before it.
+/// An activation with an object whose fields are programs, such as `variables` of a policy. Each
+/// field is evaluated when it is first read, with the same bindings and the fields before it.
 #[derive(Debug)]
 pub struct Variables<'d> {
     bindings: Bindings<'d>,
@@ -93,7 +93,7 @@ struct Field<'d> {
 }
 
 impl<'d> Variables<'d> {
-    /// An object of a name, such as `variables`, without fields so far.
+    /// Creates an activation with an object of this name, such as `variables`, without fields.
     pub fn new(bindings: Bindings<'d>, object: &'d str) -> Self {
         Self { bindings, object, fields: Vec::new() }
     }
@@ -118,24 +118,25 @@ impl<'d> Activation<'d> for Variables<'d> {
         if object != self.object {
             return None;
         }
-        let at = self.fields.iter().position(|known| &*known.name == field)?;
-        let found = &self.fields[at];
-        if let Some(value) = found.value.get() {
+        let at = self.fields.iter().position(|existing| &*existing.name == field)?;
+        let entry = &self.fields[at];
+        if let Some(value) = entry.value.get() {
             return Some(value.clone());
         }
-        let earlier = Earlier { variables: self, count: at };
-        let value = found.program.evaluate(&earlier, budget);
-        Some(found.value.get_or_init(|| value).clone())
+        let earlier = EarlierFields { variables: self, count: at };
+        let value = entry.program.evaluate(&earlier, budget);
+        Some(entry.value.get_or_init(|| value).clone())
     }
 }
 
-/// The fields before one: a field cannot read itself, which would never end.
-struct Earlier<'a, 'd> {
+/// Restricts the object to the fields before one: a field that could read itself would recurse
+/// forever.
+struct EarlierFields<'a, 'd> {
     variables: &'a Variables<'d>,
     count: usize,
 }
 
-impl<'d> Activation<'d> for Earlier<'_, 'd> {
+impl<'d> Activation<'d> for EarlierFields<'_, 'd> {
     fn variable(&self, name: &str) -> Option<Value<'d>> {
         self.variables.variable(name)
     }
@@ -146,7 +147,7 @@ impl<'d> Activation<'d> for Earlier<'_, 'd> {
         field: &str,
         budget: &mut Budget,
     ) -> Option<Result<Value<'d>, EvalError>> {
-        let known = self.variables.fields[..self.count].iter().any(|known| &*known.name == field);
-        if known { self.variables.lazy_field(object, field, budget) } else { None }
+        let existing = self.variables.fields[..self.count].iter().any(|existing| &*existing.name == field);
+        if existing { self.variables.lazy_field(object, field, budget) } else { None }
     }
 }

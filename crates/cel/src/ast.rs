@@ -1,11 +1,11 @@
-//! Expressions as trees, all nodes in one vector.
+//! The abstract syntax tree; all nodes are in one vector.
 
 use std::sync::Arc;
 
 use crate::limits::{MAX_TREE_DEPTH, MAX_TREE_NODES};
 use crate::source::Offset;
 
-/// A node of a tree.
+/// Index of a node in a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExprId(pub(crate) u32);
 
@@ -15,7 +15,7 @@ impl ExprId {
     }
 }
 
-/// A constant as it is written.
+/// A literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
     Null,
@@ -29,7 +29,7 @@ pub(crate) enum Literal {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    /// What could not be read; an error was told.
+    /// Placeholder for a syntax error, which has been reported.
     Unspecified,
     Literal(Literal),
     Ident(Arc<str>),
@@ -52,7 +52,7 @@ pub(crate) enum Expr {
     Fold(Box<Fold>),
 }
 
-/// Of a list; left out of it if it is optional and has no value.
+/// An element of a list literal; an optional one without value is omitted from the list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
     pub(crate) value: ExprId,
@@ -74,7 +74,7 @@ pub(crate) struct Field {
     pub(crate) optional: bool,
 }
 
-/// A comprehension, to which all iterating macros expand.
+/// A comprehension; all iterating macros expand to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) range: ExprId,
@@ -94,7 +94,7 @@ struct Node {
     depth: u16,
 }
 
-/// The nodes of a tree.
+/// The nodes of a syntax tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
@@ -102,7 +102,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Adds a node. A tree that grew too deep or too large says so in [`Self::is_too_large`].
+    /// Adds a node. If the tree exceeds a limit, [`Self::is_too_large`] returns true afterwards.
     pub(crate) fn add(&mut self, offset: Offset, expr: Expr) -> ExprId {
         let mut depth = 0;
         children(&expr, &mut |child| depth = depth.max(self.nodes[child.index()].depth));
@@ -137,7 +137,7 @@ impl Tree {
         self.nodes[id.index()].offset
     }
 
-    /// The name that selections of identifiers spell, such as `a.b.c`.
+    /// Returns the qualified name that selections of identifiers form, such as `a.b.c`.
     pub(crate) fn qualified_name(&self, id: ExprId) -> Option<String> {
         match self.expr(id) {
             Expr::Ident(name) => Some(name.to_string()),
@@ -153,16 +153,16 @@ impl Tree {
 
     /// Visits a tree from its root, parents before children.
     pub(crate) fn walk(&self, root: ExprId, visit: &mut impl FnMut(ExprId, &Expr)) {
-        let mut waiting = vec![root];
-        while let Some(id) = waiting.pop() {
+        let mut pending = vec![root];
+        while let Some(id) = pending.pop() {
             let expr = self.expr(id);
             visit(id, expr);
-            children(expr, &mut |child| waiting.push(child));
+            children(expr, &mut |child| pending.push(child));
         }
     }
 }
 
-/// Calls back with every child of an expression.
+/// Calls `visit` for each child of an expression.
 pub(crate) fn children(expr: &Expr, visit: &mut impl FnMut(ExprId)) {
     match expr {
         Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}

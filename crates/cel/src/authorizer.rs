@@ -1,70 +1,70 @@
-//! Questions of authorization that expressions ask.
+//! Authorization checks in expressions (variable `authorizer`).
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::value::{Extension, Value};
 
-/// On whose behalf is asked.
+/// The subject of an authorization check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Who made the request.
+    /// The user of the request.
     RequestUser,
     /// A service account.
     ServiceAccount {
-        /// Its namespace.
+        /// The namespace.
         namespace: Arc<str>,
-        /// Its name.
+        /// The name.
         name: Arc<str>,
     },
 }
 
-/// A resource that is asked about. What is not said is empty.
+/// A resource to check. Unset fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceCheck {
-    /// Of the API.
+    /// API group.
     pub group: Arc<str>,
-    /// In the plural.
+    /// Resource, in plural.
     pub resource: Arc<str>,
-    /// Such as `status`.
+    /// Subresource, such as `status`.
     pub subresource: Arc<str>,
-    /// Empty for all of them.
+    /// Namespace; empty for all namespaces.
     pub namespace: Arc<str>,
-    /// Of one object.
+    /// Name of an object.
     pub name: Arc<str>,
-    /// As it is written; empty for none.
+    /// Field selector as written; empty if there is none.
     pub field_selector: Arc<str>,
-    /// As it is written; empty for none.
+    /// Label selector as written; empty if there is none.
     pub label_selector: Arc<str>,
 }
 
-/// What is asked about.
+/// The target of an authorization check.
 #[derive(Clone, Copy, Debug)]
 pub enum Check<'a> {
-    /// A path that is no resource.
+    /// A non-resource path.
     Path(&'a str),
     /// A resource.
     Resource(&'a ResourceCheck),
 }
 
-/// An answer.
+/// The result of an authorization check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// True if the action is allowed.
     pub allowed: bool,
-    /// Why, or why not.
+    /// The authorizer's reason.
     pub reason: String,
-    /// Why there is no answer.
+    /// The error, if the authorizer failed.
     pub error: Option<String>,
 }
 
-/// Who answers. Programs hold values, so that they could not be shared if this could not.
+/// An authorizer for expressions. `Sync`, because programs contain values and must be shareable.
 pub trait Authorizer: Sync {
-    /// Whether a subject may do something.
+    /// Checks whether a subject may perform a verb.
     fn authorize(&self, subject: &Subject, check: Check<'_>, verb: &str) -> Decision;
 }
 
-/// An authorizer and the subject it is asked about.
+/// An authorizer with the subject to check.
 #[derive(Clone)]
 pub(crate) struct AuthorizerHandle<'d> {
     pub(crate) authorizer: &'d dyn Authorizer,
@@ -78,13 +78,13 @@ impl fmt::Debug for AuthorizerHandle<'_> {
 }
 
 impl<'d> Value<'d> {
-    /// The variable `authorizer`.
+    /// Creates the value of the variable `authorizer`.
     pub fn authorizer(authorizer: &'d dyn Authorizer) -> Self {
         let handle = AuthorizerHandle { authorizer, subject: Subject::RequestUser };
         Self::extension(Extension::Authorizer(handle))
     }
 
-    /// The variable `authorizer.requestResource`.
+    /// Creates the value of the variable `authorizer.requestResource`.
     pub fn request_resource(authorizer: &'d dyn Authorizer, check: ResourceCheck) -> Self {
         let handle = AuthorizerHandle { authorizer, subject: Subject::RequestUser };
         Self::extension(Extension::ResourceCheck(handle, check))

@@ -1,16 +1,17 @@
-//! What evaluation may cost.
+//! Runtime cost budget of evaluation.
 
-/// The cost that one call may have; upstream's `PerCallLimit`. About a tenth of a second.
+/// Maximum cost of one call, Kubernetes' `PerCallLimit`. About a tenth of a second.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-/// The cost that all expressions of one object or policy may have together; upstream's
+/// Maximum cost of all expressions of one object or policy together, Kubernetes'
 /// `RuntimeCELCostBudget`. About a second.
 pub const RUNTIME_COST_BUDGET: u64 = 10_000_000;
 
-/// What the programs evaluated with it may still cost, in upstream's units.
+/// The remaining cost of the programs evaluated with this budget, in Kubernetes' cost units.
 ///
-/// A call stops when it has cost more than one call may. The costs of all calls are summed up; when they are
-/// more than the budget, [`Budget::is_exhausted`] says so, and whoever evaluates several programs stops.
+/// A call is aborted when it exceeds the limit of one call. The costs of all calls are summed; when
+/// the sum exceeds the budget, [`Budget::is_exhausted`] returns true, and the caller must not
+/// evaluate further programs.
 #[derive(Clone, Debug)]
 pub struct Budget {
     per_call: u64,
@@ -20,27 +21,27 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With upstream's limit of one call, and a budget for all of them.
+    /// Creates a budget for all calls, with Kubernetes' limit per call.
     pub fn new(total: u64) -> Self {
         Self::with_call_limit(total, PER_CALL_LIMIT)
     }
 
-    /// With another limit of one call.
+    /// Creates a budget with another limit per call.
     pub fn with_call_limit(total: u64, per_call: u64) -> Self {
         Self { per_call, remaining: total, spent: 0, exhausted: false }
     }
 
-    /// What is left for all further calls.
+    /// Returns the remaining cost.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// What all calls so far have cost.
+    /// Returns the cost of all calls so far.
     pub fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Whether the calls have cost more than there was.
+    /// Returns true if the calls have cost more than the budget.
     pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }

@@ -1,4 +1,4 @@
-//! An expression whose types are sound.
+//! Type-checked expressions.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::provider::TypeProvider;
 use crate::source::CompileError;
 use crate::types::Type;
 
-/// An expression whose types are sound: its type is known, its cost can be estimated, and a program can be
-/// made of it. It holds the whole tree; programs are what to keep.
+/// A type-checked expression, from which its type, a cost estimate and a program can be obtained.
+/// It holds the whole syntax tree; cache programs instead.
 #[derive(Clone)]
 pub struct Checked {
     typed: Typed,
@@ -30,12 +30,12 @@ impl Checked {
         Self { typed, provider }
     }
 
-    /// The type of its value.
+    /// Returns the type of the expression.
     pub fn output_type(&self) -> &Type {
         self.typed.type_of(self.typed.root)
     }
 
-    /// Whether it refers to a variable of the environment.
+    /// Returns true if the expression refers to this variable of the environment.
     pub fn uses(&self, variable: &str) -> bool {
         let mut found = false;
         self.typed.tree.walk(self.typed.root, &mut |id, expr| {
@@ -46,15 +46,15 @@ impl Checked {
         found
     }
 
-    /// What it can cost, at least and at most, given how large values can be.
+    /// Estimates the minimum and maximum cost, given the sizes of values.
     pub fn estimate(&self, sizes: &dyn Sizes) -> CostEstimate {
         estimate(&self.typed, sizes)
     }
 
-    /// Makes a program of it.
+    /// Creates a program.
     ///
     /// # Errors
-    /// If a constant in it has no value.
+    /// If a constant in the expression is invalid.
     pub fn program(&self) -> Result<Program, CompileError> {
         Ok(Program::new(plan(&self.typed)?, self.output_type().clone(), self.provider.clone()))
     }

@@ -1,5 +1,5 @@
-//! How objects of the API look to expressions: what JSON means where, which names fields have, and how large
-//! values can get, which is what a cost is estimated from.
+//! Declarations: the schema of API objects as seen by expressions, with types, field identifiers
+//! and maximum sizes for cost estimates.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use coracle_meta::prefix::Prefix;
 use crate::names::RESERVED;
 use crate::types::Type;
 
-/// Largest request the API takes, in bytes; nothing in an object is larger.
+/// Maximum size of a request in bytes, the upper bound of all sizes in an object.
 pub const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 
-/// The declaration of a value: a schema, reduced to what expressions need of it.
+/// The declaration of a value: a schema reduced to the parts relevant for expressions.
 #[derive(Clone, Debug)]
 pub struct Decl {
     shape: Shape,
@@ -20,12 +20,12 @@ pub struct Decl {
     min_bytes: u64,
 }
 
-/// What a value is.
+/// The shape of a declared value.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Anything; JSON tells.
+    /// Dynamic: the JSON value determines the type.
     Dyn,
-    /// Kept as it is, and only comparable: no schema describes it.
+    /// `x-kubernetes-preserve-unknown-fields` without a schema: only comparable.
     Preserved,
     /// `x-kubernetes-int-or-string`.
     IntOrString,
@@ -35,7 +35,7 @@ pub enum Shape {
     Int,
     /// `number`.
     Double,
-    /// `string` without a format that means another type.
+    /// `string` without a format that maps to another type.
     String,
     /// `string` of format `byte`: base64.
     Bytes,
@@ -53,46 +53,46 @@ pub enum Shape {
     Object(ObjectDecl),
 }
 
-/// `x-kubernetes-list-type`: how two lists compare and join.
+/// `x-kubernetes-list-type`: comparison and concatenation of two lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {
-    /// In order.
+    /// Ordered.
     Atomic,
-    /// Each element once, in any order.
+    /// Unique elements in any order.
     Set,
-    /// Elements known by the values of these fields, in any order.
+    /// Elements identified by the values of these fields, in any order.
     Map(Arc<[Arc<str>]>),
 }
 
-/// An object with named fields.
+/// An object with declared fields.
 #[derive(Clone, Debug)]
 pub struct ObjectDecl {
-    /// If it has one of its own; otherwise it is named after its place.
+    /// The type name; if `None`, the object is named after its path.
     name: Option<Arc<str>>,
-    /// By identifier.
+    /// Sorted by identifier.
     fields: Vec<FieldDecl>,
 }
 
 /// A field of an object.
 #[derive(Clone, Debug)]
 pub struct FieldDecl {
-    /// As JSON has it.
+    /// The name in JSON.
     pub name: Arc<str>,
-    /// As expressions write it; see [`escape`].
+    /// The identifier in expressions; see [`escape`].
     pub identifier: Arc<str>,
-    /// How that begins.
+    /// Prefix of the identifier, for fast search.
     prefix: Prefix,
-    /// What it is.
+    /// The declaration of the value.
     pub decl: Arc<Decl>,
-    /// Whether it is always there.
+    /// True if the field is required.
     pub required: bool,
 }
 
-static ANYTHING: Decl = Decl { shape: Shape::Dyn, nullable: true, max_elements: 0, min_bytes: 1 };
-static UNSEEN: Decl = Decl { shape: Shape::Preserved, nullable: true, max_elements: 0, min_bytes: 1 };
+static DYN: Decl = Decl { shape: Shape::Dyn, nullable: true, max_elements: 0, min_bytes: 1 };
+static PRESERVED: Decl = Decl { shape: Shape::Preserved, nullable: true, max_elements: 0, min_bytes: 1 };
 
 impl Decl {
-    /// A value of one of the shapes that have no parts.
+    /// Creates the declaration of a scalar.
     pub fn scalar(shape: Shape) -> Self {
         let (max_elements, min_bytes) = match &shape {
             Shape::IntOrString => (MAX_REQUEST_BYTES - 2, 1),
@@ -106,12 +106,12 @@ impl Decl {
         Self { shape, nullable: false, max_elements, min_bytes }
     }
 
-    /// Anything.
+    /// Returns the declaration of a dynamic value.
     pub fn anything() -> &'static Self {
-        &ANYTHING
+        &DYN
     }
 
-    /// The same, not longer than so many characters (bytes for [`Shape::Bytes`]).
+    /// Sets the maximum length in characters (bytes for [`Shape::Bytes`]).
     #[must_use]
     pub fn with_max_length(mut self, characters: u64) -> Self {
         match self.shape {
@@ -123,7 +123,7 @@ impl Decl {
         self
     }
 
-    /// The same, one of these texts.
+    /// Restricts the maximum length to that of these values.
     #[must_use]
     pub fn with_enum<'a>(mut self, values: impl IntoIterator<Item = &'a str>) -> Self {
         if let Some(longest) = values.into_iter().map(str::len).max() {
@@ -132,28 +132,31 @@ impl Decl {
         self
     }
 
-    /// The same, or null.
+    /// Makes the declaration nullable.
     #[must_use]
     pub fn nullable(mut self) -> Self {
         self.nullable = true;
         self
     }
 
-    /// A list. Without `maxItems`, as many elements as a request holds.
+    /// Creates the declaration of a list. Without `maxItems`, the maximum is what fits into a
+    /// request.
     pub fn list(items: impl Into<Arc<Decl>>, kind: ListKind, max_items: Option<u64>) -> Self {
         let items = items.into();
         let max_elements = max_items.unwrap_or((MAX_REQUEST_BYTES - 2) / (items.min_bytes + 1));
         Self { shape: Shape::List(items, kind), nullable: false, max_elements, min_bytes: 2 }
     }
 
-    /// A map from text. Without `maxProperties`, as many entries as a request holds.
+    /// Creates the declaration of a map with string keys. Without `maxProperties`, the maximum is
+    /// what fits into a request.
     pub fn map(values: impl Into<Arc<Decl>>, max_properties: Option<u64>) -> Self {
         let values = values.into();
         let max_elements = max_properties.unwrap_or((MAX_REQUEST_BYTES - 2) / (values.min_bytes + 6));
         Self { shape: Shape::Map(values), nullable: false, max_elements, min_bytes: 2 }
     }
 
-    /// An object named after its place. Fields whose names no identifier can express are left out.
+    /// Creates the declaration of an object named after its path. Omits fields whose names cannot
+    /// be escaped.
     pub fn object(fields: impl IntoIterator<Item = FieldDecl>) -> Self {
         let mut fields: Vec<FieldDecl> = fields.into_iter().collect();
         fields.sort_by(|one, other| one.identifier.cmp(&other.identifier));
@@ -164,7 +167,7 @@ impl Decl {
         Self { shape, nullable: false, max_elements: 0, min_bytes }
     }
 
-    /// An object of a type with a name.
+    /// Creates the declaration of an object with a type name.
     pub fn named_object(name: &str, fields: impl IntoIterator<Item = FieldDecl>) -> Self {
         let mut object = Self::object(fields);
         if let Shape::Object(found) = &mut object.shape {
@@ -173,22 +176,22 @@ impl Decl {
         object
     }
 
-    /// What it is.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Whether it may be null.
+    /// Returns true if the value may be null.
     pub fn is_nullable(&self) -> bool {
         self.nullable
     }
 
-    /// The most characters, bytes, elements or entries it can have.
+    /// Returns the maximum number of characters, bytes, elements or entries.
     pub fn max_elements(&self) -> u64 {
         self.max_elements
     }
 
-    /// How often values of this declaration fit into one request.
+    /// Returns how many values of this declaration fit into one request.
     pub fn max_cardinality(&self) -> u64 {
         MAX_REQUEST_BYTES / (self.min_bytes + 1)
     }
@@ -197,12 +200,12 @@ impl Decl {
         !matches!(self.shape, Shape::Dyn)
     }
 
-    /// Of what is in a list or a map.
+    /// Returns the declaration of the elements of a list or map.
     pub(crate) fn element(&self) -> &Decl {
         match &self.shape {
             Shape::List(element, _) | Shape::Map(element) => element,
-            Shape::Dyn => &ANYTHING,
-            _ => &UNSEEN,
+            Shape::Dyn => &DYN,
+            _ => &PRESERVED,
         }
     }
 
@@ -210,7 +213,7 @@ impl Decl {
         if let Shape::Object(object) = &self.shape { Some(object) } else { None }
     }
 
-    /// By which name expressions know a member; none if they do not.
+    /// Returns the identifier of a field; `None` if expressions cannot access it.
     pub(crate) fn identifier<'d>(&'d self, name: &'d str) -> Option<&'d str> {
         match &self.shape {
             Shape::Object(object) => {
@@ -221,8 +224,8 @@ impl Decl {
         }
     }
 
-    /// The type of values of this declaration, for a place of that name.
-    pub(crate) fn cel_type(&self, place: &str) -> Type {
+    /// Returns the CEL type of values of this declaration; `path` is the path that names objects.
+    pub(crate) fn cel_type(&self, path: &str) -> Type {
         match &self.shape {
             Shape::Dyn | Shape::Preserved | Shape::IntOrString => Type::Dyn,
             Shape::Bool => Type::Bool,
@@ -232,15 +235,15 @@ impl Decl {
             Shape::Bytes => Type::Bytes,
             Shape::Duration => Type::Duration,
             Shape::Date | Shape::DateTime => Type::Timestamp,
-            Shape::List(items, _) => Type::list(items.cel_type(&format!("{place}.@idx"))),
-            Shape::Map(values) => Type::map(Type::String, values.cel_type(&format!("{place}.@elem"))),
-            Shape::Object(object) => Type::object(object.type_name(place)),
+            Shape::List(items, _) => Type::list(items.cel_type(&format!("{path}.@idx"))),
+            Shape::Map(values) => Type::map(Type::String, values.cel_type(&format!("{path}.@elem"))),
+            Shape::Object(object) => Type::object(object.type_name(path)),
         }
     }
 }
 
 impl ObjectDecl {
-    /// The field of an identifier.
+    /// Returns the field with this identifier.
     pub fn field(&self, identifier: &str) -> Option<&FieldDecl> {
         let prefix = Prefix::of(identifier);
         let order =
@@ -248,18 +251,18 @@ impl ObjectDecl {
         self.fields.get(self.fields.binary_search_by(order).ok()?)
     }
 
-    /// All fields, by identifier.
+    /// Returns all fields, sorted by identifier.
     pub fn fields(&self) -> &[FieldDecl] {
         &self.fields
     }
 
-    pub(crate) fn type_name<'a>(&'a self, place: &'a str) -> &'a str {
-        self.name.as_deref().unwrap_or(place)
+    pub(crate) fn type_name<'a>(&'a self, path: &'a str) -> &'a str {
+        self.name.as_deref().unwrap_or(path)
     }
 }
 
 impl FieldDecl {
-    /// A field; none if no identifier can express its name.
+    /// Creates a field; `None` if its name cannot be escaped.
     pub fn new(name: &str, decl: impl Into<Arc<Decl>>, required: bool) -> Option<Self> {
         let identifier = escape(name)?;
         let prefix = Prefix::of(&identifier);
@@ -267,7 +270,7 @@ impl FieldDecl {
     }
 }
 
-/// The identifier of a field: `__dash__` for a dash and so on, `__namespace__` for a reserved word.
+/// Escapes the name of a field: `__dash__` for a dash etc., `__namespace__` for a reserved word.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;

@@ -1,4 +1,4 @@
-//! What expressions may refer to.
+//! Environments: the variables, types and functions available to expressions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::types::Type;
 
 type Functions = HashMap<&'static str, Declaration>;
 
-/// The functions of the base environment; the same for everyone.
+/// The functions of the base environment, shared by all.
 static BASE_FUNCTIONS: LazyLock<Arc<Functions>> = LazyLock::new(|| Arc::new(functions(BASE)));
 
 fn functions(libraries: &[&[crate::library::Function]]) -> Functions {
@@ -27,7 +27,7 @@ fn functions(libraries: &[&[crate::library::Function]]) -> Functions {
     declared.into_iter().map(|declaration| (declaration.name, declaration)).collect()
 }
 
-/// What expressions may refer to: variables, types and functions. Cheap to extend and to clone.
+/// The variables, types and functions available to expressions. Cheap to extend and to clone.
 #[derive(Clone)]
 pub struct Env {
     functions: Arc<Functions>,
@@ -44,8 +44,9 @@ impl fmt::Debug for Env {
 }
 
 impl Env {
-    /// The base environment of Kubernetes 1.36: all its libraries and no variable. New expressions and
-    /// stored ones are taken alike; no library of it is newer than what 1.36 allows for new ones.
+    /// Returns the base environment of Kubernetes 1.36: all its libraries and no variables. New and
+    /// stored expressions use the same environment; none of its libraries is newer than what 1.36
+    /// allows for new ones.
     pub fn kubernetes() -> Self {
         Self {
             functions: BASE_FUNCTIONS.clone(),
@@ -56,37 +57,37 @@ impl Env {
         }
     }
 
-    /// With a variable. Its name may have dots, such as `authorizer.requestResource`.
+    /// Adds a variable. Its name may contain dots, such as `authorizer.requestResource`.
     #[must_use]
     pub fn variable(mut self, name: &str, of: Type) -> Self {
-        self.variables.retain(|(known, _)| &**known != name);
+        self.variables.retain(|(existing, _)| &**existing != name);
         self.variables.push((name.into(), of));
         self
     }
 
-    /// With a variable that holds objects of a declaration. Types in it that have no name of their own are
-    /// named after their place in `type_name`, which appears in messages.
+    /// Adds a variable that holds objects of a declaration. Types in it without a name are named
+    /// after their path in `type_name`, which appears in messages.
     #[must_use]
     pub fn declared_variable(mut self, name: &str, type_name: &str, decl: &Decl) -> Self {
         let of = Arc::make_mut(&mut self.declared).add(type_name, decl);
         self.variable(name, of)
     }
 
-    /// With the types of a declaration, and no variable.
+    /// Adds the types of a declaration, without a variable.
     #[must_use]
     pub fn declared_types(mut self, type_name: &str, decl: &Decl) -> Self {
         Arc::make_mut(&mut self.declared).add(type_name, decl);
         self
     }
 
-    /// With more types, such as [`crate::MutationTypes`].
+    /// Adds types, such as [`crate::MutationTypes`].
     #[must_use]
     pub fn types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// With `jsonpatch.escapeKey`, which only mutating policies have.
+    /// Adds `jsonpatch.escapeKey`, which is available in mutating policies only.
     #[must_use]
     pub fn json_patch(mut self) -> Self {
         static WITH_JSON_PATCH: LazyLock<Arc<Functions>> =
@@ -95,24 +96,24 @@ impl Env {
         self
     }
 
-    /// With `cel.bind`, which only expressions about devices have.
+    /// Adds the macro `cel.bind`, which is available in expressions for devices only.
     #[must_use]
     pub fn bindings(mut self) -> Self {
         self.dialect.bindings = true;
         self
     }
 
-    /// With fields in backticks, which Kubernetes does not take so far.
+    /// Enables field names in backticks, which Kubernetes does not support so far.
     #[must_use]
     pub fn escaped_identifiers(mut self) -> Self {
         self.dialect.escaped_identifiers = true;
         self
     }
 
-    /// Reads and checks an expression.
+    /// Parses and type-checks an expression.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All syntax or type errors.
     pub fn check(&self, expression: &str) -> Result<Checked, CompileError> {
         let source = Source::new(expression);
         let (tree, root) = parse(&source, self.dialect)?;
@@ -120,16 +121,16 @@ impl Env {
         Ok(Checked::new(typed, self.provider.clone()))
     }
 
-    /// Makes a program of an expression.
+    /// Compiles an expression to a program.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All syntax or type errors.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         self.check(expression)?.program()
     }
 
     pub(crate) fn variable_type(&self, name: &str) -> Option<&Type> {
-        self.variables.iter().find(|(known, _)| &**known == name).map(|(_, of)| of)
+        self.variables.iter().find(|(existing, _)| &**existing == name).map(|(_, of)| of)
     }
 
     pub(crate) fn function(&self, name: &str) -> Option<&Declaration> {

@@ -1,27 +1,27 @@
-//! What goes wrong when an expression is evaluated.
+//! Evaluation errors.
 
 use std::borrow::Cow;
 
 use crate::value::Value;
 
-/// Why an expression has no value. The texts are upstream's.
+/// The reason why an evaluation failed. Messages are those of cel-go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
-    /// An operation failed, such as an index beyond the end. `&&`, `||` and the macros made of them take
-    /// this as an unknown answer: another operand may still decide.
+    /// An operation failed, such as an index out of bounds. `&&`, `||` and the macros built on them
+    /// treat this as unknown: another operand may still determine the result.
     #[error("{0}")]
     Failed(Cow<'static, str>),
-    /// The budget of this call is used up.
+    /// The call exceeded its cost limit.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,
-    /// Whoever asked no longer waits for the answer.
+    /// The evaluation was cancelled.
     #[error("operation interrupted")]
     Interrupted,
 }
 
 impl EvalError {
-    /// An operation that failed.
+    /// Creates the error of a failed operation.
     pub fn failed(message: impl Into<Cow<'static, str>>) -> Self {
         Self::Failed(message.into())
     }
@@ -30,9 +30,9 @@ impl EvalError {
         Self::Failed(Cow::Borrowed("no such overload"))
     }
 
-    /// An operation that a value does not know. Upstream asks texts and times about any function by name, and
-    /// they do not say which one it was.
-    pub(crate) fn unknown_to(value: &Value<'_>, function: &str) -> Self {
+    /// Creates the error of an operation that a value does not support. In cel-go strings and times
+    /// accept any function name and return an error without it.
+    pub(crate) fn unsupported_by(value: &Value<'_>, function: &str) -> Self {
         match value {
             Value::String(_) | Value::Timestamp(_) | Value::Duration(_) => Self::no_such_overload(),
             _ => Self::no_overload_of(function),

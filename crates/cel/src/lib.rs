@@ -1,7 +1,8 @@
-//! The Kubernetes dialect of CEL, pure: parser, type checker, cost estimate, and an evaluator with a budget.
+//! The Kubernetes dialect of CEL, pure: parser, type checker, cost estimate, and an evaluator with
+//! a budget.
 //!
-//! An [`Env`] says which variables there are. It makes a [`Program`] of an expression, once; the program is
-//! evaluated directly over JSON, as often as needed, by as many as need it.
+//! An [`Env`] declares variables and functions. It compiles an expression to a [`Program`] once;
+//! the program can be evaluated any number of times, concurrently, directly on JSON.
 //!
 //! ```
 //! use coracle_cel::{Bindings, Budget, Decl, Env, FieldDecl, Shape, Value};
@@ -28,8 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Texts of errors, types and costs are those of cel-go as kube-apiserver 1.36 configures it; where the two
-//! part is said beside the code.
+//! Messages, types and costs are those of cel-go as kube-apiserver 1.36 configures it; deviations
+//! are documented in the code.
 
 mod activation;
 mod ast;

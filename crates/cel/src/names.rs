@@ -1,4 +1,4 @@
-//! The names by which trees call operators; errors show them.
+//! Names of operators in the syntax tree; error messages contain them.
 
 pub(crate) const CONDITIONAL: &str = "_?_:_";
 pub(crate) const AND: &str = "_&&_";
@@ -24,14 +24,14 @@ pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 pub(crate) const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
 
-/// What folds gather their result in. No expression can spell it.
+/// Name of the accumulator of comprehensions, which no expression can spell.
 pub(crate) const ACCUMULATOR: &str = "@result";
-/// What it was called once; still refused as a name of a variable.
+/// Its name in older versions of cel-go; still reserved.
 pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
-/// Never read: the variable of folds that only bind a name.
+/// Name of the unused variable of folds that only bind a name.
 pub(crate) const UNUSED: &str = "#unused";
 
-/// Words that are no identifiers of CEL. As names of fields they are escaped: `__namespace__`.
+/// Reserved words of CEL. Fields with these names are escaped: `__namespace__`.
 pub(crate) const RESERVED: &[&str] = &[
     "as",
     "break",
@@ -56,7 +56,7 @@ pub(crate) const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Whether a text can be the name of a variable.
+/// Returns true if the text is a valid name of a variable.
 pub fn is_identifier(text: &str) -> bool {
     text.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_are_those_of_cel() {
+    fn is_identifier_accepts_valid_cel_identifiers() {
         for (text, expected) in [("a_1", true), ("_", true), ("1a", false), ("a-b", false), ("while", false)]
         {
             assert_eq!(is_identifier(text), expected, "{text}");

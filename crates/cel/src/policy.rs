@@ -1,50 +1,50 @@
-//! The expressions of admission policies: what they may refer to, and what they must evaluate to.
+//! Environments and result types for the expressions of admission policies.
 //!
-//! Policies are refused with expressions that cannot be compiled, and evaluated by admission; both
-//! compile here.
+//! Validation of policies and admission both compile expressions here, so that a policy with an
+//! invalid expression is rejected.
 
 use std::sync::{Arc, LazyLock};
 
 use crate::{Checked, CompileError, Decl, Env, FieldDecl, ListKind, MutationTypes, Shape, Type};
 
-/// The variable that holds the object as it is to be.
+/// Variable with the new object.
 pub const OBJECT: &str = "object";
-/// The variable that holds the object as it is.
+/// Variable with the old object.
 pub const OLD_OBJECT: &str = "oldObject";
-/// The variable that describes the request.
+/// Variable with the admission request.
 pub const REQUEST: &str = "request";
-/// The variable that holds the namespace of the object.
+/// Variable with the namespace of the object.
 pub const NAMESPACE_OBJECT: &str = "namespaceObject";
-/// The variable that holds the parameters of a binding.
+/// Variable with the parameter object of a binding.
 pub const PARAMS: &str = "params";
-/// The variable that answers who may do what.
+/// Variable for authorization checks.
 pub const AUTHORIZER: &str = "authorizer";
-/// The variable that answers what may be done with the object itself.
+/// Variable for authorization checks of the request's resource.
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
-/// The variable that holds what the policy itself has named.
+/// Variable with the policy's `variables`.
 pub const VARIABLES: &str = "variables";
 
 const AUTHORIZER_TYPE: &str = "kubernetes.authorization.Authorizer";
 
-/// What an expression is for, which decides what it may refer to and must evaluate to.
+/// The role of an expression in a policy, which determines its variables and result types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Tells whether something holds.
+    /// A condition, such as a validation or match condition.
     Condition,
-    /// Words a refusal.
+    /// A `messageExpression`.
     Message,
-    /// Makes the value of an audit annotation.
+    /// The `valueExpression` of an audit annotation.
     AuditValue,
-    /// Is given a name for others to use.
+    /// The expression of a variable.
     Variable,
-    /// Makes a configuration that is merged into the object.
+    /// An apply configuration of a mutating policy.
     ApplyConfiguration,
-    /// Makes a list of changes to the object.
+    /// A JSON patch of a mutating policy.
     JsonPatch,
 }
 
 impl Role {
-    /// The types it may evaluate to; none for any.
+    /// Returns the allowed result types; empty if any type is allowed.
     fn types(self) -> Vec<Type> {
         match self {
             Self::Condition => vec![Type::Bool],
@@ -56,22 +56,22 @@ impl Role {
         }
     }
 
-    fn patches(self) -> bool {
+    fn is_mutation(self) -> bool {
         matches!(self, Self::ApplyConfiguration | Self::JsonPatch)
     }
 }
 
-/// What the expressions of one policy may refer to.
+/// The environment of the expressions of one policy.
 #[derive(Clone, Debug)]
 pub struct PolicyExpressions {
     env: Env,
     has_variables: bool,
-    /// What the policy itself has named so far, if it may name anything.
+    /// The `variables` declared so far.
     variables: Vec<(String, Decl)>,
 }
 
 impl PolicyExpressions {
-    /// Of a policy with or without parameters.
+    /// Creates the environment of a policy with or without parameters.
     pub fn new(has_params: bool) -> Self {
         let mut env = Env::kubernetes()
             .variable(OBJECT, Type::Dyn)
@@ -84,7 +84,7 @@ impl PolicyExpressions {
         Self { env, has_variables: false, variables: Vec::new() }
     }
 
-    /// For objects of a kind of which is known what they look like.
+    /// Declares the schema of the objects.
     #[must_use]
     pub fn with_object_type(mut self, kind: &str, decl: &Decl) -> Self {
         for variable in [OBJECT, OLD_OBJECT] {
@@ -93,39 +93,40 @@ impl PolicyExpressions {
         self
     }
 
-    /// For parameters of a kind of which is known what they look like.
+    /// Declares the schema of the parameters.
     #[must_use]
     pub fn with_params_type(mut self, kind: &str, decl: &Decl) -> Self {
         self.env = self.env.declared_variable(PARAMS, &format!("params.{kind}"), decl);
         self
     }
 
-    /// Reads an expression and checks its types, whatever it is for: what only the evaluation of some
-    /// expressions knows is not there, and any value will do.
+    /// Type-checks an expression without a role, as the controller for status warnings does:
+    /// variables of specific roles are not available, and any result type is allowed.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The type errors.
     pub fn check_types(&self, expression: &str) -> Result<Checked, CompileError> {
         let env = self.env.clone().variable(AUTHORIZER, Type::object(AUTHORIZER_TYPE));
         self.with_variables(env).check(expression)
     }
 
-    /// Lets the expressions that follow refer to `variables`, even to those that turn out not to be declared.
+    /// Makes `variables` available to the following expressions, even if it has no fields.
     pub fn declare_variables(&mut self) {
         self.has_variables = true;
     }
 
-    /// With a name for an expression; of one that could not be compiled, nothing is known.
+    /// Declares a variable of the policy with the type of its expression; `None` if that did not
+    /// compile.
     pub fn name(&mut self, name: &str, of: Option<&Type>) {
         let decl = of.map_or_else(|| Decl::anything().clone(), declaration);
         self.has_variables = true;
         self.variables.push((name.to_owned(), decl));
     }
 
-    /// Reads and checks an expression.
+    /// Parses and type-checks an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
+    /// The error, in kube-apiserver's wording.
     pub fn check(&self, expression: &str, role: Role) -> Result<Checked, String> {
         let checked = self.env_of(role).check(expression);
         let checked = checked.map_err(|error| format!("compilation failed: {error}"))?;
@@ -149,7 +150,7 @@ impl PolicyExpressions {
                 .variable(AUTHORIZER, Type::object(AUTHORIZER_TYPE))
                 .variable(REQUEST_RESOURCE, Type::object("kubernetes.authorization.ResourceCheck"));
         }
-        if role.patches() {
+        if role.is_mutation() {
             env = env.types(Arc::new(MutationTypes)).json_patch();
         }
         if self.has_variables { self.with_variables(env) } else { env }
@@ -170,7 +171,7 @@ fn go_name(of: &Type) -> String {
     if *of == Type::Null { "null_type".to_owned() } else { of.to_string() }
 }
 
-/// What is known of the value of a named expression: as much as upstream remembers.
+/// Returns the declaration of a variable's type, with as much detail as Kubernetes preserves.
 fn declaration(of: &Type) -> Decl {
     match of {
         Type::Bool => Decl::scalar(Shape::Bool),
@@ -186,13 +187,13 @@ fn declaration(of: &Type) -> Decl {
     }
 }
 
-/// Named fields, all of them required or none.
+/// Creates fields, all required or all optional.
 fn fields(required: bool, fields: &[(&str, &Decl)]) -> Vec<FieldDecl> {
     let field = |(name, decl): &(&str, &Decl)| FieldDecl::new(name, (*decl).clone(), required);
     fields.iter().filter_map(field).collect()
 }
 
-/// `AdmissionRequest`, but for the objects, which are variables of their own.
+/// The declaration of `AdmissionRequest`, without the objects, which are separate variables.
 pub fn request() -> &'static Decl {
     static REQUEST: LazyLock<Decl> = LazyLock::new(|| {
         let text = Decl::scalar(Shape::String);
@@ -242,7 +243,7 @@ pub fn request() -> &'static Decl {
     &REQUEST
 }
 
-/// `Namespace`, but for some of its metadata.
+/// The declaration of `Namespace`, without some of its metadata.
 pub fn namespace() -> &'static Decl {
     static NAMESPACE: LazyLock<Decl> = LazyLock::new(|| {
         let (text, time) = (Decl::scalar(Shape::String), Decl::scalar(Shape::DateTime));
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_variables_have_only_the_fields_that_are_named() {
+    fn undeclared_policy_variable_is_rejected() {
         let mut expressions = PolicyExpressions::new(false);
         let fault =
             |expressions: &PolicyExpressions| expressions.check("variables.a", Role::Condition).unwrap_err();
@@ -320,13 +321,13 @@ mod tests {
     }
 
     #[test]
-    fn expressions_evaluate_to_what_they_are_for() {
+    fn expression_with_wrong_result_type_is_rejected() {
         assert_eq!(check("object.spec.replicas > 1", Role::Condition), Ok(()));
         assert_eq!(check("'a'", Role::Condition).unwrap_err(), "must evaluate to bool but got string");
         assert_eq!(check("'a' + request.name", Role::Message), Ok(()));
         assert_eq!(check("null", Role::AuditValue), Ok(()));
-        let refused = check("1", Role::AuditValue).unwrap_err();
-        assert_eq!(refused, "must evaluate to one of [string null_type] but got int");
+        let error = check("1", Role::AuditValue).unwrap_err();
+        assert_eq!(error, "must evaluate to one of [string null_type] but got int");
         assert_eq!(check("Object{spec: Object.spec{replicas: 1}}", Role::ApplyConfiguration), Ok(()));
         let patch =
             "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'c'}]";
@@ -335,9 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_can_be_referred_to() {
-        let refused = check("params.x == 1", Role::Condition).unwrap_err();
-        assert!(refused.contains("undeclared reference to 'params'"), "{refused}");
+    fn reference_to_unavailable_variable_is_rejected() {
+        let error = check("params.x == 1", Role::Condition).unwrap_err();
+        assert!(error.contains("undeclared reference to 'params'"), "{error}");
         assert!(PolicyExpressions::new(true).check("params.x == 1", Role::Condition).is_ok());
         let asks = "authorizer.requestResource.check('get').allowed()";
         assert_eq!(check(asks, Role::Condition), Ok(()));
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_has_its_type() {
+    fn named_variable_has_type_of_its_expression() {
         let mut expressions = PolicyExpressions::new(false);
         let names = expressions.check("['a']", Role::Variable).unwrap();
         expressions.name("names", Some(names.output_type()));

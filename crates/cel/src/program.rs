@@ -1,4 +1,4 @@
-//! A compiled expression.
+//! Compiled programs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::provider::TypeProvider;
 use crate::types::Type;
 use crate::value::Value;
 
-/// A compiled expression. It is small, holds no tree and no source, and may be shared and evaluated by many
-/// at once.
+/// A compiled expression. It is small, because it holds neither syntax tree nor source, and can be
+/// shared and evaluated concurrently.
 #[derive(Clone)]
 pub struct Program {
     plan: Arc<Plan>,
@@ -32,12 +32,12 @@ impl Program {
         Self { plan: Arc::new(plan), output_type, provider }
     }
 
-    /// The type of its value; `dyn` if only evaluation tells.
+    /// Returns the type of the result; `dyn` if it is only known at run time.
     pub fn output_type(&self) -> &Type {
         &self.output_type
     }
 
-    /// Whether it reads a variable of the environment.
+    /// Returns true if the program reads this variable of the environment.
     pub fn uses(&self, variable: &str) -> bool {
         self.plan.nodes().iter().any(|node| match node {
             Node::Attribute(attribute) | Node::Test(attribute) => {
@@ -47,10 +47,11 @@ impl Program {
         })
     }
 
-    /// Its value. The budget pays for this call and for whatever the activation computes meanwhile.
+    /// Evaluates the program. The cost of this call, and of everything the activation computes for
+    /// it, is charged to the budget.
     ///
     /// # Errors
-    /// If it has none, or the budget of a call does not suffice.
+    /// If the evaluation fails, or exceeds the cost limit of a call.
     pub fn evaluate<'d>(
         &'d self,
         activation: &dyn Activation<'d>,

@@ -1,4 +1,4 @@
-//! Types with names: what fields they have.
+//! Type providers: named types and their fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::names::RESERVED;
 use crate::types::Type;
 use crate::value::Object;
 
-/// Knows types by name, beyond those that are declared.
+/// Provides named types beyond the declared ones.
 pub trait TypeProvider: Send + Sync {
-    /// Whether there is a type of this name.
+    /// Returns true if the provider has a type of this name.
     fn has_type(&self, name: &str) -> bool;
 
-    /// The type of a field; none if there is no such field.
+    /// Returns the type of a field; `None` if the type has no such field.
     fn field_type(&self, type_name: &str, field: &str) -> Option<Type>;
 
-    /// Whether an object that an expression makes is sound.
+    /// Validates an object that an expression creates.
     ///
     /// # Errors
-    /// When it is not; that is then the value of the expression.
+    /// If the object is invalid; the evaluation then fails with this error.
     fn check_object(&self, object: &Object<'_>) -> Result<(), EvalError> {
         let _ = object;
         Ok(())
@@ -34,31 +34,32 @@ pub(crate) struct DeclaredTypes {
 }
 
 impl DeclaredTypes {
-    /// Takes up a declaration and everything in it; objects without a name are named after their place.
-    pub(crate) fn add(&mut self, place: &str, decl: &Decl) -> Type {
+    /// Adds a declaration and all declarations in it; objects without a name are named after their
+    /// path.
+    pub(crate) fn add(&mut self, path: &str, decl: &Decl) -> Type {
         match decl.shape() {
             Shape::List(items, _) => {
-                self.add(&format!("{place}.@idx"), items);
+                self.add(&format!("{path}.@idx"), items);
             }
             Shape::Map(values) => {
-                self.add(&format!("{place}.@elem"), values);
+                self.add(&format!("{path}.@elem"), values);
             }
             Shape::Object(object) => {
-                let name: Arc<str> = object.type_name(place).into();
+                let name: Arc<str> = object.type_name(path).into();
                 if !self.structs.contains_key(&name) {
-                    // First of all its own entry, so that a type that contains itself ends here.
+                    // Insert the entry before its fields, so that a recursive type terminates here.
                     self.structs.insert(name.clone(), HashMap::new());
                     let mut fields = HashMap::new();
                     for field in object.fields() {
-                        let place = format!("{name}.{}", field.identifier);
-                        fields.insert(field.identifier.clone(), self.add(&place, &field.decl));
+                        let path = format!("{name}.{}", field.identifier);
+                        fields.insert(field.identifier.clone(), self.add(&path, &field.decl));
                     }
                     self.structs.insert(name, fields);
                 }
             }
             _ => {}
         }
-        decl.cel_type(place)
+        decl.cel_type(path)
     }
 }
 
@@ -74,7 +75,8 @@ impl TypeProvider for DeclaredTypes {
     }
 }
 
-/// The types of mutating policies: `Object`, whatever is beneath it, and `JSONPatch`.
+/// The types of mutating policies: `Object`, its descendants such as `Object.spec`, and
+/// `JSONPatch`.
 #[derive(Clone, Copy, Debug)]
 pub struct MutationTypes;
 

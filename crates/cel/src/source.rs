@@ -1,18 +1,18 @@
-//! The text of an expression, places in it, and errors that point there.
+//! Source text of an expression, positions in it, and error messages with a snippet.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::limits::{MAX_ISSUES, MAX_SNIPPET_BYTES};
 
-/// What is wrong at one place of an expression.
+/// An error at a position of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Counted from one; zero if the whole expression is meant.
+    /// Line, counted from one; zero if the error concerns the whole expression.
     pub line: usize,
-    /// Counted from zero, in characters.
+    /// Column, counted from zero in characters.
     pub column: usize,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -20,14 +20,14 @@ pub struct Issue {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     text: Arc<str>,
-    /// Where each line begins, in bytes.
+    /// Byte offset of the start of each line.
     lines: Arc<[u32]>,
 }
 
-/// A place in the text, in bytes; [`NOWHERE`] if there is none.
+/// A byte offset in the text; [`NOWHERE`] if there is none.
 pub(crate) type Offset = u32;
 
-/// The place of what concerns the whole expression.
+/// The offset of errors that concern the whole expression.
 pub(crate) const NOWHERE: Offset = u32::MAX;
 
 impl Source {
@@ -51,7 +51,7 @@ impl Source {
         Issue { line, column, message }
     }
 
-    /// A line without its end, as it is shown below an error.
+    /// Returns a line without its line break, for the snippet below an error.
     fn line(&self, line: usize) -> Option<&str> {
         let start = *self.lines.get(line.checked_sub(1)?)? as usize;
         let end = self.lines.get(line).map_or(self.text.len(), |next| *next as usize - 1);
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// Everything that is wrong with an expression.
+/// Errors found in an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Issues {
     source: Source,
@@ -84,7 +84,7 @@ impl Issues {
         self.found.is_empty()
     }
 
-    /// They as an error, in the order of the text.
+    /// Returns the errors in the order of the text.
     pub(crate) fn into_error(self) -> CompileError {
         let mut issues: Vec<Issue> =
             self.found.into_iter().map(|(offset, message)| self.source.issue(offset, message)).collect();
@@ -93,8 +93,8 @@ impl Issues {
     }
 }
 
-/// Why an expression is refused. Its text is upstream's: one error after the other, each with its line of
-/// the expression and a mark below the place.
+/// Reason why an expression does not compile. Its `Display` is cel-go's: one error after the other,
+/// each with its source line and a mark below the position.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CompileError(Box<Inner>);
@@ -106,13 +106,13 @@ enum Inner {
 }
 
 impl CompileError {
-    /// An expression that is well-formed and of sound types, and yet cannot become a program: a constant in
-    /// it has no value.
+    /// Creates the error for an expression that passes the type checker but cannot be planned,
+    /// because a constant in it is invalid.
     pub(crate) fn program(message: String) -> Self {
         Self(Box::new(Inner::Program(message)))
     }
 
-    /// The errors one by one; none if only planning the program failed (see [`Self::is_program`]).
+    /// Returns the individual errors; empty if only planning failed (see [`Self::is_program`]).
     pub fn issues(&self) -> &[Issue] {
         match &*self.0 {
             Inner::Issues { issues, .. } => issues,
@@ -120,8 +120,8 @@ impl CompileError {
         }
     }
 
-    /// Whether parser and checker were content, and a constant such as `int('x')` has no value. Upstream
-    /// tells these apart ("program instantiation failed").
+    /// Returns true if the expression passes the type checker, but a constant such as `int('x')` is
+    /// invalid. kube-apiserver distinguishes these errors ("program instantiation failed").
     pub fn is_program(&self) -> bool {
         matches!(&*self.0, Inner::Program(_))
     }
@@ -146,9 +146,9 @@ impl fmt::Display for Inner {
 }
 
 fn write_issue(f: &mut fmt::Formatter<'_>, source: &Source, issue: &Issue) -> fmt::Result {
-    // Upstream's place of "nowhere" is line -1, column -1, of which it shows the column plus one.
+    // In cel-go a missing position is line -1, column -1, printed as column plus one.
     let line = if issue.line == 0 { "-1".to_owned() } else { issue.line.to_string() };
-    // The end of an empty expression is in column -1, too.
+    // The end of an empty expression also has column -1.
     let is_nowhere = issue.line == 0 || source.text().is_empty();
     let column = if is_nowhere { 0 } else { issue.column + 1 };
     write!(f, "ERROR: <input>:{line}:{column}: {}", issue.message)?;

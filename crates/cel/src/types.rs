@@ -1,73 +1,74 @@
-//! The types of expressions.
+//! CEL types.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The type of an expression. Its text is how upstream's messages write it.
+/// The type of an expression. Its `Display` is that of cel-go's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Of an expression that was refused; agrees with everything, so that one fault is told once.
+    /// The type of an invalid expression; compatible with every type, so that an error is reported
+    /// once.
     Error,
-    /// Known only when it is evaluated.
+    /// Dynamic type, known at run time only.
     Dyn,
-    /// Like [`Self::Dyn`], and written `any`.
+    /// Like [`Self::Dyn`], printed as `any`.
     Any,
     /// The type of `null`.
     Null,
-    /// `true` and `false`.
+    /// Boolean.
     Bool,
-    /// 64 bits with a sign.
+    /// 64-bit signed integer.
     Int,
-    /// 64 bits without a sign.
+    /// 64-bit unsigned integer.
     Uint,
-    /// 64 bits with a floating point.
+    /// 64-bit floating-point number.
     Double,
-    /// Text.
+    /// String.
     String,
-    /// Bytes.
+    /// Byte string.
     Bytes,
-    /// A span of time.
+    /// Duration.
     Duration,
-    /// A point in time.
+    /// Timestamp.
     Timestamp,
-    /// A list and what is in it.
+    /// List with its element type.
     List(Arc<Type>),
-    /// A map: its keys and its values.
+    /// Map with its key and value types.
     Map(Arc<Type>, Arc<Type>),
-    /// An object with named fields, which the provider knows.
+    /// Object type with fields, which a type provider defines.
     Struct(Arc<str>),
-    /// A type known by its name only.
+    /// Abstract type with type parameters.
     Opaque(Arc<str>, Arc<[Type]>),
     /// The type of a type.
     Type(Option<Arc<Type>>),
-    /// A parameter of a signature, or a variable of the checker.
+    /// Type parameter of a signature, or type variable of the checker.
     Param(Arc<str>),
 }
 
 const OPTIONAL: &str = "optional_type";
 
 impl Type {
-    /// A list of something.
+    /// Creates a list type.
     pub fn list(elements: Type) -> Self {
         Self::List(Arc::new(elements))
     }
 
-    /// A map from something to something.
+    /// Creates a map type.
     pub fn map(keys: Type, values: Type) -> Self {
         Self::Map(Arc::new(keys), Arc::new(values))
     }
 
-    /// A value that may be absent.
+    /// Creates an optional type.
     pub fn optional(inner: Type) -> Self {
         Self::Opaque(OPTIONAL.into(), Arc::from([inner]))
     }
 
-    /// An object of a name.
+    /// Creates an object type.
     pub fn object(name: &str) -> Self {
         Self::Struct(name.into())
     }
 
-    /// A type of which nothing but its name is known.
+    /// Creates an abstract type without parameters.
     pub fn opaque(name: &str) -> Self {
         Self::Opaque(name.into(), Arc::from([]))
     }
@@ -91,7 +92,7 @@ impl Type {
         }
     }
 
-    /// Its name without parameters: what a value of this type tells as its type.
+    /// Returns the name without parameters, the value of `type(x)`.
     pub fn name(&self) -> &str {
         match self {
             Self::Error => "error",
@@ -113,7 +114,7 @@ impl Type {
         }
     }
 
-    /// The type that an identifier of this name denotes, such as `int` or `google.protobuf.Timestamp`.
+    /// Returns the type that an identifier denotes, such as `int` or `google.protobuf.Timestamp`.
     pub(crate) fn by_identifier(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -155,7 +156,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Types with commas between them.
+/// Writes types separated by commas.
 pub(crate) fn write_list(f: &mut impl fmt::Write, types: &[Type]) -> fmt::Result {
     for (index, one) in types.iter().enumerate() {
         write!(f, "{}{one}", if index == 0 { "" } else { ", " })?;

@@ -1,4 +1,5 @@
-//! What callers rely on besides values: budgets, lazy variables, objects that expressions make, sharing.
+//! Tests of the API besides values: budgets, lazy variables, objects created by expressions,
+//! sharing.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,7 +17,7 @@ fn env() -> Env {
 }
 
 #[test]
-fn programs_are_shared() {
+fn program_is_send_sync_and_clone() {
     fn assert_shared<T: Send + Sync + Clone>(_: &T) {}
     let program = env().compile("x > 1").unwrap();
     assert_shared(&program);
@@ -24,12 +25,12 @@ fn programs_are_shared() {
     assert!(program.uses("x"));
     assert!(!program.uses("object"));
     assert!(env().check("[1].all(x, x > 0)").unwrap().output_type() == &Type::Bool);
-    // The variable of the comprehension is another one.
+    // The variable of the comprehension shadows it.
     assert!(!env().check("[1].all(x, x > 0)").unwrap().uses("object"));
 }
 
 #[test]
-fn a_budget_is_spent_across_programs() {
+fn budget_is_shared_across_programs() {
     let program = env().compile("[1, 2, 3].all(e, e < x)").unwrap();
     let bindings = Bindings::new().with("x", Value::Int(5));
     let mut budget = Budget::new(30);
@@ -37,14 +38,14 @@ fn a_budget_is_spent_across_programs() {
     let cost = budget.spent();
     assert_eq!(budget.remaining(), 30 - cost);
     assert!(!budget.is_exhausted());
-    // A call is not stopped by what others have spent, but whoever asked is told.
+    // A call is not aborted because of earlier costs, but the budget reports that it is exhausted.
     program.evaluate(&bindings, &mut budget).unwrap();
     assert!(budget.is_exhausted());
     assert_eq!((budget.remaining(), budget.spent()), (0, 2 * cost));
 }
 
 #[test]
-fn a_call_has_a_limit_of_its_own() {
+fn call_beyond_its_limit_is_cancelled() {
     let program = env().compile("lists.range(100).all(e, e < x || true)").unwrap();
     let bindings = Bindings::new().with("x", Value::Int(5));
     let mut budget = Budget::with_call_limit(10_000, 300);
@@ -54,10 +55,10 @@ fn a_call_has_a_limit_of_its_own() {
     assert!(budget.spent() > 300 && budget.spent() < 310, "{}", budget.spent());
 }
 
-/// Loses interest after a number of rounds.
-struct Impatient(Cell<u32>);
+/// An activation that is interrupted after a number of iterations.
+struct InterruptAfter(Cell<u32>);
 
-impl<'d> Activation<'d> for Impatient {
+impl<'d> Activation<'d> for InterruptAfter {
     fn variable(&self, _: &str) -> Option<Value<'d>> {
         Some(Value::Int(1))
     }
@@ -69,9 +70,9 @@ impl<'d> Activation<'d> for Impatient {
 }
 
 #[test]
-fn evaluation_can_be_interrupted() {
+fn interrupted_evaluation_returns_error() {
     let program = env().compile("lists.range(1000).all(e, e >= 0) || true").unwrap();
-    let error = program.evaluate(&Impatient(Cell::new(0)), &mut Budget::new(1_000_000)).unwrap_err();
+    let error = program.evaluate(&InterruptAfter(Cell::new(0)), &mut Budget::new(1_000_000)).unwrap_err();
     assert_eq!(error, EvalError::Interrupted);
     assert_eq!(error.to_string(), "operation interrupted");
 }
@@ -83,7 +84,7 @@ fn variable_types() -> Decl {
 }
 
 #[test]
-fn variables_are_evaluated_once_and_only_if_they_are_read() {
+fn lazy_variable_is_evaluated_once_on_first_read() {
     let env = env().declared_variable("variables", "kubernetes.variables", &variable_types());
     let compile = |text: &str| env.compile(text).unwrap();
     let programs: Vec<(&str, Program)> = vec![
@@ -110,7 +111,7 @@ fn variables_are_evaluated_once_and_only_if_they_are_read() {
     assert!(more < cost + 30, "{cost} {more}");
     assert_eq!(evaluate(&compile("variables.broken > 0 || true")).0, Ok(Some(true)));
     assert_eq!(evaluate(&compile("variables.broken > 0")).0, Err(EvalError::failed("division by zero")));
-    // A variable sees only those before it.
+    // A variable can only access those before it.
     let own = env.compile("variables.broken").unwrap();
     let mut variables = Variables::new(Bindings::new(), "variables");
     variables.field("broken", &own);
@@ -119,7 +120,7 @@ fn variables_are_evaluated_once_and_only_if_they_are_read() {
 }
 
 #[test]
-fn expressions_make_objects() {
+fn expression_creates_typed_object() {
     let env = env().types(Arc::new(MutationTypes)).json_patch();
     let bindings = Bindings::new().with("x", Value::Int(3));
     let value = |text: &str| {
@@ -147,7 +148,7 @@ fn expressions_make_objects() {
 }
 
 #[test]
-fn results_become_json() {
+fn result_converts_to_json() {
     let bindings = Bindings::new().with("x", Value::Int(3));
     let value = |text: &str| {
         let program = env().compile(text).unwrap();
@@ -165,12 +166,12 @@ fn results_become_json() {
     ] {
         assert_eq!(value(text), Ok(expected), "{text}");
     }
-    let refusal = "'kubernetes.Quantity' has no form in JSON";
-    assert_eq!(value("quantity('1')"), Err(EvalError::failed(refusal)));
+    let message = "cannot convert 'kubernetes.Quantity' to JSON";
+    assert_eq!(value("quantity('1')"), Err(EvalError::failed(message)));
 }
 
 #[test]
-fn data_is_checked_when_it_is_read() {
+fn data_that_mismatches_declaration_is_rejected_on_read() {
     let decl = Decl::object([
         FieldDecl::new("n", Decl::scalar(Shape::Int), false).unwrap(),
         FieldDecl::new("t", Decl::scalar(Shape::DateTime), false).unwrap(),
@@ -191,7 +192,7 @@ fn data_is_checked_when_it_is_read() {
 }
 
 #[test]
-fn environments_differ() {
+fn environment_options_enable_functions() {
     let plain = Env::kubernetes();
     assert!(plain.compile("cel.bind(a, 1, a + a) == 2").is_err());
     assert!(plain.clone().bindings().compile("cel.bind(a, 1, a + a) == 2").is_ok());

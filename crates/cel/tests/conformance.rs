@@ -1,6 +1,6 @@
-//! Expressions and what became of them in cel-go as kube-apiserver 1.36 configures it: errors, types, values
-//! and costs, estimated and real. `fixtures/conformance/*.txt` was printed by upstream's code, for the objects and
-//! variables below.
+//! Conformance with cel-go as kube-apiserver 1.36 configures it: errors, types, values, estimated
+//! and actual costs. `fixtures/conformance/*.txt` was recorded from Kubernetes' code, for the
+//! objects and variables below.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -121,10 +121,10 @@ fn env() -> Env {
     .fold(base, |env, (name, of)| env.variable(name, of))
 }
 
-/// Allows everything but `delete`, and has no answer to `broken`.
-struct Scripted;
+/// An authorizer that allows everything but `delete`, and fails for `broken`.
+struct ScriptedAuthorizer;
 
-impl Authorizer for Scripted {
+impl Authorizer for ScriptedAuthorizer {
     fn authorize(&self, subject: &Subject, check: Check<'_>, verb: &str) -> Decision {
         if verb == "broken" {
             return Decision { error: Some("authorizer broke".to_owned()), ..Decision::default() };
@@ -178,12 +178,12 @@ fn bindings<'d>(own: &'d Json, old: &'d Json, object: &'d Json) -> Bindings<'d> 
         .with("m", Value::map([(Value::text("one"), Value::Int(1)), (Value::text("two"), Value::Int(2))]))
         .with("mi", Value::map([(Value::Int(1), Value::text("one")), (Value::Int(2), Value::text("two"))]))
         .with("os", Value::some(Value::text("opt")))
-        .with("authorizer", Value::authorizer(&Scripted))
-        .with("requestResource", Value::request_resource(&Scripted, request))
+        .with("authorizer", Value::authorizer(&ScriptedAuthorizer))
+        .with("requestResource", Value::request_resource(&ScriptedAuthorizer, request))
 }
 
-/// A value as the recording program wrote it.
-fn shown(value: &Value<'_>) -> String {
+/// Formats a value as the recording program did.
+fn format_value(value: &Value<'_>) -> String {
     match value {
         Value::Uint(number) => format!("{number}u"),
         Value::Double(number) if number.is_finite() => format!("d{:x}", number.to_bits()),
@@ -192,12 +192,12 @@ fn shown(value: &Value<'_>) -> String {
         Value::Timestamp(point) => format!("ts:{}", Timestamp::new(point.seconds, point.nanos).unwrap()),
         Value::Duration(span) => format!("dur:{}", span.0),
         Value::Optional(None) => "optional.none".to_owned(),
-        Value::Optional(Some(inner)) => format!("optional({})", shown(inner)),
+        Value::Optional(Some(inner)) => format!("optional({})", format_value(inner)),
         Value::Type(found) => format!("type:{}", found.name()),
         Value::Extension(_) => format!("{}:{value}", value.type_of().name()),
         Value::List(_) => {
             let elements: Vec<String> =
-                value.elements().unwrap().map(|element| shown(&element.unwrap())).collect();
+                value.elements().unwrap().map(|element| format_value(&element.unwrap())).collect();
             format!("[{}]", elements.join(", "))
         }
         Value::Map(_) => {
@@ -205,7 +205,7 @@ fn shown(value: &Value<'_>) -> String {
                 .entries()
                 .unwrap()
                 .map(|entry| entry.unwrap())
-                .map(|(key, value)| format!("{}: {}", shown(&key), shown(&value)))
+                .map(|(key, value)| format!("{}: {}", format_value(&key), format_value(&value)))
                 .collect();
             entries.sort();
             format!("{{{}}}", entries.join(", "))
@@ -214,35 +214,35 @@ fn shown(value: &Value<'_>) -> String {
     }
 }
 
-/// What became of an expression, in the form of the recordings.
-fn outcome(env: &Env, bindings: &Bindings<'_>, line: &str) -> String {
+/// Returns the result of an expression in the format of the recordings.
+fn record(env: &Env, bindings: &Bindings<'_>, line: &str) -> String {
     let expression = line.replace("\\n", "\n");
     let escaped = |text: String| text.replace('\n', "\\n");
-    let mut told = format!("expr: {line}\n");
+    let mut output = format!("expr: {line}\n");
     let checked = match env.check(&expression) {
         Ok(checked) => checked,
         Err(error) => {
-            writeln!(told, "issue: {}", escaped(error.to_string())).unwrap();
-            return told;
+            writeln!(output, "issue: {}", escaped(error.to_string())).unwrap();
+            return output;
         }
     };
-    writeln!(told, "type: {}", checked.output_type()).unwrap();
+    writeln!(output, "type: {}", checked.output_type()).unwrap();
     let estimate = checked.estimate(&*SELF);
-    writeln!(told, "estimate: {} {}", estimate.min, estimate.max).unwrap();
+    writeln!(output, "estimate: {} {}", estimate.min, estimate.max).unwrap();
     let program = match checked.program() {
         Ok(program) => program,
         Err(error) => {
-            writeln!(told, "program: {}", escaped(error.to_string())).unwrap();
-            return told;
+            writeln!(output, "program: {}", escaped(error.to_string())).unwrap();
+            return output;
         }
     };
     let mut budget = Budget::new(u64::MAX);
     match program.evaluate(bindings, &mut budget) {
-        Ok(value) => writeln!(told, "value: {}", shown(&value)).unwrap(),
-        Err(error) => writeln!(told, "error: {}", escaped(error.to_string())).unwrap(),
+        Ok(value) => writeln!(output, "value: {}", format_value(&value)).unwrap(),
+        Err(error) => writeln!(output, "error: {}", escaped(error.to_string())).unwrap(),
     }
-    writeln!(told, "cost: {}", budget.spent()).unwrap();
-    told
+    writeln!(output, "cost: {}", budget.spent()).unwrap();
+    output
 }
 
 fn check(recorded: &str) {
@@ -254,7 +254,7 @@ fn check(recorded: &str) {
         let line = block.lines().find_map(|line| line.strip_prefix("expr: ")).unwrap();
         let expected: String =
             block.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-        let found = outcome(&env, &bindings, line);
+        let found = record(&env, &bindings, line);
         count += 1;
         if found != expected {
             writeln!(wrong, "expected:\n{expected}found:\n{found}").unwrap();
@@ -265,32 +265,32 @@ fn check(recorded: &str) {
 }
 
 #[test]
-fn language() {
+fn language_expressions_match_recording() {
     check(include_str!("fixtures/conformance/language.txt"));
 }
 
 #[test]
-fn objects() {
+fn object_expressions_match_recording() {
     check(include_str!("fixtures/conformance/objects.txt"));
 }
 
 #[test]
-fn libraries() {
+fn library_expressions_match_recording() {
     check(include_str!("fixtures/conformance/libraries.txt"));
 }
 
 #[test]
-fn syntax() {
+fn syntax_errors_match_recording() {
     check(include_str!("fixtures/conformance/syntax.txt"));
 }
 
 #[test]
-fn rules() {
+fn rules_match_recording() {
     check(include_str!("fixtures/conformance/rules.txt"));
 }
 
-/// Put together at random from parts of the others.
+/// Random combinations of the other expressions.
 #[test]
-fn random() {
+fn random_expressions_match_recording() {
     check(include_str!("fixtures/conformance/random.txt"));
 }

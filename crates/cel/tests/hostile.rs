@@ -1,5 +1,5 @@
-//! Expressions that try to cost more than they may: depth, size, time. They are refused or cancelled, on the
-//! stack of an ordinary thread.
+//! Hostile expressions that try to exceed limits of depth, size or time. They are rejected or
+//! cancelled, on the stack of an ordinary thread.
 
 use coracle_cel::{Bindings, Budget, Env, EvalError, PER_CALL_LIMIT, Type, Value};
 
@@ -11,7 +11,7 @@ fn bindings() -> Bindings<'static> {
     Bindings::new().with("x", Value::Int(1)).with("d", Value::Int(1)).with("s", Value::text("abc"))
 }
 
-/// Whatever comes out, it comes out.
+/// Runs an expression; the result does not matter.
 fn run(expression: &str) -> Result<(), String> {
     let program = env().compile(expression).map_err(|error| error.to_string())?;
     let mut budget = Budget::new(PER_CALL_LIMIT);
@@ -23,7 +23,7 @@ fn repeated(prefix: &str, middle: &str, suffix: &str, times: usize) -> String {
 }
 
 #[test]
-fn depth_is_limited_and_what_is_allowed_runs() {
+fn too_deep_expression_is_rejected_and_deepest_allowed_runs() {
     let shapes: &[(&str, &str, &str)] = &[
         ("(", "1", ")"),
         ("[", "1", "]"),
@@ -66,7 +66,7 @@ fn depth_is_limited_and_what_is_allowed_runs() {
 }
 
 #[test]
-fn size_is_limited() {
+fn too_large_expression_is_rejected() {
     let long = format!("'{}'", "a".repeat(100_000));
     assert_eq!(
         run(&long).unwrap_err(),
@@ -81,14 +81,14 @@ fn size_is_limited() {
 }
 
 #[test]
-fn macros_do_not_double_without_end() {
+fn nested_macros_beyond_node_limit_are_rejected() {
     // Each `optMap` copies its target.
     let nested = repeated("", "optional.of(1)", ".optMap(v, v)", 30);
     assert!(run(&nested).is_err());
 }
 
 #[test]
-fn what_doubles_is_cancelled() {
+fn exponentially_growing_value_is_cancelled() {
     let limit = EvalError::CostLimitExceeded.to_string();
     let lists = format!("{}{}", "[[1, 2]]", ".map(a, a + a)".repeat(60));
     assert_eq!(run(&format!("{lists}.size() > 0")).unwrap_err(), limit);
@@ -107,14 +107,14 @@ fn what_doubles_is_cancelled() {
 }
 
 #[test]
-fn patterns_are_bounded() {
+fn too_large_pattern_is_rejected() {
     assert!(env().compile("s.matches('(a{1000}){1000}')").is_err());
     assert!(run("s.matches('((((a{100}){100}){100}){100})' + s)").is_err());
     assert_eq!(run("s.matches('(a*)*b')"), Ok(()));
 }
 
 #[test]
-fn odd_texts_are_refused_and_not_more() {
+fn malformed_expression_is_rejected_without_panic() {
     for expression in [
         "",
         " ",

@@ -1,4 +1,4 @@
-//! Filling in what the schema gives a default for.
+//! Defaulting of custom resources.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use crate::Structural;
 use crate::structural::Schema;
 
 impl Structural {
-    /// Drops nulls where the schema allows none and has no default for them. They are absence, as
-    /// they are in built-in kinds.
+    /// Drops nulls in fields that are neither nullable nor have a default. They count as absent, as
+    /// in built-in kinds.
     pub fn drop_nulls(&self, object: &mut Value) {
         drop_nulls(object, self.root());
     }
 
-    /// Fills in defaults, also for nulls where the schema allows none. Twice is the same as once.
+    /// Sets defaults for absent fields, and for nulls in fields that are not nullable. Idempotent.
     pub fn set_defaults(&self, object: &mut Value) {
         set_defaults(object, self.root());
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_fill_absence_and_nulls() {
+    fn defaults_replace_absent_and_null_values() {
         let schema = json!({"type": "object", "properties": {
             "a": {"type": "string", "default": "x"},
             "b": {"type": "string", "default": "x", "nullable": true},

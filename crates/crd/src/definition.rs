@@ -1,4 +1,4 @@
-//! Whether the defaults of a schema are what it says itself, asked when a definition is written.
+//! Validation of the defaults in a schema, when a definition is written.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Map, Value, json};
@@ -10,8 +10,8 @@ use crate::validate::{self, Reading};
 use crate::{Structural, field_path};
 
 impl Structural {
-    /// Checks the defaults of a schema that stands at `path`, against itself. Where `unknown` says so,
-    /// they may have fields that the schema does not have.
+    /// Validates the defaults of a schema at `path` against the schema itself. With
+    /// [`UnknownInDefaults::Kept`], they may contain unknown fields.
     pub fn check_defaults(
         &self,
         unknown: UnknownInDefaults,
@@ -20,27 +20,27 @@ impl Structural {
         errors: &mut ErrorList,
     ) {
         let check = DefaultsCheck { reader: Reader { read, drop_invalid: false }, all: self, unknown };
-        let whole = Surroundings { root: self.root(), parent: None };
-        check.schema(self.root(), &whole, Place { is_root: true, inside_metadata: false }, path, errors);
+        let whole = Ancestors { root: self.root(), parent: None };
+        check.schema(self.root(), &whole, Position { is_root: true, inside_metadata: false }, path, errors);
     }
 
-    /// Whether a default has fields that the schema does not have.
+    /// Returns true if a default contains fields that the schema lacks.
     pub fn has_unknown_in_defaults(&self) -> bool {
         any_default_with_unknown(self.root(), true)
     }
 
-    /// Whether a path that a rule names leads to a field of the schema, which is that of the rule.
+    /// Returns true if the `fieldPath` of a rule resolves to a field of this schema.
     pub fn has_field_path(&self, path: &str) -> bool {
         field_path::resolve(path, self.root()).is_some()
     }
 }
 
-/// What becomes of defaults with fields that their schema does not have.
+/// Handling of unknown fields in defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownInDefaults {
-    /// They are faults.
+    /// They are errors.
     Refused,
-    /// They stay, as something that was accepted once.
+    /// They are preserved, because an earlier version of the schema was accepted with them.
     Kept,
 }
 
@@ -61,18 +61,18 @@ fn has_unknown(schema: Schema<'_>, default: &Value, is_whole: bool) -> bool {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
-    /// Whether a whole object stands here that is not embedded.
+struct Position {
+    /// True at the root of the object, which is not embedded.
     is_root: bool,
     inside_metadata: bool,
 }
 
-/// What stands around a value, up to the whole object that it belongs to.
-struct Surroundings<'a> {
-    /// The schema of that object.
+/// The path from a complete object to a value in it.
+struct Ancestors<'a> {
+    /// The schema of the complete object.
     root: Schema<'a>,
-    /// The step from there; none at the object itself.
-    parent: Option<(&'a Surroundings<'a>, Step<'a>)>,
+    /// The last step of the path; `None` at the object itself.
+    parent: Option<(&'a Ancestors<'a>, Step<'a>)>,
 }
 
 #[derive(Clone, Copy)]
@@ -81,8 +81,8 @@ enum Step<'a> {
     Item,
 }
 
-impl Surroundings<'_> {
-    /// The smallest object that has the value at its place.
+impl Ancestors<'_> {
+    /// Returns the smallest object that contains `value` at this path.
     fn object(&self, value: Value) -> Value {
         match self.parent {
             Some((parent, Step::Field(name))) => {
@@ -112,19 +112,19 @@ impl DefaultsCheck<'_> {
     fn schema(
         &self,
         schema: Schema<'_>,
-        around: &Surroundings<'_>,
-        place: Place,
+        ancestors: &Ancestors<'_>,
+        position: Position,
         path: &Path<'_>,
         errors: &mut ErrorList,
     ) {
-        let is_whole = place.is_root || schema.is_embedded_resource();
-        let own = Surroundings { root: schema, parent: None };
-        let (around, inside_metadata) =
-            if is_whole { (&own, false) } else { (around, place.inside_metadata) };
+        let is_whole = position.is_root || schema.is_embedded_resource();
+        let own = Ancestors { root: schema, parent: None };
+        let (ancestors, inside_metadata) =
+            if is_whole { (&own, false) } else { (ancestors, position.inside_metadata) };
         if let Some(default) = schema.default() {
             let path = path.child("default");
             if inside_metadata {
-                self.default_in_metadata(schema, default, around, &path, errors);
+                self.default_in_metadata(schema, default, ancestors, &path, errors);
             } else {
                 self.default(schema, default, is_whole, &path, errors);
             }
@@ -133,17 +133,17 @@ impl DefaultsCheck<'_> {
             return;
         }
         if let Some(items) = schema.items() {
-            let around = Surroundings { root: around.root, parent: Some((around, Step::Item)) };
-            let place = Place { is_root: false, inside_metadata };
-            self.schema(items, &around, place, &path.child("items"), errors);
+            let ancestors = Ancestors { root: ancestors.root, parent: Some((ancestors, Step::Item)) };
+            let position = Position { is_root: false, inside_metadata };
+            self.schema(items, &ancestors, position, &path.child("items"), errors);
         }
         // Additional properties have no defaults.
         let properties = path.child("properties");
         for (name, property) in schema.properties() {
-            let around = Surroundings { root: around.root, parent: Some((around, Step::Field(name))) };
+            let ancestors = Ancestors { root: ancestors.root, parent: Some((ancestors, Step::Field(name))) };
             let is_metadata = is_whole && crate::prune::is_object_field(name);
-            let place = Place { is_root: false, inside_metadata: inside_metadata || is_metadata };
-            self.schema(property, &around, place, &properties.key(name), errors);
+            let position = Position { is_root: false, inside_metadata: inside_metadata || is_metadata };
+            self.schema(property, &ancestors, position, &properties.key(name), errors);
         }
     }
 
@@ -170,12 +170,12 @@ impl DefaultsCheck<'_> {
         errors.extend(found);
     }
 
-    /// The value itself, by what the schema says and by its rules. It must be allowed to stay as it is,
-    /// and to come into being.
+    /// Validates a default against schema and rules. It must be valid both on creation and as an
+    /// unchanged value of an update.
     fn value(&self, schema: Schema<'_>, default: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         validate::validate(schema, default, None, Reading::Defaults, path, &mut found);
-        // Most defaults have no rules, and compiling those of others takes longer than all else.
+        // Most defaults have no rules, and compiling the rules takes longer than all other checks.
         let rules = self.all.rules_within(schema);
         for old in [Some(default), None] {
             if let Some(rules) = rules.filter(|_| found.is_empty()) {
@@ -186,21 +186,22 @@ impl DefaultsCheck<'_> {
         errors.extend(found);
     }
 
-    /// Metadata cannot be understood without the object it belongs to.
+    /// Validates a default within metadata, which requires the complete object.
     fn default_in_metadata(
         &self,
         schema: Schema<'_>,
         default: &Value,
-        around: &Surroundings<'_>,
+        ancestors: &Ancestors<'_>,
         path: &Path<'_>,
         errors: &mut ErrorList,
     ) {
-        let mut object = around.object(default.clone());
+        let mut object = ancestors.object(default.clone());
         let mut found = ErrorList::new();
-        let problem = match self.reader.coerce(&mut object, around.root, true, &Path::NIL, &mut Vec::new()) {
+        let problem = match self.reader.coerce(&mut object, ancestors.root, true, &Path::NIL, &mut Vec::new())
+        {
             Err(error) => Some(error.to_string()),
             Ok(()) => {
-                metadata::validate(&object, around.root, true, &Path::NIL, &mut found);
+                metadata::validate(&object, ancestors.root, true, &Path::NIL, &mut found);
                 (!found.is_empty()).then(|| found.to_string())
             }
         };

@@ -1,8 +1,8 @@
-//! Paths to fields, as rules name them: `.spec.size` or `.labels['a.b']`.
+//! Field paths of validation rules: `.spec.size` or `.labels['a.b']`.
 
 use crate::structural::Schema;
 
-/// Whether a path leads to a field of the schema; if so, the path in the form that errors have.
+/// Resolves a path to a field of the schema; returns it in the format of validation errors.
 pub(crate) fn resolve(text: &str, schema: Schema<'_>) -> Option<String> {
     let mut path = String::new();
     let mut schema = schema;
@@ -30,7 +30,7 @@ pub(crate) fn resolve(text: &str, schema: Schema<'_>) -> Option<String> {
     Some(path)
 }
 
-/// Points and brackets by themselves, quoted text with its quotes, and everything between.
+/// Splits a path into tokens: points, brackets, quoted strings with their quotes, and names.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -57,7 +57,7 @@ fn unescape(text: &str) -> Option<String> {
     let mut unescaped = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
-        // A backslash at the very end escapes nothing, and stays.
+        // A backslash at the very end is not an escape and is preserved.
         let escaped = if c == '\\' { chars.next() } else { None };
         unescaped.push(match (c, escaped) {
             (c, None) => c,
@@ -83,7 +83,7 @@ mod tests {
     use crate::Structural;
 
     #[test]
-    fn paths_lead_to_fields() {
+    fn field_path_resolves_to_schema_field() {
         let schema = json!({"type": "object", "properties": {
             "a": {"type": "object", "properties": {"b.c": {"type": "string"}}},
             "m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"x": {"type": "string"}}}},

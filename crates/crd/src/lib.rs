@@ -1,8 +1,8 @@
-//! What the schema of a CustomResourceDefinition says of objects. Pure: no I/O, no async, no clock.
+//! Semantics of the schema of a CustomResourceDefinition. Pure: no I/O, no async, no clock.
 //!
-//! A schema is parsed once into a [`Structural`], which is small enough to be kept for hundreds of
-//! kinds. From it follow pruning, defaults, validation with upstream's words, and the
-//! [`coracle_meta::schema::Schema`] that patches and apply use for all kinds alike.
+//! A schema is parsed once into a [`Structural`], which is small enough to cache for hundreds of
+//! kinds. It provides pruning, defaulting, validation with kube-apiserver's messages, and the
+//! [`coracle_meta::schema::Schema`] that patches and apply use for all kinds.
 
 mod defaults;
 mod definition;

@@ -1,4 +1,4 @@
-//! Lists whose items must differ: sets, and lists with keys.
+//! Uniqueness of list items: sets, and lists of type map.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::Structural;
 use crate::structural::{ListType, Schema};
 
 impl Structural {
-    /// Checks that items of sets differ, and items of lists with keys in their keys.
+    /// Checks that the items of sets are unique, and the keys of items of lists of type map.
     pub fn validate_lists(&self, object: &Value, errors: &mut ErrorList) {
         if object.is_object() {
             validate(object, self.root(), &Path::NIL, errors);
@@ -24,7 +24,7 @@ fn validate(value: &Value, schema: Schema<'_>, path: &Path<'_>, errors: &mut Err
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                // Upstream asks both, where both are said.
+                // kube-apiserver checks both if both are specified.
                 if let Some(additional) = schema.additional().schema() {
                     validate(field, additional, &path.key(name), errors);
                 }
@@ -48,12 +48,13 @@ fn validate(value: &Value, schema: Schema<'_>, path: &Path<'_>, errors: &mut Err
     }
 }
 
-/// Lists up to this length are compared item by item, which is cheaper than anything clever.
+/// Lists up to this length are compared pairwise, which is cheaper than hashing.
 const SHORT_LIST: usize = 16;
 
-/// Whether it can be seen at once that no two items are alike. What is printed alike is equal.
-fn all_differ(items: &[Value], are_alike: impl Fn(&Value, &Value) -> bool) -> bool {
-    let differs = |at: usize| !items[..at].iter().any(|other| are_alike(other, &items[at]));
+/// Fast path: returns true if the list is short and no two items are equal. Otherwise items are
+/// compared by their JSON text.
+fn all_differ(items: &[Value], are_equal: impl Fn(&Value, &Value) -> bool) -> bool {
+    let differs = |at: usize| !items[..at].iter().any(|other| are_equal(other, &items[at]));
     items.len() <= SHORT_LIST && (1..items.len()).all(differs)
 }
 
@@ -87,7 +88,8 @@ fn validate_map(items: &[Value], keys: &[Box<str>], path: &Path<'_>, errors: &mu
     }
 }
 
-/// Where something stands the second time; further times are not told.
+/// Returns the index of the second occurrence of each repeated text; further occurrences are not
+/// reported.
 fn repeated(texts: impl Iterator<Item = String>) -> Vec<usize> {
     let mut times: HashMap<String, usize> = HashMap::new();
     let mut second = Vec::new();
@@ -107,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn faults(list: Value, object: Value) -> Vec<String> {
+    fn messages(list: Value, object: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"l": list}});
         let mut errors = ErrorList::new();
         Structural::parse(&schema).unwrap().validate_lists(&object, &mut errors);
@@ -115,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn items_are_told_once_when_they_repeat() {
+    fn repeated_item_is_reported_once() {
         let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}});
-        assert_eq!(faults(set, json!({"l": [1, 2, 1, 1]})), ["l[2]: Duplicate value: 1"]);
+        assert_eq!(messages(set, json!({"l": [1, 2, 1, 1]})), ["l[2]: Duplicate value: 1"]);
         let map = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"],
             "items": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}});
-        let found = faults(map.clone(), json!({"l": [{"a": "1", "c": 1}, {"a": "1", "c": 2}, null]}));
+        let found = messages(map.clone(), json!({"l": [{"a": "1", "c": 1}, {"a": "1", "c": 2}, null]}));
         assert_eq!(found, ["l[1]: Duplicate value: {\"a\":\"1\"}"]);
-        let found = faults(map, json!({"l": [3]}));
+        let found = messages(map, json!({"l": [3]}));
         assert_eq!(found, ["l[0]: Invalid value: 3: must be an object for an array of list-type map"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The metadata of whole objects, at the root and embedded in others.
+//! Metadata of custom resources and of objects embedded in them.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name::{dns1035_label, object_path_segment};
@@ -8,39 +8,41 @@ use serde_json::{Map, Value};
 use crate::Structural;
 use crate::structural::Schema;
 
-/// Metadata as its type says.
+/// Metadata decoded as `ObjectMeta`.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
-    /// Only with fields that are known, each in its form.
+    /// Known fields only, in canonical form.
     pub value: Value,
-    /// Paths of fields that are not, beneath the metadata.
+    /// Paths of unknown fields, relative to the metadata.
     pub unknown: Vec<String>,
 }
 
-/// Reads metadata as `ObjectMeta`, which is not known here; refuses it with upstream's words.
+/// Decodes metadata as `ObjectMeta`, whose type this crate does not have; fails with
+/// kube-apiserver's message.
 pub type ReadMetadata<'a> = &'a dyn Fn(&Value) -> Result<Metadata, String>;
 
-/// Why a body is no object of a custom kind.
+/// Reason why a body is not a valid custom resource.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConformError {
-    /// Its metadata is malformed, or what it says it is.
+    /// `apiVersion`, `kind` or metadata is malformed.
     #[error("{0}")]
     Metadata(String),
-    /// The same of an object embedded in it.
+    /// The same for an embedded object.
     #[error(transparent)]
     Embedded(#[from] FieldError),
 }
 
 impl Structural {
-    /// Gives a decoded body the form of its kind, as decoding does for built-in kinds: metadata as its
-    /// type says, nothing unknown, no nulls that mean nothing. Defaults are another matter; see
-    /// [`Structural::set_defaults`]. Returns the paths of what was unknown.
+    /// Converts a decoded body to the canonical form of its kind, as decoding does for built-in
+    /// kinds: typed metadata, no unknown fields, no redundant nulls. Does not set defaults; see
+    /// [`Structural::set_defaults`]. Returns the paths of unknown fields.
     ///
-    /// `drop_invalid` is for what was stored: there, malformed metadata is dropped and not refused.
+    /// `drop_invalid` is for stored objects, in which malformed metadata is dropped instead of
+    /// rejected.
     ///
     /// # Errors
-    /// If `apiVersion`, `kind` or metadata are malformed, also in embedded objects.
+    /// If `apiVersion`, `kind` or metadata is malformed, also in embedded objects.
     pub fn conform(
         &self,
         object: &mut Value,
@@ -78,13 +80,13 @@ impl Structural {
         Ok(unknown)
     }
 
-    /// Checks `apiVersion`, `kind` and metadata of objects embedded in this one.
+    /// Validates `apiVersion`, `kind` and metadata of embedded objects.
     pub fn validate_embedded(&self, object: &Value, errors: &mut ErrorList) {
         validate(object, self.root(), false, &Path::NIL, errors);
     }
 }
 
-/// The value in Go's plain form, as far as a fault of a type shows it.
+/// Formats a value as Go's `%v` does, as far as type errors contain it.
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -123,7 +125,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Those fields that can be read by themselves.
+    /// Decodes the fields one by one, and drops those that are malformed.
     fn read_each(&self, fields: &Map<String, Value>) -> Metadata {
         let mut all = Metadata { value: Value::Object(Map::new()), unknown: Vec::new() };
         for (name, field) in fields {
@@ -139,7 +141,7 @@ impl Reader<'_> {
         all
     }
 
-    /// Gives the metadata of embedded objects the form of its type.
+    /// Converts the metadata of embedded objects to canonical form.
     pub(crate) fn coerce(
         &self,
         value: &mut Value,
@@ -254,7 +256,7 @@ fn validate_object(fields: &Map<String, Value>, path: &Path<'_>, errors: &mut Er
     if let Some(Value::Object(metadata)) = fields.get("metadata") {
         let mut named;
         let meta = if Meta::from_map(metadata).name().is_empty() {
-            // Embedded objects need no name, which the check for all objects asks for.
+            // Embedded objects need no name, but the validation of metadata requires one.
             named = metadata.clone();
             named.insert("name".to_owned(), Value::from("fakename"));
             Meta::from_map(&named)

@@ -1,8 +1,8 @@
-//! Patterns of strings, which are written in Go's syntax.
+//! Regular expressions of string validation (`pattern`), which have Go's syntax.
 //!
-//! Go's and Rust's engines are close relatives (both are linear), but the same text does not always
-//! mean the same: classes such as `\d` are ASCII in Go, a lone brace is a brace, `\<` is an angle
-//! bracket. So patterns are rewritten into what means the same here.
+//! Go's and Rust's engines are closely related (both run in linear time), but some syntax differs
+//! in meaning: classes such as `\d` are ASCII in Go, a lone brace is literal, `\<` is an angle
+//! bracket. So patterns are translated to the syntax of the regex crate.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
-/// Patterns that are held compiled. Each takes some 10 KiB, and the same few stand in most schemas;
-/// when there are more, all are compiled anew.
+/// Maximum number of cached compiled patterns. Each takes about 10 KiB, and most schemas use the
+/// same few patterns; when the cache is full, it is cleared.
 const MAX_COMPILED: usize = 512;
 
-/// How large a compiled pattern may be. Go has a limit of about this.
+/// Maximum size of a compiled pattern. Go has a similar limit.
 const MAX_SIZE: usize = 4 << 20;
 
-/// The largest count of a repetition in Go.
+/// Maximum repetition count in Go.
 const MAX_REPEAT: u32 = 1_000;
 
-/// Why a pattern is none.
+/// A syntax error in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {0}")]
 pub struct InvalidPattern(String);
@@ -36,24 +36,25 @@ impl InvalidPattern {
 /// Checks that Go's `regexp.Compile` accepts a pattern.
 ///
 /// # Errors
-/// With Go's text, where the pattern is not a regular expression.
+/// Go's message, if the pattern is invalid.
 pub fn check_pattern(pattern: &str) -> Result<(), InvalidPattern> {
     compiled(pattern).map(drop)
 }
 
-/// Whether a text has a part that matches.
+/// Returns true if the pattern matches a part of the text.
 pub(crate) fn matches(pattern: &str, text: &str) -> Result<bool, InvalidPattern> {
     Ok(compiled(pattern)?.is_match(text))
 }
 
 type Cache = HashMap<Box<str>, Result<Arc<Regex>, InvalidPattern>>;
 
-/// The pattern, compiled. Nobody waits while another compiles; two may do the same work.
+/// Returns the compiled pattern from the cache. The lock is not held while compiling, so two
+/// threads may compile the same pattern.
 fn compiled(pattern: &str) -> Result<Arc<Regex>, InvalidPattern> {
     static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = cache().get(pattern) {
-        return known.clone();
+    if let Some(cached) = cache().get(pattern) {
+        return cached.clone();
     }
     let compiled = compile(pattern).map(Arc::new);
     let mut cache = cache();
@@ -65,32 +66,32 @@ fn compiled(pattern: &str) -> Result<Arc<Regex>, InvalidPattern> {
 }
 
 fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
-    let rewritten = Rewriter::new(pattern).run()?;
-    RegexBuilder::new(&rewritten)
+    let translated = Translator::new(pattern).run()?;
+    RegexBuilder::new(&translated)
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE / 8)
         .build()
         .map_err(|_| InvalidPattern(format!("invalid syntax: `{pattern}`")))
 }
 
-struct Rewriter<'a> {
+struct Translator<'a> {
     whole: &'a str,
     rest: Peekable<Chars<'a>>,
     out: String,
-    /// Groups that are open.
+    /// The number of open groups.
     depth: usize,
-    /// Whether a repetition would have something to repeat.
+    /// True if there is something that a repetition operator could repeat.
     has_argument: bool,
 }
 
-impl<'a> Rewriter<'a> {
+impl<'a> Translator<'a> {
     fn new(pattern: &'a str) -> Self {
         let out = String::with_capacity(pattern.len() + 8);
         Self { whole: pattern, rest: pattern.chars().peekable(), out, depth: 0, has_argument: false }
     }
 
     fn run(mut self) -> Result<String, InvalidPattern> {
-        // Where the repetition right before this place begins.
+        // Start of the repetition operator directly before the current position.
         let mut repetition = None;
         loop {
             let start = self.rest.clone();
@@ -106,7 +107,7 @@ impl<'a> Rewriter<'a> {
                     false
                 }
             };
-            // A question mark makes the repetition before it lazy, and is none itself.
+            // A question mark after a repetition operator makes it lazy.
             if is_repetition && self.rest.next_if_eq(&'?').is_some() {
                 self.out.push('?');
             }
@@ -129,7 +130,7 @@ impl<'a> Rewriter<'a> {
         Ok(self.out)
     }
 
-    /// The text from a place that has been passed up to here.
+    /// Returns the text from an earlier position to the current one.
     fn text_since(&self, start: &Peekable<Chars<'a>>) -> &'a str {
         let offset =
             |rest: &Peekable<Chars<'a>>| self.whole.len() - rest.clone().map(char::len_utf8).sum::<usize>();
@@ -166,7 +167,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// A count of repetitions, or else a brace. Returns whether it was a count.
+    /// Translates a repetition count or a literal brace. Returns true if it was a count.
     fn brace(&mut self, start: &Peekable<Chars<'a>>) -> Result<bool, InvalidPattern> {
         let mut ahead = self.rest.clone();
         let min = digits(&mut ahead);
@@ -193,7 +194,8 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// The head of a group. Flags that Go does not know would mean something here.
+    /// Translates the start of a group. Rejects flags that Go lacks, because the regex crate may
+    /// have them.
     fn group(&mut self, start: &Peekable<Chars<'a>>) -> Result<(), InvalidPattern> {
         self.out.push('(');
         if self.rest.next_if_eq(&'?').is_none() {
@@ -227,7 +229,7 @@ impl<'a> Rewriter<'a> {
         self.has_argument = false;
     }
 
-    /// Whether `P<` or `<` follows, of which the first letter is passed on.
+    /// Consumes the `P` of `P<`, if any; returns true if `P<` or `<` follows.
     fn is_named_group(&mut self) -> bool {
         let mut ahead = self.rest.clone();
         let is_named = match ahead.next() {
@@ -244,7 +246,7 @@ impl<'a> Rewriter<'a> {
         let Some(c) = self.rest.next() else {
             return Err(InvalidPattern("trailing backslash at end of expression: ``".to_owned()));
         };
-        let rewritten = match c {
+        let translated = match c {
             'd' => "[0-9]",
             'D' => "[^0-9]",
             'w' => "[0-9A-Za-z_]",
@@ -271,11 +273,11 @@ impl<'a> Rewriter<'a> {
             }
             c => return Err(InvalidPattern(format!("invalid escape sequence: `\\{c}`"))),
         };
-        self.out.push_str(rewritten);
+        self.out.push_str(translated);
         Ok(())
     }
 
-    /// Everything up to `\E` as it is.
+    /// Translates a literal up to `\E`.
     fn quoted(&mut self) -> Result<(), InvalidPattern> {
         while let Some(c) = self.rest.next() {
             if c == '\\' && self.rest.next_if_eq(&'E').is_some() {
@@ -306,7 +308,8 @@ impl<'a> Rewriter<'a> {
         while let Some(c) = self.rest.next_if(|c| digits.len() < 3 && matches!(c, '0'..='7')) {
             digits.push(c);
         }
-        // One digit that is not zero would refer back to a group, which linear engines cannot.
+        // A single non-zero digit would be a back reference, which linear-time engines do not
+        // support.
         match u32::from_str_radix(&digits, 8).ok().and_then(char::from_u32) {
             Some(c) if first == '0' || digits.len() > 1 => {
                 self.literal(c);
@@ -345,7 +348,7 @@ impl<'a> Rewriter<'a> {
                 Some(']') if !is_first => break,
                 Some('[') if self.rest.peek() == Some(&':') => self.named_class(),
                 Some('\\') => self.escape(true)?,
-                // A hyphen between two characters makes a range; elsewhere it is a hyphen.
+                // Between two characters a hyphen denotes a range; elsewhere it is literal.
                 Some('-') if !is_first && self.rest.peek() != Some(&']') => self.out.push('-'),
                 Some(c) => self.literal(c),
             }
@@ -355,7 +358,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// `[:alpha:]`, or a bracket that is one.
+    /// Translates `[:alpha:]`, or a literal bracket.
     fn named_class(&mut self) {
         let mut ahead = self.rest.clone();
         ahead.next();
@@ -382,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_they_mean_in_go() {
+    fn patterns_match_as_in_go() {
         for (pattern, text, expected) in [
             (r"^\d+$", "12", true),
             (r"^\d+$", "١٢", false),
@@ -413,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_patterns_are_reported_in_the_words_of_go() {
+    fn invalid_pattern_returns_message_of_go() {
         for (pattern, expected) in [
             ("a[", "missing closing ]: `[`"),
             ("a[b", "missing closing ]: `[b`"),

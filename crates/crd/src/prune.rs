@@ -1,4 +1,4 @@
-//! Dropping what the schema does not know.
+//! Pruning of unknown fields.
 
 use std::fmt::{self, Write as _};
 
@@ -8,24 +8,24 @@ use crate::Structural;
 use crate::structural::Schema;
 
 impl Structural {
-    /// Drops fields that are not specified, except where the schema preserves them. What belongs to
-    /// every object (`apiVersion`, `kind` and `metadata`) is left alone, at the root and in embedded
-    /// objects. Returns the paths of what was dropped, ascending.
+    /// Drops unspecified fields, except where the schema preserves them. Does not change
+    /// `apiVersion`, `kind` and `metadata`, at the root and in embedded objects. Returns the paths
+    /// of dropped fields, sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         Self::prune_at(self.root(), object, true)
     }
 
-    /// Whether it can be seen at once that there is nothing to prune and no null: so it is with most
-    /// objects, and looking is cheaper than changing.
+    /// Fast path: returns true if there is nothing to prune and no null. That holds for most
+    /// objects, and checking is cheaper than modifying.
     pub(crate) fn is_plain(&self, object: &Value) -> bool {
         is_plain(object, self.root(), true)
     }
 
     pub(crate) fn prune_at(schema: Schema<'_>, value: &mut Value, is_whole_object: bool) -> Vec<String> {
-        let mut pruning = Pruning::default();
-        pruning.value(value, Some(schema), is_whole_object);
-        pruning.unknown.sort_unstable();
-        pruning.unknown
+        let mut pruner = Pruner::default();
+        pruner.value(value, Some(schema), is_whole_object);
+        pruner.unknown.sort_unstable();
+        pruner.unknown
     }
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn is_object_field(name: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Pruning {
+struct Pruner {
     path: String,
     unknown: Vec<String>,
 }
 
-impl Pruning {
-    /// A value, as its own schema or an outer one that preserves says.
+impl Pruner {
+    /// Prunes a value; its own schema decides whether fields are preserved.
     fn value(&mut self, value: &mut Value, schema: Option<Schema<'_>>, is_root: bool) {
         let preserves = schema.is_some_and(Schema::preserves_unknown);
         self.fields(value, schema, preserves, is_root);
@@ -85,10 +85,10 @@ impl Pruning {
                     return;
                 }
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.within(format_args!("[{index}]"), |pruning| match preserves {
-                        // What preserves its fields preserves those of its items, too.
-                        true => pruning.fields(item, schema, true, false),
-                        false => pruning.value(item, schema, false),
+                    self.within(format_args!("[{index}]"), |pruner| match preserves {
+                        // A preserved list also preserves the fields of its items.
+                        true => pruner.fields(item, schema, true, false),
+                        false => pruner.value(item, schema, false),
                     });
                 }
             }
@@ -108,12 +108,12 @@ impl Pruning {
             return true;
         }
         let property = schema.and_then(|schema| schema.property(name));
-        let is_known = property.is_some() || schema.is_some_and(|schema| schema.additional().is_said());
+        let is_known = property.is_some() || schema.is_some_and(|schema| schema.additional().is_specified());
         if is_known {
             let below = property.or_else(|| schema?.additional().schema());
-            self.within_field(name, |pruning| pruning.value(field, below, false));
+            self.within_field(name, |pruner| pruner.value(field, below, false));
         } else if !preserves {
-            self.within_field(name, |pruning| pruning.unknown.push(pruning.path.clone()));
+            self.within_field(name, |pruner| pruner.unknown.push(pruner.path.clone()));
         }
         is_known || preserves
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_fields_go_and_are_named() {
+    fn unknown_fields_are_pruned_and_reported() {
         let item = json!({"type": "object", "properties": {"b": {"type": "string"}}});
         let schema = json!({"type": "object", "properties": {
             "a": {"type": "array", "items": item},

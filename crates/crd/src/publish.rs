@@ -1,8 +1,8 @@
-//! How a custom kind is published in OpenAPI documents.
+//! Publishing of custom kinds in OpenAPI documents.
 //!
-//! Written from the schema as the user wrote it, since what is published has the descriptions that
-//! the compact form has not. Version 2 cannot say everything, and kubectl understands less: what it
-//! would misunderstand is left out, as upstream does.
+//! Uses the schema as written by the user, because the compact form has no descriptions. OpenAPI v2
+//! cannot express everything, and kubectl supports even less: constructs that kubectl would
+//! misinterpret are omitted, as in kube-apiserver.
 
 use serde_json::{Map, Value, json};
 
@@ -18,45 +18,46 @@ const CONVENTIONS: &str =
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// The version of OpenAPI.
+/// OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenApi {
-    /// One document for everything.
+    /// One document for all groups.
     V2,
-    /// One document for each group and version.
+    /// One document per group and version.
     V3,
 }
 
-/// A custom kind in one version.
+/// A version of a custom kind.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomKind<'a> {
-    /// Its API group.
+    /// The API group.
     pub group: &'a str,
-    /// Its version.
+    /// The version.
     pub version: &'a str,
-    /// Such as `CronTab`.
+    /// The kind, such as `CronTab`.
     pub kind: &'a str,
-    /// Such as `CronTabList`.
+    /// The list kind, such as `CronTabList`.
     pub list_kind: &'a str,
-    /// Such as `crontabs`.
+    /// The plural name, such as `crontabs`.
     pub plural: &'a str,
-    /// The JSON paths of fields that can be selected by.
+    /// JSON paths of the selectable fields.
     pub selectable_fields: &'a [&'a str],
 }
 
-/// The name of a kind's definition: its group backwards, its version and itself.
+/// Returns the name of a kind's definition: reversed group, version and kind.
 pub fn definition_name(group: &str, version: &str, kind: &str) -> String {
     let parts: Vec<&str> = group.split('.').rev().collect();
     format!("{}.{version}.{kind}", parts.join("."))
 }
 
 impl CustomKind<'_> {
-    /// The definition of its objects, under the name that [`definition_name`] says. Without a schema
-    /// nothing is said of them.
+    /// Returns the definition of the kind's objects, to be published as [`definition_name`].
+    /// Without a schema it accepts any object.
     pub fn definition(&self, schema: Option<&Value>, open_api: OpenApi) -> Value {
         let preserves = |schema: &&Value| is_true(schema, "x-kubernetes-preserve-unknown-fields");
         let mut definition = match schema {
-            // Whatever is said, kubectl would take the rest for unknown.
+            // Omit the rest of the schema: kubectl would reject all fields that it does not
+            // declare.
             Some(schema) if open_api == OpenApi::V2 && preserves(&schema) => json!({"type": "object"}),
             None => json!({"type": "object"}),
             Some(schema) => {
@@ -71,7 +72,7 @@ impl CustomKind<'_> {
         definition
     }
 
-    /// The definition of lists of them.
+    /// Returns the definition of the kind's list.
     pub fn list_definition(&self, open_api: OpenApi) -> Value {
         let item = definition_name(self.group, self.version, self.kind);
         let mut properties = Map::new();
@@ -113,7 +114,7 @@ impl OpenApi {
         }
     }
 
-    /// Version 3 has no place beside a reference.
+    /// In OpenAPI v3 a `$ref` allows no sibling keys.
     fn reference(self, name: &str, description: &str) -> Value {
         let reference = format!("{}{name}", self.prefix());
         match self {
@@ -133,16 +134,16 @@ fn is_true(schema: &Value, field: &str) -> bool {
     schema.get(field) == Some(&Value::Bool(true))
 }
 
-/// A part that is an object, made if it is not there.
+/// Returns a field of a schema that is an object; creates it if absent.
 fn object<'a>(schema: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
     let part = schema.entry(field).or_insert_with(|| json!({}));
     if !part.is_object() {
         *part = json!({});
     }
-    part.as_object_mut().expect("it was made one")
+    part.as_object_mut().expect("the part was just replaced by an object")
 }
 
-/// What schemas are made of beside other schemas, in both versions.
+/// Schema fields without nested schemas, valid in both versions.
 const PLAIN: [&str; 30] = [
     "default",
     "description",
@@ -193,7 +194,8 @@ impl Publication {
             }
         }
         let preserves = is_true(schema, "x-kubernetes-preserve-unknown-fields");
-        // What may be null has no type in version 2, and what has no type may have no parts.
+        // In v2, a nullable schema has no type, and a schema without type may have no nested
+        // schemas.
         let is_untyped = is_v2 && (preserves || is_true(schema, "nullable"));
         if !is_untyped {
             self.publish_parts(schema, &mut published);
@@ -228,7 +230,7 @@ impl Publication {
         }
     }
 
-    /// What belongs to every object belongs to those embedded in others, too.
+    /// Adds `apiVersion`, `kind` and `metadata` to the schema of an embedded resource.
     fn embed(&self, published: &mut Map<String, Value>) {
         let properties = object(published, "properties");
         insert_type(properties, EMBEDDED_API_VERSION, EMBEDDED_KIND);
@@ -244,7 +246,7 @@ impl Publication {
     }
 }
 
-/// Whether a part says nothing, so that it is not published.
+/// Returns true for empty values, which are not published.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -277,7 +279,7 @@ fn publish_junctors(schema: &Value, published: &mut Map<String, Value>) {
     }
 }
 
-/// A part of a junctor, which only restricts. Upstream forgets what it says of additional properties.
+/// Publishes a part of a junctor. Like kube-apiserver, drops its `additionalProperties`.
 fn nested(schema: &Value) -> Value {
     let mut published = plain(schema);
     publish_junctors(schema, &mut published);
@@ -291,13 +293,13 @@ fn nested(schema: &Value) -> Value {
     Value::Object(published)
 }
 
-/// Says in plain OpenAPI what an extension says: an integer or a string.
+/// Adds the meaning of `x-kubernetes-int-or-string` in plain OpenAPI: `anyOf` integer or string.
 fn unfold_int_or_string(published: &mut Map<String, Value>) {
     let both = json!([{"type": "integer"}, {"type": "string"}]);
-    let is_said = published.get("anyOf") == Some(&both)
+    let is_declared = published.get("anyOf") == Some(&both)
         || published.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"))
             == Some(&both);
-    if is_said {
+    if is_declared {
         return;
     }
     if !published.contains_key("anyOf") {
@@ -311,7 +313,7 @@ fn unfold_int_or_string(published: &mut Map<String, Value>) {
 }
 
 fn downgrade(schema: &Value, preserves: bool, published: &mut Map<String, Value>) {
-    // The document that built-in kinds are in has no defaults, either.
+    // Built-in kinds have no defaults in this document either.
     published.remove("default");
     let is_nullable = published.remove("nullable").is_some();
     let ty = schema.get("type").and_then(Value::as_str);

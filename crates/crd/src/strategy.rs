@@ -1,4 +1,4 @@
-//! All that is asked of an object of a custom kind when it is written, in upstream's order.
+//! Validation of custom resources on write, in the same order as kube-apiserver.
 
 use coracle_meta::field::{BadValue, ErrorKind, ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use crate::rules::{Evaluation, Ratchet};
 use crate::validate::Correlated;
 
 impl Structural {
-    /// Whether an object may come into being. Its own metadata is checked for all kinds alike, and
-    /// not here; faults found there stand in `errors` already.
+    /// Validates an object to be created. Its own metadata is validated by the generic code of all
+    /// kinds, whose errors `errors` already contains.
     pub fn check_create(&self, object: &Value, errors: &mut ErrorList) {
         self.validate(object, None, &Path::NIL, errors);
         self.validate_embedded(object, errors);
@@ -17,7 +17,7 @@ impl Structural {
         self.evaluate_rules(object, None, errors);
     }
 
-    /// Whether it may become another.
+    /// Validates an update.
     pub fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate(new, Some(old), &Path::NIL, errors);
         self.validate_embedded(new, errors);
@@ -25,7 +25,7 @@ impl Structural {
         self.evaluate_rules(new, Some(old), errors);
     }
 
-    /// Whether its status may become another, through the status subresource.
+    /// Validates an update of the status subresource.
     pub fn check_status_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if let Some(status) = new.get("status") {
             self.validate_status(status, old.get("status"), &Path::root("status"), errors);
@@ -34,13 +34,12 @@ impl Structural {
         self.evaluate_rules(new, Some(old), errors);
     }
 
-    /// What the client should know of an update that is allowed: which rules do not hold for parts
-    /// that did not change.
+    /// Returns warnings for a valid update: rules that unchanged parts violate.
     pub fn update_warnings(&self, new: &Value, old: &Value) -> Vec<String> {
         self.evaluate_rules(new, Some(old), &mut ErrorList::new())
     }
 
-    /// Lists that had duplicates may keep them.
+    /// Lists that had duplicates before may keep them.
     fn check_list_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (mut found, mut before) = (ErrorList::new(), ErrorList::new());
         self.validate_lists(new, &mut found);
@@ -52,7 +51,7 @@ impl Structural {
         }
     }
 
-    /// Checks by the rules, if the object is sound enough for that. Returns what was forgiven.
+    /// Evaluates the rules unless other errors block them. Returns the warnings.
     fn evaluate_rules(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Vec<String> {
         let Some(rules) = self.rules() else { return Vec::new() };
         if errors.iter().any(|error| is_blocking(error.kind)) {
@@ -69,7 +68,7 @@ impl Structural {
     }
 }
 
-/// Whether expressions would not find what they expect.
+/// Returns true for errors that would violate assumptions of expressions.
 fn is_blocking(kind: ErrorKind) -> bool {
     matches!(
         kind,

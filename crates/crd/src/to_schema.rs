@@ -1,4 +1,4 @@
-//! The same schema in the form in which patches and apply know those of all kinds.
+//! Conversion to the schema type that patches and apply use for all kinds.
 
 use coracle_meta::schema::{
     Field, ListMerge, ListNode, Node, NodeId, ObjectNode, Rest, Scalar, Schema as MetaSchema,
@@ -8,10 +8,10 @@ use crate::Structural;
 use crate::structural::{Additional, ListType, Schema, Type};
 
 impl Structural {
-    /// The schema of its objects, with the type of `metadata` taken from where that is known.
+    /// Converts the schema of the objects; `metadata` is the type of object metadata.
     ///
-    /// What is said of `apiVersion`, `kind` and `metadata` of whole objects does not matter: it is
-    /// the same for all kinds.
+    /// Ignores what the schema declares for `apiVersion`, `kind` and `metadata` of complete
+    /// objects: these are the same for all kinds.
     pub fn to_schema(&self, metadata: (&MetaSchema, NodeId)) -> (MetaSchema, NodeId) {
         let mut schema = MetaSchema::new();
         let metadata = schema.import(metadata.0, metadata.1);
@@ -30,18 +30,18 @@ struct Build {
 }
 
 impl Build {
-    /// `preserves` is inherited: below a part that keeps unknown fields, apply does not ask whether
-    /// a field is known.
+    /// `preserves` is inherited: below a node that preserves unknown fields, apply does not check
+    /// whether a field is declared.
     fn node(&mut self, schema: Schema<'_>, preserves: bool) -> NodeId {
         let preserves = preserves || schema.preserves_unknown();
         let node = match schema.ty() {
             Type::Object => Node::Object(self.object(schema, preserves, false)),
             Type::Array => Node::List(self.list(schema, preserves)),
-            Type::Unsaid if schema.properties().len() > 0 || schema.additional().is_said() => {
+            Type::Unspecified if schema.properties().len() > 0 || schema.additional().is_specified() => {
                 Node::Object(self.object(schema, preserves, false))
             }
-            Type::Unsaid if schema.items().is_some() => Node::List(self.list(schema, preserves)),
-            Type::Unsaid => Node::Any,
+            Type::Unspecified if schema.items().is_some() => Node::List(self.list(schema, preserves)),
+            Type::Unspecified => Node::Any,
             Type::String if matches!(schema.format(), "" | "byte") => return self.text,
             Type::Integer => Node::Scalar(Scalar::Int64),
             Type::Number => Node::Scalar(Scalar::Double),
@@ -75,8 +75,8 @@ impl Build {
         object.rest = match schema.additional() {
             Additional::Schema(values) => Rest::Map(self.node(values, preserves)),
             Additional::Allowed => Rest::Preserved,
-            Additional::Unsaid if preserves || is_bare => Rest::Preserved,
-            Additional::Unsaid | Additional::Forbidden => Rest::Unknown,
+            Additional::Unspecified if preserves || is_bare => Rest::Preserved,
+            Additional::Unspecified | Additional::Forbidden => Rest::Unknown,
         };
         object.atomic = schema.is_atomic_map();
         object.embedded_resource = is_whole;
@@ -105,16 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn apply_sees_keys_and_open_parts() {
+    fn converted_schema_has_list_keys_and_open_objects() {
         let schema = json!({"type": "object", "properties": {
             "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"],
                 "items": {"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": true}}}},
             "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {"inner": {"type": "object", "properties": {"a": {"type": "string"}}}}},
         }});
-        let mut known = MetaSchema::new();
-        let metadata = known.add(Node::Object(ObjectNode::default()));
-        let (schema, root) = Structural::parse(&schema).unwrap().to_schema((&known, metadata));
+        let mut meta_schema = MetaSchema::new();
+        let metadata = meta_schema.add(Node::Object(ObjectNode::default()));
+        let (schema, root) = Structural::parse(&schema).unwrap().to_schema((&meta_schema, metadata));
         let ty = Typed::new(&schema, root);
         let good = json!({"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "x"},
             "ports": [{"port": 1}, {"port": "http"}], "open": {"x": 1, "inner": {"a": "1", "b": 2}}});

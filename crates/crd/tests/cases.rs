@@ -1,8 +1,8 @@
-//! Schemas and objects, with what upstream makes of them.
+//! Tests of schemas and objects against results recorded from Kubernetes 1.36.
 //!
-//! A case is a schema and an object, perhaps with the one it replaces; `status` is a write to the
-//! status alone. What follows is what upstream 1.36 says: fields it does not know, the object after
-//! pruning and defaults, and its errors, sorted: those of rules by themselves, after the others.
+//! A case is a schema and an object, optionally with the object it replaces; `status` is a write to
+//! the status only. The recording contains unknown fields, the object after pruning and defaulting,
+//! and the sorted errors, those of rules after the others.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use coracle_crd::{Metadata, Structural};
@@ -33,7 +33,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
             "old" => case.old = Some(rest),
             "object" => case.object = rest,
             "status" => (case.object, case.is_status) = (rest, true),
-            // Costs are compared where they are known, in the unit tests.
+            // Costs are compared in the unit tests, where they are accessible.
             "cost" => {}
             _ => case.expected.push(line),
         }
@@ -41,7 +41,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
     cases
 }
 
-/// Metadata as far as the cases use it.
+/// Decodes the metadata fields that the cases use.
 fn read_metadata(found: &Value) -> Result<Metadata, String> {
     let Value::Object(fields) = found else { return Err("not an object".to_owned()) };
     let mut read = Metadata { value: Value::Object(Map::new()), unknown: Vec::new() };
@@ -70,7 +70,7 @@ fn read_metadata(found: &Value) -> Result<Metadata, String> {
     Ok(read)
 }
 
-/// Errors as the cases have them.
+/// Formats errors as in the recording.
 fn lines(errors: &ErrorList) -> Vec<String> {
     let mut lines: Vec<String> = errors
         .iter()
@@ -88,9 +88,9 @@ fn run(case: &Case<'_>) -> Vec<String> {
         Ok(unknown) => unknown,
         Err(error) => return vec![format!("refused {error}")],
     };
-    let mut said: Vec<String> = unknown.iter().map(|path| format!("unknown {path}")).collect();
+    let mut lines_found: Vec<String> = unknown.iter().map(|path| format!("unknown {path}")).collect();
     schema.set_defaults(&mut object);
-    said.push(format!("result {}", coracle_meta::field::json_text(&object)));
+    lines_found.push(format!("result {}", coracle_meta::field::json_text(&object)));
     let mut errors = ErrorList::new();
     let old: Option<Value> = case.old.map(|old| serde_json::from_str(old).unwrap());
     match &old {
@@ -98,15 +98,15 @@ fn run(case: &Case<'_>) -> Vec<String> {
         Some(old) if case.is_status => schema.check_status_update(&object, old, &mut errors),
         Some(old) => schema.check_update(&object, old, &mut errors),
     }
-    said.extend(lines(&errors));
-    said
+    lines_found.extend(lines(&errors));
+    lines_found
 }
 
 fn check(text: &str) {
     let mut wrong = Vec::new();
     for mut case in cases(text) {
         let found = run(&case);
-        // Nobody can tell whether an error came of a rule.
+        // The origin of an error (schema or rule) is not visible.
         let errors =
             case.expected.iter().position(|line| line.starts_with("error ") || line.starts_with("rule "));
         let errors: Vec<String> = case
@@ -134,12 +134,12 @@ fn check(text: &str) {
 }
 
 #[test]
-fn objects_fare_as_they_do_upstream() {
+fn validation_results_match_recording() {
     check(include_str!("data/objects.txt"));
 }
 
 #[test]
-fn what_is_forgiven_is_told() {
+fn ratcheted_violations_return_warnings() {
     let rule = serde_json::json!([{"rule": "self > 5", "message": "too small"}]);
     let schema = serde_json::json!({"type": "object", "properties": {
         "a": {"type": "integer", "x-kubernetes-validations": rule},
@@ -154,6 +154,6 @@ fn what_is_forgiven_is_told() {
 }
 
 #[test]
-fn objects_with_rules_fare_as_they_do_upstream() {
+fn rule_results_match_recording() {
     check(include_str!("data/rules.txt"));
 }

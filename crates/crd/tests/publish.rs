@@ -1,4 +1,4 @@
-//! Schemas, and the definitions that upstream publishes for them.
+//! Tests of published definitions against recordings from Kubernetes.
 
 use coracle_crd::{CustomKind, OpenApi, definition_name};
 use serde_json::Value;
@@ -13,7 +13,7 @@ const BOAT: CustomKind<'_> = CustomKind {
 };
 
 #[test]
-fn definitions_are_those_of_upstream() {
+fn published_definitions_match_recording() {
     let (mut name, mut schema) = ("", Value::Null);
     let lines = include_str!("data/openapi.txt").lines().filter(|line| !line.is_empty());
     for (word, rest) in lines.map(|line| line.split_once(' ').unwrap()) {
@@ -41,7 +41,7 @@ fn definitions_are_those_of_upstream() {
 }
 
 #[test]
-fn fields_to_select_by_are_named() {
+fn selectable_fields_are_published() {
     let kind = CustomKind { selectable_fields: &[".spec.size"], ..BOAT };
     let definition = kind.definition(None, OpenApi::V3);
     assert_eq!(definition["x-kubernetes-selectable-fields"], serde_json::json!([{"fieldPath": "spec.size"}]));

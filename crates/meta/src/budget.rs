@@ -1,9 +1,9 @@
-//! Limits the memory that the decoded form of a request body may take.
+//! Memory budget for decoding request bodies.
 //!
 //! Small bodies can describe large trees: a YAML alias of a few bytes stands for a copy of a whole
-//! node, `{"a":0},` in JSON needs a map node of 640 bytes, and an empty protobuf message of two bytes becomes
-//! an object with all its default fields. All decoders and patches therefore charge the heap memory of what
-//! they build to one [`DecodeBudget`] and stop as soon as it is exhausted.
+//! node, `{"a":0},` in JSON needs a map node of 640 bytes, and an empty protobuf message of two
+//! bytes becomes an object with all its default fields. All decoders and patches therefore charge
+//! the heap memory of what they build to one [`DecodeBudget`] and stop as soon as it is exhausted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,54 +15,55 @@ use serde_json::Value;
 /// small maps still fits. A decoder that reaches the limit stops, and the request is rejected.
 pub const MAX_DECODED_BYTES: usize = 32 * 1024 * 1024;
 
-/// Memory that the decoded form of the smallest body may take; see [`DecodeBudget::for_body`].
+/// Minimum budget, for the smallest bodies; see [`DecodeBudget::for_body`].
 const BASE_BYTES: usize = 1024 * 1024;
 
-/// Decoded bytes for each byte of the body. `{"a":0},` takes 100 bytes for each of its own, which is the
-/// most that JSON can do, so only aliases and protobuf's empty messages ever reach this limit before
+/// Decoded bytes allowed per byte of the body. `{"a":0},` takes 100 decoded bytes per byte, the
+/// maximum for JSON, so only YAML aliases and empty protobuf messages reach this limit before
 /// [`MAX_DECODED_BYTES`].
 const BYTES_PER_BODY_BYTE: usize = 128;
 
-/// Longest JSON text that is written for a decoder to read it again: what YAML stands for, or the result of a
-/// patch. It is twice the 3 MiB that the same object may have when a client sends it as JSON, for the text may have
-/// more escapes than the client's.
+/// Maximum length of JSON text that is written only to be decoded again: the JSON form of a YAML
+/// body, or the result of a patch. Twice the 3 MiB that a JSON body may have, because the written
+/// text may contain more escapes than the client's.
 pub const MAX_JSON_TEXT_BYTES: usize = 6 * 1024 * 1024;
 
-/// A node of a map: keys and values of up to eleven entries, and a share of the nodes above it.
+/// Memory of a B-tree map node: up to eleven keys and values, and a share of its ancestors.
 const MAP_NODE_BYTES: usize = 720;
 /// Entries that the first node of a map holds before it is split.
 const FIRST_MAP_NODE_ENTRIES: usize = 11;
-/// Further entries for each further node, for a full node is split in two halves.
+/// Entries per additional node: a full node is split into two halves.
 const MAP_NODE_ENTRIES: usize = 6;
 
-/// The memory of a new list, which has room for four items.
+/// Memory of a new list, which has capacity for four items.
 const FIRST_ITEMS_BYTES: usize = 144;
 const FIRST_ITEMS: usize = 4;
-/// A further item: 32 bytes, of which a list that grows has up to twice as many as it needs.
+/// Memory of an additional item: 32 bytes, times up to two because a growing list doubles its
+/// capacity.
 const ITEM_BYTES: usize = 64;
 
-/// Memory that an allocation takes beside its content.
+/// Allocator overhead per allocation.
 const ALLOCATION_BYTES: usize = 16;
 
-/// How many charges pass between two looks at the stop flag.
-const CHARGES_PER_LOOK: u32 = 256;
+/// Number of charges between two checks of the stop flag.
+const CHARGES_PER_STOP_CHECK: u32 = 256;
 
-/// A decoder must not go on.
+/// Reason to abort decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
     /// The decoded object takes more memory than its budget.
     #[error("the decoded object takes more than {limit} bytes of memory")]
     TooLarge {
-        /// The budget.
+        /// The limit of the budget.
         limit: usize,
     },
-    /// The request was cancelled, so there is no client that waits for the object.
+    /// The request was cancelled, so no client waits for the object.
     #[error("the request was cancelled")]
     Stopped,
 }
 
-/// The memory that one body may take once it is decoded.
+/// Memory budget for the decoded form of one body.
 #[derive(Clone, Debug)]
 pub struct DecodeBudget {
     limit: usize,
@@ -79,34 +80,35 @@ impl Default for DecodeBudget {
 }
 
 impl DecodeBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, left: limit, stop: None, charges: 0, failed: None }
     }
 
-    /// The budget for a body of this size: proportional to it, and never more than [`MAX_DECODED_BYTES`].
+    /// Creates the budget for a body of this size: proportional to it, capped at
+    /// [`MAX_DECODED_BYTES`].
     pub fn for_body(bytes: usize) -> Self {
         let proportional = bytes.saturating_mul(BYTES_PER_BODY_BYTE).saturating_add(BASE_BYTES);
         Self::new(proportional.min(MAX_DECODED_BYTES))
     }
 
-    /// The same budget, whose charges fail soon after the flag was set.
+    /// Makes charges fail soon after `flag` is set.
     #[must_use]
     pub fn stopped_by(self, flag: Arc<AtomicBool>) -> Self {
         Self { stop: Some(flag), ..self }
     }
 
-    /// The bytes that may be charged in all.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The bytes that were charged.
+    /// Returns the bytes charged so far.
     pub fn spent(&self) -> usize {
         self.limit - self.left
     }
 
-    /// The first failure. A budget that failed once fails for ever.
+    /// Returns the first failure. A budget that failed once fails every later charge.
     ///
     /// # Errors
     /// If a charge failed.
@@ -117,11 +119,11 @@ impl DecodeBudget {
     /// Charges this many bytes.
     ///
     /// # Errors
-    /// If fewer are left, or the stop flag is set.
+    /// If fewer bytes are left, or the stop flag is set.
     pub fn charge(&mut self, bytes: usize) -> Result<(), BudgetError> {
         self.check()?;
         self.charges = self.charges.wrapping_add(1);
-        if self.charges.is_multiple_of(CHARGES_PER_LOOK)
+        if self.charges.is_multiple_of(CHARGES_PER_STOP_CHECK)
             && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
         {
             return Err(self.fail(BudgetError::Stopped));
@@ -143,7 +145,7 @@ impl DecodeBudget {
         self.charge(text_bytes(bytes))
     }
 
-    /// Charges the place of an item in a list, without its content.
+    /// Charges the slot of an item in a list, without its content.
     ///
     /// # Errors
     /// As [`DecodeBudget::charge`].
@@ -151,7 +153,7 @@ impl DecodeBudget {
         self.charge(item_bytes(index))
     }
 
-    /// Charges the place of an entry in a map that has `entries` others, with its key, without its value.
+    /// Charges an entry, with its key and without its value, of a map that has `entries` others.
     ///
     /// # Errors
     /// As [`DecodeBudget::charge`].
@@ -164,7 +166,7 @@ impl DecodeBudget {
     }
 }
 
-/// The heap memory that a tree takes, as decoders charge it. Does not recurse.
+/// Returns the heap memory of a tree, computed as decoders charge it. Does not recurse.
 pub fn heap_bytes(value: &Value) -> usize {
     let mut bytes = 0_usize;
     let mut pending = vec![value];
@@ -197,7 +199,7 @@ const fn item_bytes(index: usize) -> usize {
     }
 }
 
-/// The memory that an entry adds to a map of `entries` others, without its value.
+/// Returns the memory that an entry adds to a map of `entries` others, without its value.
 pub const fn entry_bytes(entries: usize, key_bytes: usize) -> usize {
     let splits = entries >= FIRST_MAP_NODE_ENTRIES
         && (entries - FIRST_MAP_NODE_ENTRIES).is_multiple_of(MAP_NODE_ENTRIES);
@@ -212,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budget_of_a_body_is_proportional_and_capped() {
+    fn budget_for_body_is_proportional_and_capped() {
         assert_eq!(DecodeBudget::for_body(0).limit(), BASE_BYTES);
         assert_eq!(DecodeBudget::for_body(1000).limit(), BASE_BYTES + 128_000);
         assert_eq!(DecodeBudget::for_body(usize::MAX).limit(), MAX_DECODED_BYTES);
@@ -228,17 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn stop_flag_fails_the_charges_of_a_running_decoder() {
+    fn charges_after_stop_flag_is_set_fail() {
         let flag = Arc::new(AtomicBool::new(false));
         let mut budget = DecodeBudget::default().stopped_by(flag.clone());
         (0..10_000).for_each(|_| budget.charge(1).unwrap());
         flag.store(true, Ordering::Relaxed);
-        let charges = (0..=CHARGES_PER_LOOK).map(|_| budget.charge(1));
+        let charges = (0..=CHARGES_PER_STOP_CHECK).map(|_| budget.charge(1));
         assert!(charges.into_iter().any(|charged| charged == Err(BudgetError::Stopped)));
     }
 
     #[test]
-    fn charges_of_a_decoder_are_the_heap_bytes_of_its_tree() {
+    fn charges_of_decoder_equal_heap_bytes_of_tree() {
         let tree = json!({"a": [1, [], "text", {}, {"b": null}], "c": "d"});
         let mut budget = DecodeBudget::default();
         budget.entry(0, 1).unwrap();

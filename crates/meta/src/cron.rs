@@ -1,12 +1,12 @@
-//! The text of a cron schedule: five fields, or a name such as `@daily`.
+//! Parser for cron schedules: five fields, or a descriptor such as `@daily`.
 //!
-//! What can be read, what it means and why it cannot be read is as in the library that upstream reads
-//! schedules with (robfig/cron). When a schedule is due next needs a calendar and is not told here.
+//! Syntax, meaning and error messages are those of robfig/cron, the library that Kubernetes uses.
+//! Computing the next time of a schedule needs a calendar and is not done here.
 
 use crate::field::quoted;
 use crate::time::parse_go_duration;
 
-/// What a field may hold.
+/// Allowed values and names of a field.
 struct Bounds {
     min: u64,
     max: u64,
@@ -40,19 +40,19 @@ const WEEKDAYS: Bounds = Bounds {
     names: &[("sun", 0), ("mon", 1), ("tue", 2), ("wed", 3), ("thu", 4), ("fri", 5), ("sat", 6)],
 };
 
-/// What a schedule says.
+/// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Whenever the clock on the wall shows one of these.
+    /// Due at every minute that matches the calendar.
     At(Calendar),
-    /// So many seconds after the last time; one at least.
+    /// Due this long after the last time, at least one second.
     Every {
-        /// How many.
+        /// The interval in seconds.
         seconds: u64,
     },
 }
 
-/// When a calendar and a clock match.
+/// The minutes, hours, days, months and weekdays at which a schedule is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
     minutes: Field,
@@ -62,11 +62,11 @@ pub struct Calendar {
     weekdays: Field,
 }
 
-/// The values that one field names.
+/// The values of one field, as a bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     values: u64,
-    /// Whether it was left open, with `*` or `?`, which matters for days.
+    /// True for `*` and `?`; decides how days of month and weekdays combine.
     open: bool,
 }
 
@@ -85,23 +85,23 @@ impl Field {
 }
 
 impl Calendar {
-    /// Whether it has this minute of an hour.
+    /// Returns true if the minute matches.
     pub fn has_minute(&self, minute: u8) -> bool {
         self.minutes.has(minute)
     }
 
-    /// Whether it has this hour of a day.
+    /// Returns true if the hour matches.
     pub fn has_hour(&self, hour: u8) -> bool {
         self.hours.has(hour)
     }
 
-    /// Whether it has this month of a year, from 1.
+    /// Returns true if the month matches, counted from 1.
     pub fn has_month(&self, month: u8) -> bool {
         self.months.has(month)
     }
 
-    /// Whether it has this day of a month, from 1, that is this weekday, from Sunday as 0. If both are
-    /// said, either will do.
+    /// Returns true if the day matches: `day` of the month, counted from 1, and `weekday`, with
+    /// Sunday as 0. If the schedule restricts both fields, a day that matches either is due.
     pub fn has_day(&self, day: u8, weekday: u8) -> bool {
         let (day, weekday) = (self.days.has(day), self.weekdays.has(weekday));
         if self.days.open || self.weekdays.open { day && weekday } else { day || weekday }
@@ -109,10 +109,10 @@ impl Calendar {
 }
 
 impl Schedule {
-    /// Reads a schedule that names no zone.
+    /// Parses a schedule without a time zone.
     ///
     /// # Errors
-    /// A message for the client, when it cannot be read.
+    /// A message for the client if the schedule is malformed.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());
@@ -134,16 +134,17 @@ impl Schedule {
     }
 }
 
-/// The zone that a `TZ=` or `CRON_TZ=` before a schedule names, if there is one, and the schedule.
+/// Splits off the time zone of a `TZ=` or `CRON_TZ=` prefix. Returns the zone, if any, and the
+/// schedule.
 ///
 /// # Errors
-/// A message for the client, when nothing follows.
+/// A message for the client if no schedule follows the prefix.
 pub fn split_zone(text: &str) -> Result<(Option<&str>, &str), String> {
     if !text.starts_with("TZ=") && !text.starts_with("CRON_TZ=") {
         return Ok((None, text));
     }
     let Some((zone, rest)) = text.split_once(' ') else {
-        // Upstream's library panics here, and the message is that of the panic.
+        // robfig/cron panics here; kube-apiserver returns the text of the panic.
         return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
     };
     let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
@@ -190,7 +191,7 @@ fn field(text: &str, bounds: &Bounds) -> Result<Field, String> {
     Ok(all)
 }
 
-/// A number, or `first-last`, or `*`, each perhaps with a `/step`.
+/// Parses a number, `first-last` or `*`, each with an optional `/step`.
 fn range(text: &str, bounds: &Bounds) -> Result<Field, String> {
     let steps: Vec<_> = text.split('/').collect();
     let ends: Vec<_> = steps[0].split('-').collect();
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_name_their_values() {
+    fn fields_match_their_values() {
         let parsed = calendar("*/20 1-5/2 1,15 jan-MAR ?");
         let of = |has: &dyn Fn(u8) -> bool| (0..64).filter(|value| has(*value)).collect::<Vec<u8>>();
         assert_eq!(of(&|minute| parsed.has_minute(minute)), [0, 20, 40]);
@@ -283,17 +284,17 @@ mod tests {
     }
 
     #[test]
-    fn days_and_weekdays_widen_each_other_if_both_are_said() {
+    fn day_matches_if_either_restricted_day_field_matches() {
         let either = calendar("0 0 13 * fri");
         assert!(either.has_day(13, 1) && either.has_day(1, 5) && !either.has_day(1, 1));
         let both = calendar("0 0 13 * *");
         assert!(both.has_day(13, 1) && !both.has_day(1, 5));
         let stepped = calendar("0 0 */2 * fri");
-        assert!(stepped.has_day(2, 5), "a step is no open field");
+        assert!(stepped.has_day(2, 5), "a stepped `*` does not count as open");
     }
 
     #[test]
-    fn names_stand_for_fields() {
+    fn descriptors_equal_their_fields() {
         for (name, fields) in [
             ("@yearly", "0 0 1 1 *"),
             ("@annually", "0 0 1 1 *"),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_come_first() {
+    fn time_zone_prefix_is_split_off() {
         assert_eq!(split_zone("* * * * *"), Ok((None, "* * * * *")));
         assert_eq!(split_zone("TZ=UTC  @daily "), Ok((Some("UTC"), "@daily")));
         assert_eq!(split_zone("CRON_TZ=Europe/Rome @daily"), Ok((Some("Europe/Rome"), "@daily")));
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_upstreams() {
+    fn malformed_schedule_returns_message_of_kube_apiserver() {
         for (schedule, expected) in [
             ("", "empty spec string"),
             ("error", "expected exactly 5 fields, found 1: [error]"),

@@ -1,9 +1,10 @@
-//! Numbers in JSON as kube-apiserver keeps and prints them.
+//! JSON numbers in the form in which kube-apiserver stores and prints them.
 //!
-//! kube-apiserver holds a number of an untyped tree as an int64 if its text is an integer of that size, and as a
-//! float64 otherwise, and prints it with Go's `encoding/json`. A tree of this crate holds each number in one form,
-//! the one that reading its printed text gives. So numbers that print alike compare equal, and an object that was
-//! stored and read again equals the object that was stored.
+//! kube-apiserver decodes a number of an untyped tree as an int64 if its text is an integer of that
+//! size, and as a float64 otherwise, and prints it with Go's `encoding/json`. A tree of this crate
+//! has one canonical form for each number: the one that parsing its printed text yields. So numbers
+//! that print alike compare equal, and an object that was stored and read again equals the object
+//! that was stored.
 
 use std::io;
 use std::ops::Range;
@@ -12,66 +13,69 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use serde_json::{Number, Value};
 
-/// Decimal exponents that Go's `encoding/json` prints as zeros.
+/// Decimal exponents for which Go's `encoding/json` prints no exponent.
 const PLAIN_IN_JSON: Range<i32> = -6..21;
 
-/// Decimal exponents that Go's `%v` and its YAML encoder print as zeros.
+/// Decimal exponents for which Go's `%v` and its YAML encoder print no exponent.
 const PLAIN_IN_GENERAL: Range<i32> = -4..6;
 
-/// Sizes of numbers with digits after the point that `serde_json` prints as Go does.
-const PRINTED_ALIKE: Range<f64> = 1e-4..1e15;
+/// Absolute values of fractional numbers that `serde_json` prints exactly as Go does.
+const SAME_TEXT_AS_SERDE_JSON: Range<f64> = 1e-4..1e15;
 
-/// Whole numbers up to this size have a float64 each.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// The largest magnitude up to which every integer is exactly representable as a float64.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// A float64 in an untyped tree. `None` if JSON cannot express it.
+/// Converts a float64 in an untyped tree. `None` if JSON cannot express it.
 ///
-/// Negative zero becomes zero: kube-apiserver prints it as `-0` and reads that as an integer when it loads the object.
+/// Negative zero becomes zero: kube-apiserver prints it as `-0` and reads that as an integer when
+/// it loads the object.
 pub fn number(value: f64) -> Option<Number> {
     if value.fract() != 0.0 {
         return Number::from_f64(value);
     }
-    if value.abs() <= EXACT {
+    if value.abs() <= MAX_EXACT_INTEGER {
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
         return Some((value as i64).into());
     }
-    // Go prints the shortest digits and fills up with zeros, so the integer in the text may be another one than the
-    // integer that the float64 is.
+    // Go prints the shortest digits and pads with zeros, so the printed integer may differ from the
+    // exact value of the float64.
     let text = float_text(value);
     let signed = text.parse::<i64>().map(Number::from);
     let whole = signed.or_else(|_| text.parse::<u64>().map(Number::from));
     whole.ok().or_else(|| Number::from_f64(value))
 }
 
-/// A float64 in a field of that type. `None` if JSON cannot express it. Negative zero stays, because kube-apiserver
-/// reads the field as a float64 again.
+/// Converts a float64 in a field of type float64. `None` if JSON cannot express it. Negative zero
+/// is preserved, because kube-apiserver decodes the field as a float64 again.
 pub fn typed_number(value: f64) -> Option<Number> {
     if value == 0.0 && value.is_sign_negative() { Number::from_f64(value) } else { number(value) }
 }
 
-/// The text of a float64 as Go's `encoding/json` prints it.
+/// Formats a float64 as Go's `encoding/json` does.
 pub fn float_text(value: f64) -> String {
     Digits::of(value).text(PLAIN_IN_JSON, 1)
 }
 
-/// The text of a float64 as Go's `%v` and its YAML encoder print it.
+/// Formats a float64 as Go's `%v` and its YAML encoder do.
 pub fn general_text(value: f64) -> String {
     Digits::of(value).text(PLAIN_IN_GENERAL, 2)
 }
 
-/// The same with the digits that a float32 needs, which is how the YAML decoder prints keys.
+/// Formats a float32 like [`general_text`], with the digits of a float32; the YAML decoder prints
+/// keys so.
 pub fn general_text_of_f32(value: f32) -> String {
     Digits::read(|text| CompactFormatter.write_f32(text, value)).text(PLAIN_IN_GENERAL, 2)
 }
 
-/// The shortest decimal that reads as a number, and of those the nearest, with an even last digit if two are.
+/// The shortest decimal that parses to a number; among those the nearest, with an even last digit
+/// on a tie.
 ///
-/// `serde_json` finds the digits, because `std` does not round to even.
+/// `serde_json` computes the digits, because `std` does not round to even.
 struct Digits {
     is_negative: bool,
-    /// Without a point, and without zeros at the end.
+    /// Without decimal point and trailing zeros.
     digits: String,
-    /// Of the first digit.
+    /// Decimal exponent of the first digit.
     exponent: i32,
 }
 
@@ -80,7 +84,7 @@ impl Digits {
         Self::read(|text| CompactFormatter.write_f64(text, value))
     }
 
-    /// Takes the text of a number apart.
+    /// Parses the text that `write` produces.
     fn read(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Self {
         let mut text = Vec::with_capacity(32);
         write(&mut text).expect("memory takes every number");
@@ -97,7 +101,8 @@ impl Digits {
         Self { is_negative: text.starts_with('-'), digits, exponent: exponent + whole.len() as i32 - shift }
     }
 
-    /// The text, with an exponent of at least so many digits outside of `plain`. Positive exponents always have two.
+    /// Formats the number, with an exponent of at least `exponent_digits` digits outside of
+    /// `plain`. A positive exponent always has at least two digits.
     fn text(&self, plain: Range<i32>, exponent_digits: usize) -> String {
         let Self { digits, exponent, .. } = self;
         let sign = if self.is_negative { "-" } else { "" };
@@ -124,28 +129,29 @@ impl Digits {
     }
 }
 
-/// Writes compact JSON with numbers as Go prints them.
+/// Writes compact JSON with numbers formatted as in Go.
 ///
 /// # Errors
-/// If the writer fails, or a key of a map is not text.
+/// If the writer fails, or a map key is not a string.
 pub fn to_writer(writer: impl io::Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     value.serialize(&mut Serializer::with_formatter(writer, GoNumbers))
 }
 
-/// Compact JSON with numbers as Go prints them.
+/// Serializes to compact JSON with numbers formatted as in Go.
 ///
 /// # Errors
-/// If a key of a map is not text.
+/// If a map key is not a string.
 pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(128);
     to_writer(&mut text, value)?;
     Ok(text)
 }
 
-/// Reads the text of a tree that this program wrote.
+/// Parses JSON that this program wrote to the store.
 ///
-/// `serde_json` stops at a depth of 128, which is less than the decoders accept. They limit the depth of every tree that
-/// is stored, so the reader need not. It recurses, so it must not be used for text that a client sent.
+/// `serde_json` stops at a depth of 128, which is less than the decoders accept. They limit the
+/// depth of every tree that is stored, so this parser has no limit. It recurses, so it must not be
+/// used for text from a client.
 ///
 /// # Errors
 /// If the text is not JSON.
@@ -157,12 +163,12 @@ pub fn from_stored(text: &[u8]) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Compact JSON with numbers as Go prints them.
+/// JSON formatter that prints numbers as Go does.
 struct GoNumbers;
 
 impl Formatter for GoNumbers {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        if value.fract() != 0.0 && PRINTED_ALIKE.contains(&value.abs()) {
+        if value.fract() != 0.0 && SAME_TEXT_AS_SERDE_JSON.contains(&value.abs()) {
             return CompactFormatter.write_f64(writer, value);
         }
         writer.write_all(float_text(value).as_bytes())
@@ -180,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_printed_as_go_prints_them() {
+    fn floats_are_formatted_as_in_go() {
         for (value, in_json, in_general) in [
             (0.0, "0", "0"),
             (-0.0, "-0", "-0"),
@@ -200,7 +206,7 @@ mod tests {
             (1.25e-12, "1.25e-12", "1.25e-12"),
             (1.5e300, "1.5e+300", "1.5e+300"),
             (5e-324, "5e-324", "5e-324"),
-            // Halfway between two texts of as many digits: the even one is printed.
+            // Halfway between two texts with the same number of digits: the even one is printed.
             (-f64::from_bits(0x4312_e317_9f33_0455), "-1329060043866389.2", "-1.3290600438663892e+15"),
             (f64::MAX, "1.7976931348623157e+308", "1.7976931348623157e+308"),
         ] {
@@ -212,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_held_as_their_printed_text_is_read() {
-        for (value, held) in [
+    fn number_of_float_equals_parsed_text() {
+        for (value, expected) in [
             (1.0, json!(1)),
             (-0.0, json!(0)),
             (-3.0, json!(-3)),
@@ -227,8 +233,8 @@ mod tests {
             (1e300, json!(1e300)),
         ] {
             let number = number(value).map(Value::Number).unwrap();
-            assert_eq!(number, held);
-            assert_eq!(serde_json::from_str::<Value>(&written(&number)).unwrap(), held);
+            assert_eq!(number, expected);
+            assert_eq!(serde_json::from_str::<Value>(&written(&number)).unwrap(), expected);
         }
         assert_eq!(number(f64::NAN), None);
         assert_eq!(number(f64::INFINITY), None);

@@ -1,7 +1,7 @@
 //! The object model of the Kubernetes API, pure: no I/O, no async, no clock.
 //!
-//! Objects are [`serde_json::Value`] trees. What a tree may look like, and how two trees
-//! merge, is told by a [`schema::Schema`], for built-in kinds and custom ones alike.
+//! Objects are [`serde_json::Value`] trees. A [`schema::Schema`] describes their fields and how two
+//! trees merge, for built-in kinds and custom resources alike.
 
 pub mod apply;
 pub mod budget;

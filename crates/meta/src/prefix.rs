@@ -1,11 +1,12 @@
-//! How names begin, so that most comparisons of two names need not go where they are stored.
+//! Prefixes of names: an inline sort key that avoids most string comparisons.
 
-/// The first bytes of a name. Ordered as names are, but equal where only what comes after differs.
+/// The first four bytes of a name. Orders like names; names that differ only later have equal
+/// prefixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix(u32);
 
 impl Prefix {
-    /// How a name begins.
+    /// Returns the prefix of a name.
     pub fn of(name: &str) -> Self {
         let mut bytes = [0; 4];
         let length = name.len().min(bytes.len());
@@ -19,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beginnings_are_ordered_as_names() {
+    fn prefixes_order_like_names() {
         let names = ["", "\u{0}", "a", "ab", "abc", "abcd", "abcde", "b", "é", "\u{10ffff}"];
         assert!(names.is_sorted() && names.is_sorted_by_key(|name| Prefix::of(name)));
         assert_eq!(Prefix::of("storage"), Prefix::of("storageClassName"));

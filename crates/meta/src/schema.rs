@@ -1,8 +1,8 @@
-//! What objects look like: a compact graph of nodes, shared by all who need it.
+//! Schemas: the types of objects, as a compact graph of nodes that all users share.
 //!
-//! Strategic merge patches, server-side apply, pruning, strict decoding and the protobuf
-//! codec all walk an object together with its schema. Types refer to each other (and to
-//! themselves, as JSON schemas do), so nodes are numbers in one table and not a tree.
+//! Strategic merge patches, server-side apply, pruning, strict decoding and the protobuf codec all
+//! walk an object together with its schema. Types refer to each other (and to themselves, as JSON
+//! schemas do), so nodes are indices into one table and not a tree.
 
 use std::collections::BTreeMap;
 
@@ -10,108 +10,109 @@ use serde_json::Value;
 
 use crate::prefix::Prefix;
 
-/// A node of a [`Schema`].
+/// Index of a node in a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
-/// A set of types.
+/// A table of types.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     nodes: Vec<Node>,
 }
 
-/// What stands at one place of an object.
+/// The type of a value.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// A single value.
+    /// A scalar value.
     Scalar(Scalar),
-    /// Fields by name.
+    /// An object or map.
     Object(ObjectNode),
-    /// Items in order.
+    /// A list.
     List(ListNode),
-    /// Anything at all, kept as it is.
+    /// Any value, preserved unchanged.
     Any,
-    /// The same, which apply treats as one value: a `RawExtension`.
+    /// Any value, which apply treats as atomic: a `RawExtension`.
     Raw,
 }
 
-/// Kinds of single values.
+/// Types of scalar values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// Text.
+    /// A string.
     String,
-    /// Bytes, in base64 in JSON.
+    /// Bytes, base64-encoded in JSON.
     Bytes,
-    /// A whole number of at most 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// A whole number of at most 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// Any number.
+    /// A floating-point number.
     Double,
-    /// True or false.
+    /// A boolean.
     Boolean,
-    /// A number or text, such as a port or a percentage.
+    /// An integer or a string, such as a port or a percentage.
     IntOrString,
-    /// An amount with a unit.
+    /// A resource quantity, such as `500m`.
     Quantity,
-    /// A point in time, to the second.
+    /// A timestamp with a precision of seconds.
     Time,
-    /// A point in time, to the microsecond.
+    /// A timestamp with a precision of microseconds.
     MicroTime,
-    /// Any single value.
+    /// A scalar of any type.
     Untyped,
 }
 
 /// An object or map.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectNode {
-    /// Known fields, ascending by name; see [`ObjectNode::field`].
+    /// Declared fields, ascending by name; see [`ObjectNode::field`].
     fields: Box<[Field]>,
-    /// How their names begin.
+    /// Prefixes of the field names, in the same order.
     prefixes: Box<[Prefix]>,
-    /// What values of other keys look like.
+    /// Handling of keys that are not declared fields.
     pub rest: Rest,
-    /// Whether apply treats it as one value.
+    /// True if apply treats the object as one value.
     pub atomic: bool,
-    /// What upstream calls its type; empty for what has no name there.
+    /// Name of the Go type in Kubernetes; empty if it has none.
     pub type_name: &'static str,
-    /// Whether it is a whole object of its own, with `apiVersion`, `kind` and `metadata`.
+    /// True for `x-kubernetes-embedded-resource`: a complete object with `apiVersion`, `kind` and
+    /// `metadata`.
     pub embedded_resource: bool,
 }
 
-/// Keys that are not among the known fields.
+/// Handling of keys that are not declared fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// Unknown fields: warned of or refused, and dropped.
+    /// Unknown fields: reported as warnings or errors, and pruned.
     #[default]
     Unknown,
     /// A map with values of this type.
     Map(NodeId),
-    /// Kept as they are.
+    /// Unknown fields are preserved.
     Preserved,
 }
 
-/// A known field of an object.
+/// A declared field of an object.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name.
+    /// The name.
     pub name: Box<str>,
-    /// Its type.
+    /// The type of the value.
     pub node: NodeId,
-    /// Whether it must be there.
+    /// True if the field is required.
     pub required: bool,
-    /// Whether `null` is a value, and not the same as absence.
+    /// True if `null` is a value distinct from absence.
     pub nullable: bool,
-    /// Whether it is written even where it has no value: as its default, or as `null`.
+    /// True if the field is serialized even when empty: as its default, or as `null`.
     pub written_empty: bool,
-    /// What it is when it is absent.
+    /// The default value.
     pub default: Option<Value>,
-    /// What a strategic merge patch does to it.
+    /// How a strategic merge patch changes the field.
     pub patch: PatchStrategy,
 }
 
 impl Field {
-    /// A field without particularities.
+    /// Creates an optional field without default.
     pub fn new(name: impl Into<Box<str>>, node: NodeId) -> Self {
         Self {
             name: name.into(),
@@ -125,68 +126,68 @@ impl Field {
     }
 }
 
-/// What a strategic merge patch does to a field.
+/// How a strategic merge patch changes a field (`x-kubernetes-patch-strategy`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
-    /// Lists are merged and not replaced.
+    /// Lists are merged instead of replaced.
     pub merge: bool,
-    /// The key by which items of a merged list are told apart; without one they are values
-    /// of a set.
+    /// The key that identifies items of a merged list. Without one, the list is merged as a set of
+    /// scalars.
     pub merge_key: Option<Box<str>>,
-    /// Fields that the patch does not name are dropped when it says so.
+    /// A patch may contain `$retainKeys`, which drops all fields it does not list.
     pub retain_keys: bool,
-    /// Objects are replaced and not merged.
+    /// Objects are replaced instead of merged.
     pub replace: bool,
 }
 
 /// A list.
 #[derive(Clone, Debug)]
 pub struct ListNode {
-    /// What its items look like.
+    /// The type of its items.
     pub item: NodeId,
-    /// How apply merges it.
+    /// How apply merges the list.
     pub merge: ListMerge,
 }
 
-/// How apply merges a list.
+/// How apply merges a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListMerge {
-    /// Not at all: it is one value.
+    /// Replaced as one value.
     #[default]
     Atomic,
-    /// As a set of single values.
+    /// Merged as a set of scalars.
     Set,
-    /// By these keys of its items.
+    /// Merged by these key fields of its items.
     Map(Box<[Box<str>]>),
 }
 
 impl ObjectNode {
-    /// An object with these fields.
+    /// Creates an object with these fields.
     pub fn new(mut fields: Vec<Field>) -> Self {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         let prefixes = fields.iter().map(|field| Prefix::of(&field.name)).collect();
         Self { fields: fields.into(), prefixes, ..Self::default() }
     }
 
-    /// A map with values of this type.
+    /// Creates a map with values of this type.
     pub fn map_of(values: NodeId) -> Self {
         Self { rest: Rest::Map(values), ..Self::default() }
     }
 
-    /// All known fields, ascending by name.
+    /// Returns all declared fields, ascending by name.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The known field of this name.
+    /// Returns the declared field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         let prefix = Prefix::of(name);
         let first = self.prefixes.partition_point(|other| *other < prefix);
-        let alike = self.prefixes[first..].iter().take_while(|other| **other == prefix).count();
-        self.fields[first..first + alike].iter().find(|field| *field.name == *name)
+        let matching = self.prefixes[first..].iter().take_while(|other| **other == prefix).count();
+        self.fields[first..first + matching].iter().find(|field| *field.name == *name)
     }
 
-    /// The type of whatever stands under this name.
+    /// Returns the type of the value under this key.
     pub fn value_node(&self, name: &str) -> Option<NodeId> {
         match (self.field(name), self.rest) {
             (Some(field), _) => Some(field.node),
@@ -197,7 +198,7 @@ impl ObjectNode {
 }
 
 impl Schema {
-    /// No types yet.
+    /// Creates an empty schema.
     pub fn new() -> Self {
         Self::default()
     }
@@ -205,29 +206,29 @@ impl Schema {
     /// Adds a node.
     ///
     /// # Panics
-    /// If there are more than 2³² of them.
+    /// If the schema has more than 2³² nodes.
     pub fn add(&mut self, node: Node) -> NodeId {
         let id = u32::try_from(self.nodes.len()).expect("a schema has fewer than 2^32 nodes");
         self.nodes.push(node);
         NodeId(id)
     }
 
-    /// A place for a node that others refer to before it is known; see [`Schema::set`].
+    /// Reserves a node that others refer to before it is defined; see [`Schema::set`].
     pub fn reserve(&mut self) -> NodeId {
         self.add(Node::Any)
     }
 
-    /// Says what stands at a reserved place.
+    /// Defines a reserved node.
     pub fn set(&mut self, id: NodeId, node: Node) {
         self.nodes[id.0 as usize] = node;
     }
 
-    /// The node of an id that this schema gave out.
+    /// Returns a node of this schema.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// The object node of an id, if it is one.
+    /// Returns the node if it is an object.
     pub fn object(&self, id: NodeId) -> Option<&ObjectNode> {
         match self.node(id) {
             Node::Object(object) => Some(object),
@@ -235,27 +236,27 @@ impl Schema {
         }
     }
 
-    /// Copies a node of another schema, with everything it refers to.
+    /// Copies a node of another schema, with all nodes it refers to.
     pub fn import(&mut self, other: &Self, id: NodeId) -> NodeId {
         self.import_into(other, id, &mut BTreeMap::new())
     }
 
-    fn import_into(&mut self, other: &Self, id: NodeId, known: &mut BTreeMap<NodeId, NodeId>) -> NodeId {
-        if let Some(copy) = known.get(&id) {
+    fn import_into(&mut self, other: &Self, id: NodeId, copies: &mut BTreeMap<NodeId, NodeId>) -> NodeId {
+        if let Some(copy) = copies.get(&id) {
             return *copy;
         }
         let copy = self.reserve();
-        known.insert(id, copy);
+        copies.insert(id, copy);
         let mut node = other.node(id).clone();
         match &mut node {
             Node::Scalar(_) | Node::Any | Node::Raw => {}
-            Node::List(list) => list.item = self.import_into(other, list.item, known),
+            Node::List(list) => list.item = self.import_into(other, list.item, copies),
             Node::Object(object) => {
                 for field in &mut object.fields {
-                    field.node = self.import_into(other, field.node, known);
+                    field.node = self.import_into(other, field.node, copies);
                 }
                 if let Rest::Map(values) = &mut object.rest {
-                    *values = self.import_into(other, *values, known);
+                    *values = self.import_into(other, *values, copies);
                 }
             }
         }
@@ -263,12 +264,12 @@ impl Schema {
         copy
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the schema has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -279,20 +280,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_may_contain_themselves() {
+    fn recursive_type_resolves_to_itself() {
         let mut schema = Schema::new();
         let props = schema.reserve();
         let not = Field::new("not", props);
         let list = schema.add(Node::List(ListNode { item: props, merge: ListMerge::Atomic }));
         schema.set(props, Node::Object(ObjectNode::new(vec![not, Field::new("allOf", list)])));
-        let object = schema.object(props).expect("it was set to one");
+        let object = schema.object(props).expect("node was set to an object");
         assert_eq!(object.value_node("not"), Some(props));
         assert_eq!(object.fields()[0].name.as_ref(), "allOf", "ascending by name");
         assert_eq!(object.value_node("other"), None);
     }
 
     #[test]
-    fn types_are_copied_with_what_they_refer_to() {
+    fn import_copies_node_with_references() {
         let mut schema = Schema::new();
         schema.add(Node::Any);
         let props = schema.reserve();
@@ -303,8 +304,8 @@ mod tests {
         );
         let mut copy = Schema::new();
         let root = copy.import(&schema, props);
-        assert_eq!(copy.len(), 2, "what nobody refers to is left behind");
-        let object = copy.object(root).expect("it is one");
+        assert_eq!(copy.len(), 2, "unreferenced nodes are not copied");
+        let object = copy.object(root).expect("root is an object");
         assert_eq!(object.value_node("not"), Some(root));
         assert!(
             object.value_node("id").is_some_and(|id| matches!(copy.node(id), Node::Scalar(Scalar::String)))

@@ -1,4 +1,4 @@
-//! Field ownership and server-side apply, seen from outside.
+//! Tests of field management and server-side apply through the public API.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

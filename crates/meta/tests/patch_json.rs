@@ -1,4 +1,4 @@
-//! JSON patches, case by case.
+//! Tests of JSON patches.
 
 use coracle_meta::patch::json::JsonPatch;
 use coracle_meta::patch::{
@@ -11,9 +11,9 @@ fn apply(object: Value, operations: Value) -> Result<Value, PatchError> {
 }
 
 #[test]
-fn operations_change_the_document() {
+fn operations_produce_expected_documents() {
     for (object, operations, expected) in [
-        // The six of them.
+        // Each operation.
         (json!({}), json!([{"op": "add", "path": "/a", "value": 1}]), json!({"a": 1})),
         (json!({"a": 1}), json!([{"op": "remove", "path": "/a"}]), json!({})),
         (json!({"a": 1}), json!([{"op": "replace", "path": "/a", "value": [2]}]), json!({"a": [2]})),
@@ -46,7 +46,7 @@ fn operations_change_the_document() {
             json!([{"op": "move", "from": "/a/0", "path": "/a/2"}]),
             json!({"a": [2, 3, 1]}),
         ),
-        // Leniencies.
+        // Deviations from the RFC.
         (json!({}), json!([{"op": "replace", "path": "/a", "value": 1}]), json!({"a": 1})),
         (json!({}), json!([{"op": "add", "path": "/a"}]), json!({"a": null})),
         (json!({}), json!([{"op": "copy", "from": "/a", "path": "/b"}]), json!({"b": null})),
@@ -55,7 +55,7 @@ fn operations_change_the_document() {
         (json!({"a": 1}), json!([{"op": "test", "path": "/b"}]), json!({"a": 1})),
         (json!({"a": 1}), json!(null), json!({"a": 1})),
         (json!({"a": 1}), json!([]), json!({"a": 1})),
-        // Names.
+        // Field names.
         (
             json!({"a/b": 1, "m~n": 2}),
             json!([{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}]),
@@ -75,7 +75,7 @@ fn operations_change_the_document() {
 }
 
 #[test]
-fn an_operation_that_fails_fails_the_patch() {
+fn failing_operation_fails_whole_patch() {
     let object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
     for (operation, message) in [
         (
@@ -175,7 +175,7 @@ fn an_operation_that_fails_fails_the_patch() {
 }
 
 #[test]
-fn what_is_no_patch_is_a_bad_request() {
+fn body_that_is_not_a_patch_is_a_bad_request() {
     for (body, message) in [
         ("{}", "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
         ("[1]", "json: cannot unmarshal number into Go value of type jsonpatch.Operation"),
@@ -216,7 +216,7 @@ fn field_validation_finds_unknown_fields() {
 }
 
 #[test]
-fn the_number_of_operations_is_limited() {
+fn too_many_operations_are_rejected() {
     let test = json!({"op": "test", "path": "/a", "value": 1});
     let object = json!({"a": 1});
     assert!(apply(object.clone(), Value::from(vec![test.clone(); MAX_JSON_PATCH_OPERATIONS])).is_ok());
@@ -227,7 +227,7 @@ fn the_number_of_operations_is_limited() {
 }
 
 #[test]
-fn what_is_copied_is_limited() {
+fn copies_beyond_size_limit_are_rejected() {
     let object = json!({"a": "x".repeat(MAX_COPY_BYTES / 2 - 2)});
     let copy = json!({"op": "copy", "from": "/a", "path": "/b"});
     assert!(apply(object.clone(), json!([copy, copy])).is_ok());
@@ -240,7 +240,7 @@ fn what_is_copied_is_limited() {
 }
 
 #[test]
-fn copies_of_many_small_maps_are_limited_by_their_memory() {
+fn copies_beyond_memory_limit_are_rejected() {
     // 60 KB of text, and 5 MB of maps.
     let object = json!({"a": vec![json!({"a": 0}); 7_500]});
     let copies = |count: usize| -> Value {
@@ -252,7 +252,7 @@ fn copies_of_many_small_maps_are_limited_by_their_memory() {
 }
 
 #[test]
-fn insertions_that_move_too_many_items_are_rejected() {
+fn insertions_that_shift_too_many_items_are_rejected() {
     let insert = json!({"op": "add", "path": "/a/0", "value": 1});
     let object = |items: usize| json!({"a": vec![0; items]});
     assert!(apply(object(1_000), Value::from(vec![insert.clone(); 5_000])).is_ok());
@@ -261,7 +261,7 @@ fn insertions_that_move_too_many_items_are_rejected() {
 }
 
 #[test]
-fn copies_into_copies_do_not_get_too_deep() {
+fn nested_copies_beyond_depth_limit_are_rejected() {
     let inward = |times: usize| format!("/a{}", "/a".repeat(times));
     let doubling: Value =
         (0..20).map(|power| json!({"op": "copy", "from": "/a", "path": inward(1 << power)})).collect();
@@ -277,5 +277,9 @@ fn copies_into_copies_do_not_get_too_deep() {
         })
         .collect();
     let object = json!({"a": vec![1; 1000], "b": {}});
-    assert_eq!(apply(object.clone(), moves), Ok(object), "what does not get deeper is allowed");
+    assert_eq!(
+        apply(object.clone(), moves),
+        Ok(object),
+        "a move that does not increase the depth is allowed"
+    );
 }

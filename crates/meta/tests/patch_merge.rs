@@ -1,10 +1,10 @@
-//! JSON merge patches, case by case.
+//! Tests of JSON merge patches.
 
 use coracle_meta::patch::{ErrorClass, PatchError, merge};
 use serde_json::json;
 
 #[test]
-fn a_patch_is_merged() {
+fn apply_merges_patch_into_object() {
     for (object, patch, expected) in [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -21,10 +21,10 @@ fn a_patch_is_merged() {
         (json!({"a": null}), json!({"a": {"b": null}}), json!({"a": {}})),
         (json!({"a": 1}), json!({"a": {"b": null}}), json!({"a": {}})),
         (json!({"a": 1}), json!({}), json!({"a": 1})),
-        // Lists lose nulls of their objects, but not their own.
+        // Null fields of objects in lists are removed, null items are not,
         (json!({}), json!({"a": [null, {"b": null, "c": 1}]}), json!({"a": [null, {"c": 1}]})),
         (json!({"a": 1}), json!({"a": [{"b": null}]}), json!({"a": [{}]})),
-        // Unless they take the place of an object.
+        // unless the list replaces an object.
         (json!({"a": {}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
         (json!({"a": 1}), json!([{"b": null}]), json!([{}])),
     ] {
@@ -33,7 +33,7 @@ fn a_patch_is_merged() {
 }
 
 #[test]
-fn a_scalar_is_no_patch() {
+fn scalar_patch_is_rejected() {
     for patch in [json!(null), json!(1), json!("a"), json!(true)] {
         let error = merge::apply(json!({"a": 1}), patch).unwrap_err();
         assert_eq!(error, PatchError::InvalidMergePatch);
@@ -43,7 +43,7 @@ fn a_scalar_is_no_patch() {
 }
 
 #[test]
-fn a_patch_is_made_of_two_objects() {
+fn create_merge_patch_returns_difference() {
     for (original, modified, expected) in [
         (json!({"a": 1}), json!({"a": 1}), json!({})),
         (json!({"a": 1}), json!({"a": 1.0}), json!({"a": 1.0})),
@@ -60,12 +60,12 @@ fn a_patch_is_made_of_two_objects() {
 }
 
 #[test]
-fn a_three_way_patch_leaves_what_others_did() {
+fn three_way_patch_preserves_changes_by_others() {
     for (original, modified, current, expected) in [
-        // Set by us, by others, and by us again.
+        // Set by us, by other clients, and by us again.
         (json!({"a": 1}), json!({"a": 2}), json!({"a": 1, "other": 1}), json!({"a": 2})),
         (json!({"a": 1}), json!({"a": 1}), json!({"a": 3}), json!({"a": 1})),
-        // Taken away by us, and not by us.
+        // Removed by us, and not by us.
         (
             json!({"a": 1, "b": {"c": 1}}),
             json!({"b": {}}),

@@ -1,4 +1,4 @@
-//! What holds for all patches, tried with random ones. A failure names its seed.
+//! Property tests of all patch types with random patches. A failure reports its seed.
 
 mod patch_model;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const SEEDS: u64 = 2000;
 
 #[test]
-fn a_json_patch_leads_from_one_document_to_another() {
+fn created_json_patch_yields_modified_document() {
     for seed in 0..SEEDS {
         let rng = &mut Rng::new(seed);
         let original = if rng.one_in(2) { object(rng, 2) } else { json!({"any": garbage(rng, 4)}) };
@@ -23,7 +23,7 @@ fn a_json_patch_leads_from_one_document_to_another() {
 }
 
 #[test]
-fn a_merge_patch_leads_from_one_object_to_another() {
+fn created_merge_patch_yields_modified_object() {
     for seed in 0..SEEDS {
         let rng = &mut Rng::new(seed);
         let original = object(rng, 2);
@@ -36,7 +36,7 @@ fn a_merge_patch_leads_from_one_object_to_another() {
 }
 
 #[test]
-fn a_strategic_patch_leads_from_one_object_to_another() {
+fn created_strategic_patch_yields_modified_object() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for seed in 0..SEEDS {
@@ -55,7 +55,7 @@ fn a_strategic_patch_leads_from_one_object_to_another() {
 }
 
 #[test]
-fn objects_without_a_schema_are_patched_too() {
+fn strategic_patch_without_schema_yields_modified_object() {
     for seed in 0..SEEDS {
         let rng = &mut Rng::new(seed);
         let original = object(rng, 2);
@@ -68,7 +68,7 @@ fn objects_without_a_schema_are_patched_too() {
 }
 
 #[test]
-fn a_three_way_patch_without_changes_by_others_is_a_two_way_patch() {
+fn three_way_patch_without_other_changes_equals_two_way_patch() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for seed in 0..SEEDS {
@@ -87,7 +87,7 @@ fn a_three_way_patch_without_changes_by_others_is_a_two_way_patch() {
 }
 
 #[test]
-fn a_three_way_patch_sets_all_it_means_to() {
+fn three_way_patch_sets_all_modified_fields() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for seed in 0..SEEDS {
@@ -106,7 +106,7 @@ fn a_three_way_patch_sets_all_it_means_to() {
 }
 
 #[test]
-fn garbage_is_refused_or_applied_but_never_panics() {
+fn malformed_patch_never_panics() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for seed in 0..SEEDS * 2 {
@@ -131,7 +131,7 @@ fn garbage_is_refused_or_applied_but_never_panics() {
     }
 }
 
-/// Without what the decoder does not let through: nulls and leftovers of directives.
+/// Removes nulls and leftover directives, as the decoder does.
 fn decoded(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -144,7 +144,7 @@ fn decoded(mut value: Value) -> Value {
     value
 }
 
-/// Lists, or fields of one name, in each other.
+/// Returns lists, or fields of one name, nested `levels` deep.
 fn nested(levels: usize, name: Option<&str>) -> Value {
     (0..levels).fold(json!({}), |inner, _| match name {
         Some(name) => [(name.to_owned(), inner)].into_iter().collect(),
@@ -153,7 +153,7 @@ fn nested(levels: usize, name: Option<&str>) -> Value {
 }
 
 #[test]
-fn deep_nesting_is_walked_or_refused() {
+fn deeply_nested_value_is_handled_or_rejected() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for name in [Some("child"), Some("$patch"), Some("$retainKeys"), None] {

@@ -1,4 +1,4 @@
-//! Strategic merge patches, directive by directive.
+//! Tests of strategic merge patches, by directive.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -8,7 +8,7 @@ use coracle_meta::patch::strategic::{PatchMeta, apply};
 use coracle_meta::patch::{ErrorClass, PatchError};
 use serde_json::{Value, json};
 
-/// Applies each patch to each object, and compares.
+/// Applies each patch to its object, and compares the result.
 fn check<const N: usize>(cases: [(Value, Value, Value); N]) {
     let (schema, pod) = patch_pod::schema();
     for (object, patch, expected) in cases {
@@ -23,7 +23,7 @@ fn failure(object: Value, patch: Value) -> PatchError {
 }
 
 #[test]
-fn fields_and_maps_are_merged() {
+fn maps_are_merged_field_by_field() {
     check([
         (json!({"name": "a", "replicas": 1}), json!({"replicas": 2}), json!({"name": "a", "replicas": 2})),
         (
@@ -33,18 +33,18 @@ fn fields_and_maps_are_merged() {
         ),
         (json!({"name": "a"}), json!({}), json!({"name": "a"})),
         (json!({"name": "a"}), json!(null), json!({"name": "a"})),
-        // Other types replace.
+        // A value of another type is replaced.
         (json!({"labels": {"a": "1"}}), json!({"labels": "x"}), json!({"labels": "x"})),
         (json!({"free": 1}), json!({"free": {"a": 1}}), json!({"free": {"a": 1}})),
         // Values of free-form fields are merged one level deep.
         (json!({"free": {"a": 1, "b": 2}}), json!({"free": {"b": 3}}), json!({"free": {"a": 1, "b": 3}})),
-        // A field that nobody knows is for the decoder to judge.
+        // Unknown fields are set; the decoder validates them.
         (json!({}), json!({"unknown": {"a": 1}}), json!({"unknown": {"a": 1}})),
     ]);
 }
 
 #[test]
-fn null_takes_a_field_away() {
+fn null_removes_field() {
     check([
         (json!({"name": "a", "replicas": 1}), json!({"replicas": null}), json!({"name": "a"})),
         (
@@ -53,7 +53,7 @@ fn null_takes_a_field_away() {
             json!({"labels": {"b": "2"}}),
         ),
         (json!({}), json!({"labels": null}), json!({})),
-        // And does not come in with something new.
+        // Nulls in new objects are dropped.
         (json!({}), json!({"labels": {"a": null, "b": "1"}}), json!({"labels": {"b": "1"}})),
         (
             json!({}),
@@ -72,7 +72,7 @@ fn null_takes_a_field_away() {
 #[test]
 fn lists_are_merged_by_key() {
     check([
-        // Changed, added in front, and untouched.
+        // Changed, added in front, and unchanged.
         (
             json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}),
             json!({"containers": [{"name": "b", "image": "2"}]}),
@@ -83,19 +83,19 @@ fn lists_are_merged_by_key() {
             json!({"containers": [{"name": "b"}]}),
             json!({"containers": [{"name": "b"}, {"name": "a"}]}),
         ),
-        // The order of the patch counts before that of the object.
+        // The order of the patch takes precedence over that of the object.
         (
             json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}),
             json!({"containers": [{"name": "c"}, {"name": "a"}]}),
             json!({"containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}]}),
         ),
-        // Lists in items of lists, by keys that are numbers.
+        // Nested lists with numeric keys.
         (
             json!({"containers": [{"name": "a", "ports": [{"containerPort": 80, "protocol": "TCP"}], "args": ["x", "y"]}]}),
             json!({"containers": [{"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80, "protocol": "UDP"}], "args": ["z"]}]}),
             json!({"containers": [{"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80, "protocol": "UDP"}], "args": ["z"]}]}),
         ),
-        // Not declared as merged: replaced.
+        // Without merge strategy: replaced.
         (
             json!({"tolerations": [{"key": "a"}, {"key": "b"}]}),
             json!({"tolerations": [{"key": "c"}]}),
@@ -106,7 +106,7 @@ fn lists_are_merged_by_key() {
 }
 
 #[test]
-fn sets_are_united() {
+fn merged_lists_of_scalars_are_united() {
     check([
         (
             json!({"finalizers": ["a", "b"]}),
@@ -120,7 +120,7 @@ fn sets_are_united() {
 }
 
 #[test]
-fn patch_replaces_and_deletes_maps() {
+fn patch_directive_replaces_and_deletes_maps() {
     check([
         (
             json!({"labels": {"a": "1"}}),
@@ -135,7 +135,7 @@ fn patch_replaces_and_deletes_maps() {
         ),
         (json!({"name": "a"}), json!({"$patch": "replace", "replicas": 1}), json!({"replicas": 1})),
         (json!({"name": "a"}), json!({"$patch": "delete"}), json!({})),
-        // With nothing to replace or delete, nothing comes of it.
+        // Without an object to replace or delete, the directive has no effect.
         (json!({}), json!({"labels": {"$patch": "delete"}}), json!({})),
         (json!({}), json!({"labels": {"$patch": "replace", "a": "1"}}), json!({})),
         (
@@ -154,7 +154,7 @@ fn patch_replaces_and_deletes_maps() {
 }
 
 #[test]
-fn patch_replaces_and_deletes_items() {
+fn patch_directive_replaces_and_deletes_items() {
     let containers = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}, {"name": "c"}]});
     check([
         (
@@ -174,7 +174,7 @@ fn patch_replaces_and_deletes_items() {
             json!({"containers": [{"$patch": "replace"}, {"name": "a", "$patch": "delete"}, {"name": "b"}]}),
             json!({"containers": [{"name": "b"}]}),
         ),
-        // Into a list that was not there, no directive comes.
+        // Directives are not added to a new list.
         (
             json!({}),
             json!({"containers": [{"name": "a", "$patch": "delete"}, {"name": "b"}]}),
@@ -188,7 +188,7 @@ fn patch_replaces_and_deletes_items() {
 }
 
 #[test]
-fn scalars_are_deleted_from_lists() {
+fn delete_from_primitive_list_removes_scalars() {
     check([
         (
             json!({"finalizers": ["a", "b", "c"]}),
@@ -207,7 +207,7 @@ fn scalars_are_deleted_from_lists() {
             json!({"containers": [{"name": "a", "$deleteFromPrimitiveList/args": ["x"]}]}),
             json!({"containers": [{"name": "a", "args": ["y"]}]}),
         ),
-        // Together with additions.
+        // Combined with additions.
         (
             json!({"finalizers": ["a", "b"]}),
             json!({"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}),
@@ -222,20 +222,20 @@ fn scalars_are_deleted_from_lists() {
 }
 
 #[test]
-fn the_order_of_elements_is_set() {
+fn set_element_order_orders_items() {
     check([
         (
             json!({"finalizers": ["a", "b", "c"]}),
             json!({"$setElementOrder/finalizers": ["c", "a", "b"]}),
             json!({"finalizers": ["c", "a", "b"]}),
         ),
-        // With additions and deletions.
+        // Combined with additions and deletions.
         (
             json!({"finalizers": ["a", "b", "c"]}),
             json!({"$setElementOrder/finalizers": ["d", "c", "b"], "finalizers": ["d"], "$deleteFromPrimitiveList/finalizers": ["a"]}),
             json!({"finalizers": ["d", "c", "b"]}),
         ),
-        // What the order does not name stays where the object has it, as far as that goes.
+        // Items missing in the order keep their place in the object, as far as possible.
         (
             json!({"containers": [{"name": "a"}, {"name": "other"}, {"name": "b"}]}),
             json!({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "b"}], "containers": [{"name": "c"}]}),
@@ -246,7 +246,7 @@ fn the_order_of_elements_is_set() {
             json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a", "$patch": "delete"}, {"name": "b", "image": "2"}]}),
             json!({"containers": [{"name": "b", "image": "2"}]}),
         ),
-        // Of a list that comes with it, and of one that is nowhere.
+        // For a list that the patch adds, and for an absent list.
         (
             json!({}),
             json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "b"}, {"name": "a"}]}),
@@ -257,7 +257,7 @@ fn the_order_of_elements_is_set() {
 }
 
 #[test]
-fn an_order_must_fit_its_list() {
+fn element_order_that_mismatches_list_is_rejected() {
     let object = json!({"containers": [{"name": "a"}], "finalizers": ["a"]});
     let error = failure(object.clone(), json!({"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}));
     assert_eq!(
@@ -288,7 +288,7 @@ fn an_order_must_fit_its_list() {
 }
 
 #[test]
-fn only_retained_keys_stay() {
+fn retain_keys_drops_other_fields() {
     check([
         (
             json!({"strategy": {"type": "RollingUpdate", "rolling": {"max": 1}}}),
@@ -310,7 +310,7 @@ fn only_retained_keys_stay() {
             json!({"volumes": [{"name": "a", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}]}),
             json!({"volumes": [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b", "emptyDir": {}}]}),
         ),
-        // Wherever a patch says so, declared or not.
+        // For any object, even without the patch strategy.
         (
             json!({"labels": {"a": "1", "b": "2"}}),
             json!({"labels": {"$retainKeys": ["b"]}}),
@@ -325,7 +325,7 @@ fn only_retained_keys_stay() {
 }
 
 #[test]
-fn items_must_have_their_key() {
+fn item_without_merge_key_is_rejected() {
     let object = json!({"containers": [{"name": "a"}]});
     let error = failure(object.clone(), json!({"containers": [{"image": "x"}]}));
     assert_eq!(error.to_string(), "map: map[image:x] does not contain declared merge key: name");
@@ -346,7 +346,7 @@ fn items_must_have_their_key() {
 }
 
 #[test]
-fn what_the_schema_does_not_describe_is_not_merged() {
+fn merge_of_undescribed_field_is_rejected() {
     let error = failure(json!({"free": {"a": {"b": 1}}}), json!({"free": {"a": {"c": 1}}}));
     assert_eq!(error, PatchError::UnknownField { type_name: "", field: "a".to_owned() });
     let error = failure(json!({"labels": {"a": {}}}), json!({"labels": {"a": {}}}));
@@ -358,7 +358,7 @@ fn what_the_schema_does_not_describe_is_not_merged() {
 }
 
 #[test]
-fn bodies_must_be_objects() {
+fn body_that_is_not_an_object_is_rejected() {
     let error = failure(json!({}), json!([]));
     assert_eq!(
         error.to_string(),
@@ -369,7 +369,7 @@ fn bodies_must_be_objects() {
 }
 
 #[test]
-fn without_a_schema_lists_are_replaced() {
+fn lists_without_schema_are_replaced() {
     let patched = apply(
         PatchMeta::untyped(),
         json!({"a": {"b": {"c": 1}, "list": [{"name": "x"}]}}),
@@ -379,7 +379,7 @@ fn without_a_schema_lists_are_replaced() {
 }
 
 #[test]
-fn long_lists_are_merged_in_reasonable_time() {
+fn merge_of_long_lists_is_not_quadratic() {
     let items = |image: &str| (0..20_000).map(|at| json!({"name": at.to_string(), "image": image})).collect();
     let object: Value = json!({"containers": Value::Array(items("1"))});
     let mut patch = json!({"containers": Value::Array(items("2"))});

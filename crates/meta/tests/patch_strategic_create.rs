@@ -1,4 +1,4 @@
-//! Making strategic merge patches of two objects, or three.
+//! Tests of creating two-way and three-way strategic merge patches.
 
 mod patch_pod;
 
@@ -9,7 +9,7 @@ use coracle_meta::patch::strategic::{
 use serde_json::{Value, json};
 
 #[test]
-fn a_patch_says_what_differs() {
+fn two_way_patch_contains_differences() {
     let (schema, pod) = patch_pod::schema();
     let meta = PatchMeta::new(&schema, pod);
     for (original, modified, expected) in [
@@ -77,7 +77,7 @@ fn a_patch_says_what_differs() {
 }
 
 #[test]
-fn objects_that_do_not_fit_make_no_patch() {
+fn objects_that_mismatch_schema_are_rejected() {
     let (schema, pod) = patch_pod::schema();
     let meta = PatchMeta::new(&schema, pod);
     let two_way = |original: Value, modified: Value| create_two_way_merge_patch(meta, &original, &modified);
@@ -86,14 +86,18 @@ fn objects_that_do_not_fit_make_no_patch() {
     assert!(matches!(without_key, Err(PatchError::NoMergeKey { .. })), "{without_key:?}");
     let unknown = two_way(json!({"x": {"a": 1}}), json!({"x": {"a": 2}}));
     assert_eq!(unknown, Err(PatchError::UnknownField { type_name: "", field: "x".to_owned() }));
-    assert_eq!(two_way(json!({"x": {"a": 1}}), json!({"x": {"a": 1}})), Ok(json!({})), "equal is equal");
+    assert_eq!(
+        two_way(json!({"x": {"a": 1}}), json!({"x": {"a": 1}})),
+        Ok(json!({})),
+        "equal objects need no schema"
+    );
     assert_eq!(two_way(json!(1), json!({})), Err(PatchError::InvalidDocument));
     let lists = two_way(json!({"finalizers": [["a"]]}), json!({"finalizers": [["b"]]}));
     assert_eq!(lists, Err(PatchError::ListOfLists));
 }
 
 #[test]
-fn a_three_way_patch_leaves_what_others_did() {
+fn three_way_patch_preserves_changes_by_others() {
     let (schema, pod) = patch_pod::schema();
     let meta = PatchMeta::new(&schema, pod);
     for (original, modified, current, expected) in [
@@ -107,7 +111,7 @@ fn a_three_way_patch_leaves_what_others_did() {
             json!({"containers": [{"name": "a", "image": "1"}, {"name": "gone"}]}),
             json!({"containers": [{"name": "new"}, {"name": "a", "image": "2"}]}),
             json!({"containers": [{"name": "a", "image": "1", "args": ["x"]}, {"name": "gone"}, {"name": "sidecar"}]}),
-            // The new one took the place of the one that is gone, behind the one nobody named.
+            // The new item takes the position of the removed one, behind the one without an order.
             json!({"containers": [{"name": "sidecar"}, {"name": "new"}, {"name": "a", "image": "2", "args": ["x"]}]}),
         ),
         (
@@ -132,7 +136,7 @@ fn a_three_way_patch_leaves_what_others_did() {
 }
 
 #[test]
-fn conflicts_are_refused_when_asked() {
+fn conflict_with_refuse_option_is_rejected() {
     let (schema, pod) = patch_pod::schema();
     let meta = PatchMeta::new(&schema, pod);
     for (original, modified, current, is_conflict) in [
@@ -172,9 +176,9 @@ fn conflicts_are_refused_when_asked() {
             true,
         ),
     ] {
-        let refused = create_three_way_merge_patch(meta, &original, &modified, &current, OnConflict::Refuse);
-        let found = matches!(refused, Err(PatchError::Conflict { .. }));
-        assert_eq!(found, is_conflict, "{original} {modified} {current}: {refused:?}");
-        assert!(is_conflict || refused.is_ok(), "{refused:?}");
+        let result = create_three_way_merge_patch(meta, &original, &modified, &current, OnConflict::Refuse);
+        let found = matches!(result, Err(PatchError::Conflict { .. }));
+        assert_eq!(found, is_conflict, "{original} {modified} {current}: {result:?}");
+        assert!(is_conflict || result.is_ok(), "{result:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted under one name, told apart by labels.
+//! Metric families: the series of one metric name, distinguished by label values.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -6,20 +6,22 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::text::Text;
-use super::{Metric, Samples, Told};
+use super::{Collector, Metric, Samples};
 
-/// The most series of one family. Labels of controllers have a handful of values each; those that name
-/// objects are the only ones that could fill the memory. What is beyond is counted by nobody and not told.
+/// The maximum number of series in a family. Labels of controllers have a handful of values each;
+/// only labels that name objects could exhaust memory. Observations of series beyond the limit are
+/// dropped.
 pub const MAX_SERIES: usize = 4096;
 
-/// Series of one name with `N` labels. Clones are the same family.
+/// The series of one metric name with `N` labels. Clones share the series.
 ///
-/// Finding a series is a search under a lock that only new series write; who counts often keeps the series.
+/// Looking up a series is a binary search under a read lock (only new series take the write lock);
+/// hot paths keep the series.
 pub struct Family<M: Metric, const N: usize> {
     shared: Arc<Shared<M, N>>,
 }
 
-/// The values of its labels, and what is counted.
+/// Label values, and the metric.
 type Series<M, const N: usize> = ([Box<str>; N], Arc<M>);
 
 struct Shared<M: Metric, const N: usize> {
@@ -27,7 +29,7 @@ struct Shared<M: Metric, const N: usize> {
     help: &'static str,
     labels: [&'static str; N],
     shape: M::Shape,
-    /// By the values of their labels, rising.
+    /// Sorted by label values.
     series: RwLock<Vec<Series<M, N>>>,
 }
 
@@ -41,62 +43,68 @@ impl<M: Metric, const N: usize> Family<M, N> {
         Self { shared: Arc::new(Shared { name, help, labels, shape, series: RwLock::default() }) }
     }
 
-    /// The series with these values, in the order of the labels.
+    /// Returns the series with these label values, given in the order of the labels; creates it if
+    /// it is new.
     pub fn with(&self, values: [&str; N]) -> Arc<M> {
-        let known = self.shared.series.read().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(index) = find(&known, values) {
-            return Arc::clone(&known[index].1);
+        let series = self.shared.series.read().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(index) = find(&series, values) {
+            return Arc::clone(&series[index].1);
         }
-        drop(known);
-        let mut known = self.shared.series.write().unwrap_or_else(PoisonError::into_inner);
-        match find(&known, values) {
-            Ok(index) => Arc::clone(&known[index].1),
+        drop(series);
+        let mut series = self.shared.series.write().unwrap_or_else(PoisonError::into_inner);
+        match find(&series, values) {
+            Ok(index) => Arc::clone(&series[index].1),
             Err(index) => {
                 let new = Arc::new(M::new(&self.shared.shape));
-                if known.len() < MAX_SERIES {
-                    known.insert(index, (values.map(Into::into), Arc::clone(&new)));
+                if series.len() < MAX_SERIES {
+                    series.insert(index, (values.map(Into::into), Arc::clone(&new)));
                 }
                 new
             }
         }
     }
 
-    /// Tells no more of the series with these values.
+    /// Removes the series with these label values.
     pub fn forget(&self, values: [&str; N]) {
-        let mut known = self.shared.series.write().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(index) = find(&known, values) {
-            known.remove(index);
+        let mut series = self.shared.series.write().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(index) = find(&series, values) {
+            series.remove(index);
         }
     }
 
-    /// The same family, if that is what somebody declared before.
-    pub(super) fn known(told: &Arc<dyn Told>, labels: [&'static str; N], shape: &M::Shape) -> Option<Self> {
-        let shared = Arc::clone(told).as_any().downcast::<Shared<M, N>>().ok()?;
+    /// Returns the family registered as `collector` if it has this type, these labels and this
+    /// shape.
+    pub(super) fn downcast(
+        collector: &Arc<dyn Collector>,
+        labels: [&'static str; N],
+        shape: &M::Shape,
+    ) -> Option<Self> {
+        let shared = Arc::clone(collector).as_any().downcast::<Shared<M, N>>().ok()?;
         (shared.labels == labels && shared.shape == *shape).then_some(Self { shared })
     }
 
-    pub(super) fn told(&self) -> Arc<dyn Told> {
-        Arc::clone(&self.shared) as Arc<dyn Told>
+    pub(super) fn collector(&self) -> Arc<dyn Collector> {
+        Arc::clone(&self.shared) as Arc<dyn Collector>
     }
 }
 
-/// Where the series with these values is, or should be.
-fn find<M, const N: usize>(known: &[Series<M, N>], values: [&str; N]) -> Result<usize, usize> {
-    known.binary_search_by(|(candidate, _)| -> Ordering { candidate.iter().map(|text| &**text).cmp(values) })
+/// Returns the index of the series with these values, or the index to insert it at.
+fn find<M, const N: usize>(series: &[Series<M, N>], values: [&str; N]) -> Result<usize, usize> {
+    series.binary_search_by(|(candidate, _)| -> Ordering { candidate.iter().map(|text| &**text).cmp(values) })
 }
 
-impl<M: Metric, const N: usize> Told for Shared<M, N> {
+impl<M: Metric, const N: usize> Collector for Shared<M, N> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn begin(&self, text: &mut Text) {
+    fn write_header(&self, text: &mut Text) {
         text.family(self.name, M::TYPE.as_str(), self.help);
     }
 
-    fn tell(&self, samples: &mut Samples<'_>) {
-        let known = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        for (values, series) in known.iter() {
+    fn collect(&self, samples: &mut Samples<'_>) {
+        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        for (values, series) in series.iter() {
             let labels: Vec<(&str, &str)> =
                 self.labels.iter().copied().zip(values.iter().map(|value| &**value)).collect();
             samples.add(&labels, &**series);

@@ -1,4 +1,4 @@
-//! How often something was how large.
+//! Histograms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,32 +8,32 @@ use super::number::Float;
 use super::text::{Number, Text};
 use super::{Metric, Type};
 
-/// The limits that tell sizes apart, rising. Cheap to clone.
+/// Upper bounds of the buckets of a histogram, ascending. Cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buckets(Arc<[f64]>);
 
-/// Prometheus' own, for what takes from some milliseconds to some seconds.
+/// The default buckets of the Prometheus client library, for durations of milliseconds to seconds.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl Buckets {
-    /// These limits.
+    /// Creates buckets with these upper bounds, which must be ascending.
     pub fn new(limits: &[f64]) -> Self {
         debug_assert!(limits.is_sorted_by(|a, b| a < b), "limits rise");
         Self(limits.into())
     }
 
-    /// So many limits, each `factor` times the one before. They are multiplied one after the other, as
-    /// Prometheus' library does, so that they are the same to the last digit.
+    /// Creates `count` buckets whose bounds grow by `factor`. The bounds are multiplied one after
+    /// the other, as the Prometheus client library does, so that they are equal to the last digit.
     pub fn exponential(first: f64, factor: f64, count: usize) -> Self {
         Self(std::iter::successors(Some(first), |limit| Some(limit * factor)).take(count).collect())
     }
 
-    /// So many limits, each `width` above the one before.
+    /// Creates `count` buckets whose bounds grow by `width`.
     pub fn linear(first: f64, width: f64, count: usize) -> Self {
         Self(std::iter::successors(Some(first), |limit| Some(limit + width)).take(count).collect())
     }
 
-    /// The limits, rising.
+    /// Returns the upper bounds, ascending.
     pub fn limits(&self) -> &[f64] {
         &self.0
     }
@@ -49,55 +49,55 @@ impl Default for Buckets {
     }
 }
 
-/// How often something was how large.
+/// A histogram of observed values.
 #[derive(Debug)]
 pub struct Histogram {
     limits: Buckets,
-    /// How many were up to each limit and above the one before; the last ones above all.
+    /// Observations per bucket, not cumulative; the last counter is for values above all bounds.
     counts: Box<[AtomicU64]>,
     sum: Float,
 }
 
 impl Histogram {
-    /// One that has seen nothing.
+    /// Creates a histogram without observations.
     pub fn with_buckets(limits: &Buckets) -> Self {
         let counts = (0..=limits.0.len()).map(|_| AtomicU64::new(0)).collect();
         Self { limits: limits.clone(), counts, sum: Float::default() }
     }
 
-    /// Once more, this large.
+    /// Adds an observation.
     pub fn observe(&self, value: f64) {
         self.counts[self.limits.of(value)].fetch_add(1, Ordering::Relaxed);
         self.sum.add(value);
     }
 
-    /// Once more, so long, in seconds.
+    /// Adds a duration, in seconds.
     pub fn observe_duration(&self, took: Duration) {
         self.observe(took.as_secs_f64());
     }
 
-    /// How often.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How much in all.
+    /// Returns the sum of the observed values.
     pub fn sum(&self) -> f64 {
         self.sum.get()
     }
 
-    /// As if all of them were one, whose limits are the same.
-    pub fn tell_together(alike: &[&Self], name: &str, labels: &[(&str, &str)], text: &mut Text) {
-        let Some(limits) = alike.first().map(|first| &first.limits) else { return };
+    /// Writes the sum of several histograms with the same buckets as one histogram.
+    pub fn tell_together(histograms: &[&Self], name: &str, labels: &[(&str, &str)], text: &mut Text) {
+        let Some(limits) = histograms.first().map(|first| &first.limits) else { return };
         let mut below = 0;
         let bucket = format!("{name}_bucket");
         let upper = limits.0.iter().copied().chain([f64::INFINITY]);
         for (index, limit) in upper.enumerate() {
-            below += alike.iter().map(|one| one.counts[index].load(Ordering::Relaxed)).sum::<u64>();
+            below += histograms.iter().map(|one| one.counts[index].load(Ordering::Relaxed)).sum::<u64>();
             let limit = Number(limit).to_string();
             text.sample(&bucket, &[labels, &[("le", &limit)]].concat(), below);
         }
-        let sum: f64 = alike.iter().map(|one| one.sum()).sum();
+        let sum: f64 = histograms.iter().map(|one| one.sum()).sum();
         text.sample(&format!("{name}_sum"), labels, Number(sum));
         text.sample(&format!("{name}_count"), labels, below);
     }
@@ -112,7 +112,7 @@ impl Metric for Histogram {
         Self::with_buckets(shape)
     }
 
-    fn tell(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
         Self::tell_together(&[self], name, labels, text);
     }
 }
@@ -122,13 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_what_is_up_to_their_limit() {
+    fn buckets_include_values_equal_to_their_bound() {
         let histogram = Histogram::with_buckets(&Buckets::new(&[1.0, 2.0]));
         for value in [0.5, 1.0, 1.5, 2.0, 2.5] {
             histogram.observe(value);
         }
         let mut text = Text::default();
-        histogram.tell("a", &[("b", "c")], &mut text);
+        histogram.write("a", &[("b", "c")], &mut text);
         let expected = "a_bucket{b=\"c\",le=\"1\"} 2\na_bucket{b=\"c\",le=\"2\"} 4\na_bucket{b=\"c\",le=\"+Inf\"} 5\n\
             a_sum{b=\"c\"} 7.5\na_count{b=\"c\"} 5\n";
         assert_eq!(text.into_string(), expected);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_ones_are_told_as_one() {
+    fn histograms_with_same_buckets_are_merged() {
         let buckets = Buckets::new(&[1.0]);
         let (one, other) = (Histogram::with_buckets(&buckets), Histogram::with_buckets(&buckets));
         one.observe(1.0);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_follow_a_rule() {
+    fn exponential_and_linear_buckets_have_expected_bounds() {
         assert_eq!(Buckets::exponential(1.0, 2.0, 4), Buckets::new(&[1.0, 2.0, 4.0, 8.0]));
         assert_eq!(Buckets::linear(5.0, 10.0, 3), Buckets::new(&[5.0, 15.0, 25.0]));
     }

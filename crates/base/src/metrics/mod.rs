@@ -1,8 +1,8 @@
-//! What a component counts, for a page in the text form of Prometheus.
+//! Metrics of a component, exposed in the text format of Prometheus.
 //!
-//! A [`Metrics`] is handed to whoever counts; nothing is global, so that clusters in one process do not mix.
-//! Each metric is declared once, when a component is made, and counting is then a few atomic additions.
-//! Everything else is done when somebody asks for the page:
+//! Each component gets a [`Metrics`] registry; nothing is global, so that clusters in one process
+//! do not mix. A metric is declared once, when its component is created; counting is then a few
+//! atomic additions. Formatting happens when the metrics are scraped:
 //!
 //! ```
 //! use coracle_base::metrics::{Buckets, Metrics};
@@ -32,28 +32,28 @@ pub use number::{Counter, Gauge};
 pub use summary::Summary;
 pub use text::Text;
 
-/// Counters of one name.
+/// Counters of one metric name.
 pub type Counters<const N: usize> = Family<Counter, N>;
 
-/// Gauges of one name.
+/// Gauges of one metric name.
 pub type Gauges<const N: usize> = Family<Gauge, N>;
 
-/// Histograms of one name.
+/// Histograms of one metric name.
 pub type Histograms<const N: usize> = Family<Histogram, N>;
 
-/// Summaries of one name.
+/// Summaries of one metric name.
 pub type Summaries<const N: usize> = Family<Summary, N>;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// It only grows.
+    /// A value that only increases.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How often something was how large.
+    /// Observations counted in buckets.
     Histogram,
-    /// Quantiles of the last values.
+    /// Quantiles of the most recent observations.
     Summary,
 }
 
@@ -68,22 +68,22 @@ impl Type {
     }
 }
 
-/// Something that can be counted.
+/// A type of metric that a [`Family`] can hold.
 pub trait Metric: fmt::Debug + Send + Sync + 'static {
-    /// What all series of one name have in common.
+    /// Configuration shared by all series of a family, such as the buckets of a histogram.
     type Shape: Clone + PartialEq + Send + Sync;
 
-    /// What it is.
+    /// The type in the exposition format.
     const TYPE: Type;
 
-    /// One that has counted nothing.
+    /// Creates a metric without observations.
     fn new(shape: &Self::Shape) -> Self;
 
-    /// Writes what was counted.
-    fn tell(&self, name: &str, labels: &[(&str, &str)], text: &mut Text);
+    /// Writes the samples of this metric.
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text);
 }
 
-/// The samples of one name, being written.
+/// Writes the samples of one metric name.
 #[derive(Debug)]
 pub struct Samples<'a> {
     name: &'static str,
@@ -91,33 +91,33 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// One series.
+    /// Adds a series.
     pub fn add(&mut self, labels: &[(&str, &str)], series: &impl Metric) {
-        series.tell(self.name, labels, self.text);
+        series.write(self.name, labels, self.text);
     }
 
-    /// One series of which only the value is known.
+    /// Adds a sample of a series that has no [`Metric`].
     pub fn add_value(&mut self, labels: &[(&str, &str)], value: f64) {
         self.text.sample(self.name, labels, text::Number(value));
     }
 }
 
-/// All that has one name.
-trait Told: Send + Sync {
+/// A registered metric name, written when metrics are scraped.
+trait Collector: Send + Sync {
     fn name(&self) -> &'static str;
 
-    fn begin(&self, text: &mut Text);
+    fn write_header(&self, text: &mut Text);
 
-    fn tell(&self, samples: &mut Samples<'_>);
+    fn collect(&self, samples: &mut Samples<'_>);
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// What a component counts. Clones are the same.
+/// A registry of metrics. Clones share the registry.
 #[derive(Clone, Default)]
 pub struct Metrics {
-    /// Each declared when a component is made, so there are as many as the program has.
-    all: Arc<Mutex<Vec<Arc<dyn Told>>>>,
+    /// Bounded: each entry is declared in code when a component is created.
+    all: Arc<Mutex<Vec<Arc<dyn Collector>>>>,
 }
 
 impl Metrics {
@@ -177,27 +177,29 @@ impl Metrics {
         self.declare(name, help, labels, ())
     }
 
-    /// Declares what is not counted but looked at when somebody asks. `tell` is not to hold what holds the
-    /// server, for the server holds it.
+    /// Declares a metric whose samples `collect` computes at each scrape. `collect` must not hold a
+    /// reference to the server: the server owns the registry, so that would be a cycle.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// If the name is already declared.
     pub fn collected(
         &self,
         name: &'static str,
         kind: Type,
         help: &'static str,
-        tell: impl Fn(&mut Samples<'_>) + Send + Sync + 'static,
+        collect: impl Fn(&mut Samples<'_>) + Send + Sync + 'static,
     ) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(all.iter().all(|known| known.name() != name), "{name} is declared twice");
-        all.push(Arc::new(Collected { name, kind, help, tell }));
+        assert!(all.iter().all(|collector| collector.name() != name), "{name} is declared twice");
+        all.push(Arc::new(Collected { name, kind, help, collect }));
     }
 
-    /// Declares a family. Several may declare the same one, and count together.
+    /// Declares a family. A repeated declaration with the same labels and shape returns the same
+    /// family, so that several components count together.
     ///
     /// # Panics
-    /// If the name is taken by something else: a fault of the program, which shows when it starts.
+    /// If the name is declared with another type, labels or shape: a programming error, found at
+    /// start.
     fn declare<M: Metric, const N: usize>(
         &self,
         name: &'static str,
@@ -206,37 +208,38 @@ impl Metrics {
         shape: M::Shape,
     ) -> Family<M, N> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.iter().find(|known| known.name() == name) {
-            let same = Family::known(known, labels, &shape);
+        if let Some(existing) = all.iter().find(|collector| collector.name() == name) {
+            let same = Family::downcast(existing, labels, &shape);
             return same.unwrap_or_else(|| panic!("{name} is declared twice, and differently"));
         }
         let family = Family::new(name, help, labels, shape);
-        all.push(family.told());
+        all.push(family.collector());
         family
     }
 
-    /// All of it, in the text form of Prometheus, sorted by name. A name without samples is left out.
+    /// Returns all metrics in the text format of Prometheus, sorted by name. Omits names without
+    /// samples.
     pub fn text(&self) -> String {
         Self::text_of([self])
     }
 
-    /// As [`Metrics::text`], for what several components count. Names that more than one has are told once, so
-    /// their labels must differ.
+    /// Like [`Metrics::text`], for the registries of several components. A name in several
+    /// registries gets one header, so their labels must differ.
     pub fn text_of<'a>(components: impl IntoIterator<Item = &'a Self>) -> String {
-        let mut by_name: BTreeMap<&'static str, Vec<Arc<dyn Told>>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&'static str, Vec<Arc<dyn Collector>>> = BTreeMap::new();
         for component in components {
-            for told in component.all.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                by_name.entry(told.name()).or_default().push(Arc::clone(told));
+            for collector in component.all.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                by_name.entry(collector.name()).or_default().push(Arc::clone(collector));
             }
         }
         let mut text = Text::default();
-        for (name, alike) in by_name {
+        for (name, collectors) in by_name {
             let mut lines = Text::default();
-            for told in &alike {
-                told.tell(&mut Samples { name, text: &mut lines });
+            for collector in &collectors {
+                collector.collect(&mut Samples { name, text: &mut lines });
             }
-            if let Some(first) = alike.first().filter(|_| !lines.is_empty()) {
-                first.begin(&mut text);
+            if let Some(first) = collectors.first().filter(|_| !lines.is_empty()) {
+                first.write_header(&mut text);
                 text.append(&lines.into_string());
             }
         }
@@ -247,29 +250,29 @@ impl Metrics {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(all.iter().map(|told| told.name())).finish()
+        f.debug_list().entries(all.iter().map(|collector| collector.name())).finish()
     }
 }
 
-/// What is looked at when somebody asks.
+/// A metric whose samples are computed at each scrape.
 struct Collected<F> {
     name: &'static str,
     kind: Type,
     help: &'static str,
-    tell: F,
+    collect: F,
 }
 
-impl<F: Fn(&mut Samples<'_>) + Send + Sync + 'static> Told for Collected<F> {
+impl<F: Fn(&mut Samples<'_>) + Send + Sync + 'static> Collector for Collected<F> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn begin(&self, text: &mut Text) {
+    fn write_header(&self, text: &mut Text) {
         text.family(self.name, self.kind.as_str(), self.help);
     }
 
-    fn tell(&self, samples: &mut Samples<'_>) {
-        (self.tell)(samples);
+    fn collect(&self, samples: &mut Samples<'_>) {
+        (self.collect)(samples);
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -1,26 +1,26 @@
-//! Numbers that are counted: those that only grow, and those that go up and down.
+//! Counters and gauges.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Number, Text};
 use super::{Metric, Type};
 
-/// What only grows.
+/// A counter: a number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -35,37 +35,37 @@ impl Metric for Counter {
         Self::default()
     }
 
-    fn tell(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
         text.sample(name, labels, self.get());
     }
 }
 
-/// What goes up and down.
+/// A gauge: a number that goes up and down.
 #[derive(Debug, Default)]
 pub struct Gauge(Float);
 
 impl Gauge {
-    /// It is this now.
+    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.set(value);
     }
 
-    /// It is so much more, or less.
+    /// Adds `more`, which may be negative.
     pub fn add(&self, more: f64) {
         self.0.add(more);
     }
 
-    /// One more.
+    /// Adds one.
     pub fn inc(&self) {
         self.add(1.0);
     }
 
-    /// One less.
+    /// Subtracts one.
     pub fn dec(&self) {
         self.add(-1.0);
     }
 
-    /// What it is.
+    /// Returns the current value.
     pub fn get(&self) -> f64 {
         self.0.get()
     }
@@ -80,12 +80,12 @@ impl Metric for Gauge {
         Self::default()
     }
 
-    fn tell(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
+    fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text) {
         text.sample(name, labels, Number(self.get()));
     }
 }
 
-/// A number with a fraction that many change at once.
+/// An atomic `f64`.
 #[derive(Debug, Default)]
 pub(super) struct Float(AtomicU64);
 
@@ -100,7 +100,7 @@ impl Float {
 
     pub(super) fn add(&self, more: f64) {
         let sum = |bits| Some((f64::from_bits(bits) + more).to_bits());
-        // It never declines.
+        // Never fails: the closure always returns `Some`.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gauges_go_up_and_down() {
+    fn gauge_can_be_set_increased_and_decreased() {
         let gauge = Gauge::default();
         gauge.set(2.5);
         gauge.inc();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_when_many_count() {
+    fn concurrent_additions_are_not_lost() {
         let (counter, gauge) = (Counter::default(), Gauge::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {

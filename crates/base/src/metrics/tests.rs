@@ -1,9 +1,9 @@
-//! What the page looks like.
+//! Tests of the exposition format.
 
 use super::*;
 
 #[test]
-fn the_page_is_sorted_and_leaves_out_what_has_no_samples() {
+fn text_is_sorted_and_omits_families_without_series() {
     let metrics = Metrics::default();
     let pods = metrics.counters("pods_total", "Pods.", ["mode", "result"]);
     metrics.counters("nothing_total", "Nothing.", ["a"]);
@@ -18,7 +18,7 @@ fn the_page_is_sorted_and_leaves_out_what_has_no_samples() {
 }
 
 #[test]
-fn what_is_declared_twice_is_counted_together() {
+fn counter_declared_twice_is_shared() {
     let metrics = Metrics::default();
     metrics.counter("a_total", "A.").inc();
     metrics.counter("a_total", "A.").inc();
@@ -27,7 +27,7 @@ fn what_is_declared_twice_is_counted_together() {
 
 #[test]
 #[should_panic = "a is declared twice"]
-fn one_name_is_one_thing() {
+fn name_declared_with_another_type_panics() {
     let metrics = Metrics::default();
     metrics.counter("a", "A.");
     metrics.gauge("a", "A.");
@@ -35,14 +35,14 @@ fn one_name_is_one_thing() {
 
 #[test]
 #[should_panic = "a is declared twice"]
-fn one_name_has_the_same_buckets() {
+fn name_declared_with_other_buckets_panics() {
     let metrics = Metrics::default();
     metrics.histogram("a", "A.", Buckets::default());
     metrics.histogram("a", "A.", Buckets::new(&[1.0]));
 }
 
 #[test]
-fn several_components_have_one_page() {
+fn text_of_several_registries_is_merged() {
     let components = [Metrics::default(), Metrics::default()];
     for (metrics, depth) in components.iter().zip([1.0, 2.0]) {
         let name = format!("{depth}");
@@ -55,7 +55,7 @@ fn several_components_have_one_page() {
 }
 
 #[test]
-fn a_series_can_be_forgotten() {
+fn forgotten_series_is_not_written() {
     let metrics = Metrics::default();
     let sizes = metrics.gauges("size", "Size.", ["zone"]);
     sizes.with(["a"]).set(1.0);
@@ -65,7 +65,7 @@ fn a_series_can_be_forgotten() {
 }
 
 #[test]
-fn nobody_fills_the_memory_with_labels() {
+fn series_beyond_the_limit_are_dropped() {
     let metrics = Metrics::default();
     let counters = metrics.counters("a_total", "A.", ["name"]);
     for number in 0..=MAX_SERIES {

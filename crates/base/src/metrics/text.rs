@@ -1,23 +1,23 @@
-//! The text form of Prometheus.
+//! The text exposition format of Prometheus.
 
 use std::fmt::{self, Display, Write};
 
-/// A text being written.
+/// A document in the exposition format, being written.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins what has this name.
+    /// Writes the `# HELP` and `# TYPE` lines of a metric.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// Whole lines that somebody else has written.
+    /// Appends complete lines in the exposition format.
     pub fn append(&mut self, lines: &str) {
         self.0.push_str(lines);
     }
 
-    /// One value.
+    /// Writes one sample.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -43,23 +43,25 @@ impl Text {
         self.0.write_fmt(line).expect("memory takes every text");
     }
 
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What was written.
+    /// Returns the document.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
-/// A number as Go's programs write it, so that limits of buckets are the same texts: short, and with an
-/// exponent of two digits where it is very small or very large.
+/// Formats a number as Go does, so that bucket limits are the same strings as kube-apiserver's:
+/// shortest exact digits, and an exponent of at least two digits for very small and very large
+/// values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number(pub(super) f64);
 
-/// Where Go begins to write an exponent (`%g` with the fewest digits that are exact).
+/// Exponents at which Go switches to scientific notation (`%g` with the fewest digits that are
+/// exact).
 const LEAST_PLAIN_EXPONENT: i32 = -4;
 const FIRST_LARGE_EXPONENT: i32 = 6;
 
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn numbers_are_formatted_as_in_go() {
         for (number, expected) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -1,4 +1,4 @@
-//! Calls: which function is meant, and which of its overloads fit.
+//! Type checking of calls: resolution of functions and their overloads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Checker<'_> {
         if let Some(prefix) = self.tree.qualified_name(target)
             && let Some(declared) = self.env.function(format!("{prefix}.{function}").trim_start_matches('.'))
         {
-            // The name is one of a namespace, and no receiver after all.
+            // The target is a namespace, not a receiver.
             self.rename(id, declared.name, args);
             return self.resolve(id, declared, None, args);
         }
@@ -60,15 +60,16 @@ impl Checker<'_> {
         if declared.name == AND || declared.name == OR {
             return self.logic(id, declared, args, &found);
         }
-        let mut fitting: Vec<Arc<Overload>> = Vec::new();
+        let mut matching: Vec<Arc<Overload>> = Vec::new();
         let mut result: Option<Type> = None;
         for overload in declared.overloads.iter().filter(|overload| overload.member == target.is_some()) {
-            let (wanted, returned) = self.instantiate(overload);
-            // Upstream asks it this way round: whether the parameters fit the arguments.
-            if !self.substitution.all_assignable(&found, &wanted) {
+            let (params, returned) = self.instantiate(overload);
+            // cel-go checks in this direction: whether the parameters are assignable to the
+            // arguments.
+            if !self.substitution.all_assignable(&found, &params) {
                 continue;
             }
-            fitting.push(overload.clone());
+            matching.push(overload.clone());
             let returned = self.substitution.apply(&returned, false);
             result = Some(match result {
                 None => returned,
@@ -78,18 +79,18 @@ impl Checker<'_> {
         }
         let Some(result) = result else {
             let found: Vec<Type> = found.iter().map(|arg| self.substitution.apply(arg, true)).collect();
-            let shown = signature(&found, target.is_some());
+            let text = signature(&found, target.is_some());
             self.report(
                 id,
-                format!("found no matching overload for '{}' applied to '{shown}'", declared.name),
+                format!("found no matching overload for '{}' applied to '{text}'", declared.name),
             );
             return self.set_type(id, Type::Error);
         };
         self.set_type(id, result);
-        self.references[id.index()] = Some(Reference::Overloads(fitting));
+        self.references[id.index()] = Some(Reference::Overloads(matching));
     }
 
-    /// `&&` and `||`, whose operands are told one by one.
+    /// Checks `&&` and `||`, whose operands are reported individually.
     fn logic(&mut self, id: ExprId, declared: &Declaration, args: &[ExprId], found: &[Type]) {
         let mut sound = true;
         for (arg, found) in args.iter().zip(found) {
@@ -102,7 +103,7 @@ impl Checker<'_> {
         self.references[id.index()] = Some(Reference::Overloads(declared.overloads.clone()));
     }
 
-    /// The types of a signature, with variables of their own in place of its parameters.
+    /// Returns the types of a signature, with fresh type variables for its parameters.
     fn instantiate(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
         if overload.params.is_empty() {
             return (overload.args.clone(), overload.result.clone());
@@ -128,15 +129,15 @@ fn replace(found: &Type, fresh: &HashMap<&str, Type>) -> Type {
 }
 
 fn signature(args: &[Type], member: bool) -> String {
-    let mut shown = String::new();
+    let mut text = String::new();
     let mut args = args;
     if let (true, Some((receiver, rest))) = (member, args.split_first()) {
-        shown = format!("{receiver}.");
+        text = format!("{receiver}.");
         args = rest;
     }
-    shown.push('(');
-    // Writing to a string does not fail.
-    let _ = write_list(&mut shown, args);
-    shown.push(')');
-    shown
+    text.push('(');
+    // Writing to a string cannot fail.
+    let _ = write_list(&mut text, args);
+    text.push(')');
+    text
 }

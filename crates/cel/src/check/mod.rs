@@ -1,4 +1,4 @@
-//! Finds the type of every expression, and which overloads calls may mean.
+//! Type checker: infers the type of every expression and the candidate overloads of calls.
 
 mod calls;
 mod unify;
@@ -14,18 +14,18 @@ use crate::types::Type;
 
 use unify::{Substitution, most_general};
 
-/// What an identifier or a call means.
+/// The declaration that an identifier or a call refers to.
 #[derive(Clone, Debug)]
 pub(crate) enum Reference {
-    /// A variable of the environment, or one that a comprehension binds.
+    /// A variable of the environment or of a comprehension.
     Variable,
     /// The name of a type.
     Type(Type),
-    /// The overloads that fit; which one is decided at run time if there are several.
+    /// The matching overloads; if there are several, dispatch happens at run time.
     Overloads(Vec<Arc<Overload>>),
 }
 
-/// A tree of sound types.
+/// A type-checked tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
     pub(crate) tree: Tree,
@@ -54,7 +54,7 @@ impl Typed {
 /// Checks a tree.
 ///
 /// # Errors
-/// Everything that is wrong with its types.
+/// All type errors.
 pub(crate) fn check(env: &Env, source: &Source, tree: Tree, root: ExprId) -> Result<Typed, CompileError> {
     let count = tree.len();
     let mut checker = Checker {
@@ -85,7 +85,7 @@ struct Checker<'e> {
     issues: Issues,
     types: Vec<Option<Type>>,
     references: Vec<Option<Reference>>,
-    /// Variables that comprehensions bind, the innermost last.
+    /// Variables of the enclosing comprehensions, the innermost last.
     scopes: Vec<(Arc<str>, Type)>,
     substitution: Substitution,
     variables: usize,
@@ -129,7 +129,7 @@ impl Checker<'_> {
         Type::Param(name.into())
     }
 
-    /// What a name denotes: a variable of a comprehension, one of the environment, or a type.
+    /// Resolves a name to a variable of a comprehension, a variable of the environment, or a type.
     fn lookup(&self, name: &str) -> Option<(Type, Reference)> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let local = self.scopes.iter().rev().find(|(found, _)| &**found == name);
@@ -173,7 +173,7 @@ impl Checker<'_> {
         self.set_type(id, found);
     }
 
-    /// The type of a field of something.
+    /// Returns the type of a field.
     fn select_field(&mut self, id: ExprId, operand: ExprId, field: &str, optional: bool) -> Type {
         self.check(operand);
         let operand_type = self.resolved(operand);
@@ -209,7 +209,7 @@ impl Checker<'_> {
         Type::Error
     }
 
-    /// What an optional element holds; told if it is not optional.
+    /// Returns the type inside an optional element; reports an error if it is not optional.
     fn unwrap_optional(&mut self, id: ExprId) -> Type {
         let found = self.type_of(id);
         match found.as_optional() {
@@ -284,15 +284,15 @@ impl Checker<'_> {
         self.set_type(id, result.clone());
         for field in fields {
             self.check(field.value);
-            let wanted = match &result {
+            let expected = match &result {
                 Type::Struct(name) => self.field_type(field.offset, name, &field.name),
                 _ => self.field_type(field.offset, name, &field.name),
             };
             let found =
                 if field.optional { self.unwrap_optional(field.value) } else { self.type_of(field.value) };
-            if !self.substitution.assignable(&wanted, &found) {
+            if !self.substitution.assignable(&expected, &found) {
                 let message = format!(
-                    "expected type of field '{}' is '{wanted}' but provided type is '{found}'",
+                    "expected type of field '{}' is '{expected}' but provided type is '{found}'",
                     field.name
                 );
                 self.issues.report(field.offset, message);
@@ -339,10 +339,10 @@ impl Checker<'_> {
         self.set_type(id, result);
     }
 
-    fn assert_type(&mut self, id: ExprId, wanted: &Type) {
+    fn assert_type(&mut self, id: ExprId, expected: &Type) {
         let found = self.type_of(id);
-        if !self.substitution.assignable(wanted, &found) {
-            self.mismatch(id, wanted, &found);
+        if !self.substitution.assignable(expected, &found) {
+            self.mismatch(id, expected, &found);
         }
     }
 }

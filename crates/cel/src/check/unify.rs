@@ -1,29 +1,29 @@
-//! Which types agree, and what the variables among them stand for.
+//! Type unification.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::types::Type;
 
-/// What variables stand for. Attempts that fail are undone.
+/// Bindings of type variables. A failed unification is rolled back.
 #[derive(Debug, Default)]
 pub(super) struct Substitution {
     bound: HashMap<Arc<str>, Type>,
-    /// What was bound before each change.
+    /// Previous binding for each change, to roll back.
     trail: Vec<(Arc<str>, Option<Type>)>,
 }
 
 impl Substitution {
-    /// Whether a value of the second type fits where one of the first is wanted.
-    pub(super) fn assignable(&mut self, wanted: &Type, found: &Type) -> bool {
-        self.all_assignable(std::slice::from_ref(wanted), std::slice::from_ref(found))
+    /// Returns true if a value of the second type is assignable to the first.
+    pub(super) fn assignable(&mut self, expected: &Type, found: &Type) -> bool {
+        self.all_assignable(std::slice::from_ref(expected), std::slice::from_ref(found))
     }
 
-    /// Whether all of them fit, one by one.
-    pub(super) fn all_assignable(&mut self, wanted: &[Type], found: &[Type]) -> bool {
+    /// Returns true if all types are assignable, pairwise.
+    pub(super) fn all_assignable(&mut self, expected: &[Type], found: &[Type]) -> bool {
         self.trail.clear();
-        let fits = wanted.len() == found.len()
-            && wanted.iter().zip(found).all(|(wanted, found)| self.fits(wanted, found));
+        let fits = expected.len() == found.len()
+            && expected.iter().zip(found).all(|(expected, found)| self.fits(expected, found));
         if !fits {
             while let Some((name, before)) = self.trail.pop() {
                 match before {
@@ -42,13 +42,13 @@ impl Substitution {
 
     fn fits(&mut self, one: &Type, two: &Type) -> bool {
         if let Type::Param(name) = two {
-            let (valid, known) = self.stands_for(one, name, two);
-            if valid || known {
+            let (valid, was_bound) = self.unify_variable(one, name, two);
+            if valid || was_bound {
                 return valid;
             }
         }
         if let Type::Param(name) = one {
-            return self.stands_for(two, name, one).0;
+            return self.unify_variable(two, name, one).0;
         }
         if one.is_dyn_or_error() || two.is_dyn_or_error() {
             return true;
@@ -69,8 +69,9 @@ impl Substitution {
         }
     }
 
-    /// Whether a type can be what a variable stands for, and whether it stood for something already.
-    fn stands_for(&mut self, candidate: &Type, name: &Arc<str>, variable: &Type) -> (bool, bool) {
+    /// Returns whether a type can be bound to a variable, and whether the variable was bound
+    /// before.
+    fn unify_variable(&mut self, candidate: &Type, name: &Arc<str>, variable: &Type) -> (bool, bool) {
         if candidate == variable {
             return (true, true);
         }
@@ -94,7 +95,8 @@ impl Substitution {
         (true, false)
     }
 
-    /// Whether a variable is part of a type, so that it cannot stand for it.
+    /// Occurs check: returns true if a variable is part of a type, so that it cannot be bound to
+    /// it.
     fn occurs(&self, variable: &Type, within: &Type) -> bool {
         if variable == within {
             return true;
@@ -109,7 +111,7 @@ impl Substitution {
         }
     }
 
-    /// A type with its variables replaced; those that stand for nothing become `dyn` if they shall.
+    /// Substitutes bound variables in a type; with `free_to_dyn`, free variables become `dyn`.
     pub(super) fn apply(&self, found: &Type, free_to_dyn: bool) -> Type {
         let apply = |inner: &Type| self.apply(inner, free_to_dyn);
         match found {
@@ -133,7 +135,7 @@ fn is_nullable(found: &Type) -> bool {
     matches!(found, Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp)
 }
 
-/// Of two types that agree, the one that says less.
+/// Returns the less specific of two unifiable types.
 pub(super) fn most_general(one: &Type, two: &Type) -> Type {
     if is_equal_or_less_specific(one, two) { one.clone() } else { two.clone() }
 }

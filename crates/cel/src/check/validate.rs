@@ -1,5 +1,5 @@
-//! What is refused although its types are sound: constants that are malformed, and lists and maps of mixed
-//! types.
+//! Validators that run after type checking, like cel-go's: malformed constants, lists and maps of
+//! mixed types, and `format` calls.
 
 use crate::ast::{Expr, ExprId, Literal};
 use crate::library::{Clause, Part, compile_pattern, next_part};
@@ -28,7 +28,7 @@ pub(super) fn validate(typed: &Typed, issues: &mut Issues) {
     }
 }
 
-/// Which expressions are arguments of `format`, at any depth: there, lists may be mixed.
+/// Marks expressions that are arguments of `format`, at any depth: lists in them may be mixed.
 fn within_format(typed: &Typed) -> Vec<bool> {
     let mut exempt = vec![false; typed.tree.len()];
     let mut roots = Vec::new();
@@ -52,14 +52,14 @@ fn literal(typed: &Typed, id: ExprId) -> Option<&Literal> {
     }
 }
 
-/// `duration('x')`, `timestamp('x')` and `matches('[')` are refused before they are evaluated.
+/// Rejects invalid literals in `duration('x')`, `timestamp('x')` and `matches('[')`.
 fn constant(typed: &Typed, function: &str, args: &[ExprId], report: &mut impl FnMut(ExprId, String)) {
     let Some(first) = args.first() else { return };
     let Some(literal) = literal(typed, *first) else { return };
-    let sound = match (function, literal) {
+    let valid = match (function, literal) {
         ("duration", Literal::String(text)) => converts(text, &Type::Duration),
         ("timestamp", Literal::String(text)) => converts(text, &Type::Timestamp),
-        // The overload is declared, and always fails.
+        // The overload is declared but always fails.
         ("duration", Literal::Int(_)) => false,
         ("timestamp", Literal::Int(seconds)) => {
             convert(&Value::Int(*seconds), &Type::Timestamp).is_some_and(|converted| converted.is_ok())
@@ -67,7 +67,7 @@ fn constant(typed: &Typed, function: &str, args: &[ExprId], report: &mut impl Fn
         ("matches", Literal::String(pattern)) => compile_pattern(pattern).is_ok(),
         _ => true,
     };
-    if !sound {
+    if !valid {
         report(*first, format!("invalid {function} argument"));
     }
 }
@@ -76,22 +76,22 @@ fn converts(text: &str, target: &Type) -> bool {
     convert(&Value::text(text), target).is_some_and(|converted| converted.is_ok())
 }
 
-/// Lists and maps whose parts are of different types.
+/// Rejects lists and maps whose elements have different types.
 fn mixed(typed: &Typed, expr: &Expr, report: &mut impl FnMut(ExprId, String)) {
     let type_of = |id: ExprId, optional: bool| {
         let found = typed.type_of(id);
         if optional { found.as_optional().unwrap_or(found) } else { found }
     };
-    let mut tell = |id: ExprId, expected: &Type, found: &Type| {
+    let mut report_mismatch = |id: ExprId, expected: &Type, found: &Type| {
         report(id, format!("expected type '{expected}' but found '{found}'"));
     };
     match expr {
         Expr::List(elements) => {
             let Some(first) = elements.first() else { return };
             let expected = type_of(first.value, first.optional);
-            let odd = elements.iter().find(|one| expected != type_of(one.value, one.optional));
-            if let Some(odd) = odd {
-                tell(odd.value, expected, type_of(odd.value, odd.optional));
+            let mismatched = elements.iter().find(|one| expected != type_of(one.value, one.optional));
+            if let Some(mismatched) = mismatched {
+                report_mismatch(mismatched.value, expected, type_of(mismatched.value, mismatched.optional));
             }
         }
         Expr::Map(entries) => {
@@ -100,11 +100,11 @@ fn mixed(typed: &Typed, expr: &Expr, report: &mut impl FnMut(ExprId, String)) {
             for entry in &entries[1..] {
                 let found = typed.type_of(entry.key);
                 if key != found {
-                    tell(entry.key, key, found);
+                    report_mismatch(entry.key, key, found);
                 }
                 let found = type_of(entry.value, entry.optional);
                 if value != found {
-                    tell(entry.value, value, found);
+                    report_mismatch(entry.value, value, found);
                 }
             }
         }
@@ -112,7 +112,7 @@ fn mixed(typed: &Typed, expr: &Expr, report: &mut impl FnMut(ExprId, String)) {
     }
 }
 
-/// A constant format and the values for it.
+/// Checks a constant format string against its arguments.
 fn format_call(
     typed: &Typed,
     id: ExprId,
@@ -130,7 +130,7 @@ fn format_call(
     let mut rest: &str = format;
     let mut count = 0;
     while let Some(part) = next_part(rest) {
-        // Upstream looks for the value first, and for its absence after the end of the text.
+        // cel-go checks for the argument first, and for the end of the format string afterwards.
         let clause = rest.starts_with('%') && !rest.starts_with("%%") && rest.len() > 1;
         if clause && count >= values.len() {
             return report(id, format!("index {count} out of range"));
@@ -156,8 +156,8 @@ fn format_call(
 
 fn fits(typed: &Typed, clause: Clause, value: ExprId) -> Result<(), (ExprId, String)> {
     let found = typed.type_of(value);
-    if !clause.takes(found) {
-        return Err((value, clause.refusal(found.name())));
+    if !clause.accepts(found) {
+        return Err((value, clause.type_error(found.name())));
     }
     if clause != Clause::Text {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What calls of standard functions can cost.
+//! Cost estimates of calls to standard functions.
 
 use crate::ast::ExprId;
 
@@ -8,8 +8,8 @@ use super::{CostEstimate, SizeEstimate};
 pub(super) const STRING_TRAVERSAL: f64 = 0.1;
 pub(super) const PATTERN_LENGTH: f64 = 0.25;
 
-/// A call: where it is, and what it is called with.
-pub(super) struct Called<'c> {
+/// A call with an overload and its arguments.
+pub(super) struct CallSite<'c> {
     pub(super) function: &'c str,
     pub(super) overload: &'c str,
     pub(super) target: Option<&'c Argument>,
@@ -46,13 +46,13 @@ impl Coster<'_> {
             sum = self.cost(target);
             receiver = Some(self.argument(target));
         }
-        // What covers all overloads that may be meant.
+        // The union over all candidate overloads.
         let mut total = CostEstimate { min: u64::MAX, max: 0 };
         let mut result: Option<SizeEstimate> = None;
         for overload in overloads {
-            let called =
-                Called { function, overload: overload.id, target: receiver.as_ref(), args: &arguments };
-            let one = self.overload(id, &called, &costs);
+            let call =
+                CallSite { function, overload: overload.id, target: receiver.as_ref(), args: &arguments };
+            let one = self.overload(id, &call, &costs);
             total = total.union(one.cost);
             result = match (result, one.result) {
                 (Some(so_far), Some(more)) => Some(so_far.union(more)),
@@ -72,14 +72,14 @@ impl Coster<'_> {
         sum.add(total)
     }
 
-    fn overload(&mut self, id: ExprId, called: &Called<'_>, costs: &[CostEstimate]) -> CallEstimate {
+    fn overload(&mut self, id: ExprId, call: &CallSite<'_>, costs: &[CostEstimate]) -> CallEstimate {
         let arguments = costs.iter().fold(CostEstimate::default(), |sum, cost| sum.add(*cost));
-        let known = self.list_function(called).or_else(|| self.kubernetes_function(called));
-        let known = known.or_else(|| self.standard_function(id, called));
-        if let Some(CallEstimate { cost, result }) = known {
+        let estimate = self.list_function(call).or_else(|| self.kubernetes_function(call));
+        let estimate = estimate.or_else(|| self.standard_function(id, call));
+        if let Some(CallEstimate { cost, result }) = estimate {
             return CallEstimate { cost: cost.add(arguments), result };
         }
-        match (called.overload, costs, called.args) {
+        match (call.overload, costs, call.args) {
             ("logical_or" | "logical_and", [left, right], _) => {
                 CallEstimate::cost(CostEstimate { min: left.min, max: left.add(*right).max })
             }
@@ -92,13 +92,13 @@ impl Coster<'_> {
         }
     }
 
-    fn standard_function(&mut self, id: ExprId, called: &Called<'_>) -> Option<CallEstimate> {
+    fn standard_function(&mut self, id: ExprId, call: &CallSite<'_>) -> Option<CallEstimate> {
         let read = |size: SizeEstimate| size.cost(STRING_TRAVERSAL);
-        Some(match (called.overload, called.target, called.args) {
+        Some(match (call.overload, call.target, call.args) {
             ("string_format", Some(target), _) => CallEstimate::cost(read(known_size(target))),
             ("string_to_bytes", _, [text]) => {
                 let size = known_size(text);
-                // A character takes up to four bytes. Upstream lets this product wrap around.
+                // A character takes up to four bytes. cel-go lets this product wrap around.
                 CallEstimate::sized(read(size), SizeEstimate { min: size.min, max: size.max.wrapping_mul(4) })
             }
             ("bytes_to_string", _, [bytes]) => {
@@ -123,7 +123,7 @@ impl Coster<'_> {
             ("add_string" | "add_bytes" | "add_list", _, [left, right]) => {
                 let size = known_size(left).add(known_size(right));
                 self.unite_entries(id, left.id, right.id);
-                let cost = if called.overload == "add_list" { CostEstimate::fixed(1) } else { read(size) };
+                let cost = if call.overload == "add_list" { CostEstimate::fixed(1) } else { read(size) };
                 CallEstimate::sized(cost, size)
             }
             (
@@ -149,12 +149,13 @@ impl Coster<'_> {
     }
 }
 
-/// The size of an argument, as far as the expression itself tells.
+/// Returns the size of an argument, if the expression itself determines it.
 pub(super) fn known_size(argument: &Argument) -> SizeEstimate {
     argument.size.unwrap_or(SizeEstimate::UNKNOWN)
 }
 
-/// A pattern on a text. The text counts as one longer, so that an empty one does not make patterns free.
+/// Estimates a regular expression match. The text counts as one longer, so that an empty one does
+/// not make matching free.
 pub(super) fn pattern_cost(text: SizeEstimate, pattern: SizeEstimate) -> CostEstimate {
     let read = text.add(SizeEstimate::fixed(1)).cost(STRING_TRAVERSAL);
     read.multiply(pattern.cost(PATTERN_LENGTH))

@@ -1,4 +1,5 @@
-//! Walks a tree, keeping for each expression where its value comes from and how large it can be.
+//! Cost estimation by a walk of the tree, which tracks the origin and the maximum size of each
+//! value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ const LIST_CREATE: u64 = 10;
 const MAP_CREATE: u64 = 30;
 const STRUCT_CREATE: u64 = 40;
 
-/// From a variable to a value; empty if it comes from nowhere.
+/// The path from a variable to a value; empty if the value has no origin.
 pub(super) type Path = Vec<Arc<str>>;
 
-/// How large the keys (or indexes) and values of a list or a map are.
+/// Sizes of the keys (or indices) and values of a list or map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntrySize {
     is_list: bool,
@@ -47,7 +48,7 @@ pub(super) struct Argument {
     pub(super) size: Option<SizeEstimate>,
 }
 
-/// What a call costs, and how large its result is.
+/// The cost of a call, and the size of its result.
 pub(super) struct CallEstimate {
     pub(super) cost: CostEstimate,
     pub(super) result: Option<SizeEstimate>,
@@ -93,7 +94,7 @@ impl<'a> Coster<'a> {
                 self.paths.insert(id, path);
                 CostEstimate::fixed(1)
             }
-            // Asking for presence is free.
+            // Presence tests are free.
             Expr::Select { operand, test_only: true, .. } => self.cost(*operand),
             Expr::Select { operand, field, .. } => {
                 let cost = self.cost(*operand);
@@ -121,7 +122,7 @@ impl<'a> Coster<'a> {
 
     fn list(&mut self, id: ExprId, elements: &[Element]) -> CostEstimate {
         let mut sum = CostEstimate::fixed(LIST_CREATE);
-        let mut value = nothing(elements.is_empty());
+        let mut value = initial_size(elements.is_empty());
         for element in elements {
             sum = sum.add(self.cost(element.value));
             value = value.union(self.size_or_unknown(element.value));
@@ -132,7 +133,7 @@ impl<'a> Coster<'a> {
 
     fn map(&mut self, id: ExprId, entries: &[Entry]) -> CostEstimate {
         let mut sum = CostEstimate::fixed(MAP_CREATE);
-        let (mut key, mut value) = (nothing(entries.is_empty()), nothing(entries.is_empty()));
+        let (mut key, mut value) = (initial_size(entries.is_empty()), initial_size(entries.is_empty()));
         for entry in entries {
             sum = sum.add(self.cost(entry.key)).add(self.cost(entry.value));
             key = key.union(self.size_or_unknown(entry.key));
@@ -142,7 +143,8 @@ impl<'a> Coster<'a> {
         sum
     }
 
-    /// A fold over nothing, whose accumulator is a name that is bound.
+    /// Returns true for the expansion of `cel.bind`: a fold over an empty list, whose accumulator
+    /// is the bound name.
     fn is_bind(&self, fold: &Fold) -> bool {
         matches!(self.typed.tree.expr(fold.range), Expr::List(elements) if elements.is_empty())
             && matches!(self.typed.tree.expr(fold.condition), Expr::Literal(Literal::Bool(false)))
@@ -299,7 +301,8 @@ impl<'a> Coster<'a> {
         }
     }
 
-    /// An expression whose value is one of two others, or both joined.
+    /// Sets the entry sizes of an expression whose value is one of two others, or their
+    /// concatenation.
     pub(super) fn unite_entries(&mut self, id: ExprId, one: ExprId, other: ExprId) {
         if let (Some(one), Some(other)) = (self.entry(one), self.entry(other)) {
             self.entries.insert(id, one.union(other));
@@ -315,18 +318,18 @@ impl<'a> Coster<'a> {
     }
 }
 
-/// Which part of an entry a variable of a comprehension is.
+/// The part of an entry that a variable of a comprehension holds.
 #[derive(Clone, Copy)]
 enum Part {
     Key,
     Value,
-    /// Of a list its elements, of a map its keys.
+    /// The elements of a list, or the keys of a map.
     Single,
 }
 
-/// The size of what is in a list before anything was added.
-fn nothing(stays: bool) -> SizeEstimate {
-    SizeEstimate { min: if stays { 0 } else { u64::MAX }, max: 0 }
+/// Returns the size of the elements of an empty list, the initial value of a union.
+fn initial_size(is_empty: bool) -> SizeEstimate {
+    SizeEstimate { min: if is_empty { 0 } else { u64::MAX }, max: 0 }
 }
 
 fn literal_size(expr: &Expr) -> Option<u64> {

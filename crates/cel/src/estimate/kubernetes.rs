@@ -1,9 +1,9 @@
-//! What functions of the Kubernetes libraries can cost.
+//! Cost estimates of calls to functions of the Kubernetes libraries.
 
 use crate::ast::{Expr, Literal};
 use crate::types::Type;
 
-use super::calls::{Called, PATTERN_LENGTH, STRING_TRAVERSAL, pattern_cost};
+use super::calls::{CallSite, PATTERN_LENGTH, STRING_TRAVERSAL, pattern_cost};
 use super::coster::{Argument, CallEstimate, Coster};
 use super::range::scaled;
 use super::{CostEstimate, SizeEstimate};
@@ -12,16 +12,16 @@ const LIST_CREATE: u64 = 10;
 const STRUCT_CREATE: u64 = 40;
 const AUTHORIZATION_CHECK: u64 = 350_000;
 const MAX_FORMAT_SIZE: u64 = 64;
-/// Taken for the length of the regular expression of any format.
+/// Assumed length of the regular expression of any named format.
 const MAX_NAME_FORMAT_PATTERN: f64 = 128.0;
-/// An address has four bytes or sixteen.
+/// An address has four or sixteen bytes.
 const ADDRESS: SizeEstimate = SizeEstimate { min: 4, max: 16 };
 
 impl Coster<'_> {
-    pub(super) fn kubernetes_function(&self, called: &Called<'_>) -> Option<CallEstimate> {
+    pub(super) fn kubernetes_function(&self, call: &CallSite<'_>) -> Option<CallEstimate> {
         let read = |argument: &Argument| self.size_of(argument).cost(STRING_TRAVERSAL);
         let one = CallEstimate::cost(CostEstimate::fixed(1));
-        Some(match (called.function, called.target, called.args) {
+        Some(match (call.function, call.target, call.args) {
             ("check", ..) => CallEstimate::cost(CostEstimate::fixed(AUTHORIZATION_CHECK)),
             (
                 "serviceAccount"
@@ -92,7 +92,7 @@ impl Coster<'_> {
                 let cost = pattern_cost(size, self.size_of(pattern));
                 CallEstimate::sized(cost, SizeEstimate { min: 0, max: size.max })
             }
-            ("ip", ..) if called.overload == "cidr_ip" => one,
+            ("ip", ..) if call.overload == "cidr_ip" => one,
             (
                 "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
                 _,
@@ -102,7 +102,7 @@ impl Coster<'_> {
                 CallEstimate::cost(self.size_of(text).cost(2.0 * STRING_TRAVERSAL))
             }
             ("containsIP" | "containsCIDR", _, [other, ..]) => {
-                CallEstimate::cost(self.containment(called.overload, other))
+                CallEstimate::cost(self.containment(call.overload, other))
             }
             ("validate", _, [text]) => {
                 CallEstimate::cost(read(text).scale(MAX_NAME_FORMAT_PATTERN * PATTERN_LENGTH))
@@ -119,7 +119,7 @@ impl Coster<'_> {
         }
     }
 
-    /// The element of a list, by what is declared.
+    /// Returns type and declared size of a list's elements.
     fn element(&self, list: &Argument) -> Option<(Type, SizeEstimate)> {
         let element = match &list.of {
             Type::List(element) => Type::clone(element),
@@ -134,7 +134,7 @@ impl Coster<'_> {
         Some((element, self.declared_size(&path).unwrap_or(SizeEstimate::UNKNOWN)))
     }
 
-    /// Looking at every element of a list once, or at every character of a text.
+    /// Estimates a traversal of all elements of a list, or of all characters of a string.
     fn traversal(&self, target: &Argument) -> CostEstimate {
         let size = self.size_of(target);
         match self.element(target) {
@@ -167,24 +167,24 @@ impl Coster<'_> {
     }
 }
 
-/// A selector is a list of requirements, each of which takes two characters at least.
+/// Estimates parsing a selector: a list of requirements, each at least two characters long.
 fn selector_cost(length: SizeEstimate) -> CostEstimate {
     let requirement = LIST_CREATE + STRUCT_CREATE;
     let requirements = length.cost(0.5).multiply(CostEstimate::fixed(requirement));
     CostEstimate::fixed(LIST_CREATE).add(length.cost(STRING_TRAVERSAL)).add(requirements)
 }
 
-/// How long a text can be after a part of it was replaced.
+/// Returns the size of a string after replacing a substring.
 fn replaced(text: SizeEstimate, old: SizeEstimate, new: SizeEstimate) -> SizeEstimate {
-    // An empty part is before and after every character.
-    let (most, kept_most) = if old.min == 0 {
+    // The empty substring occurs before and after every character.
+    let (most, rest_most) = if old.min == 0 {
         (text.max.saturating_add(1), text.max)
     } else if new.max <= old.min {
         (0, text.max)
     } else {
         (divided(text.max, old.min), 0)
     };
-    let (least, kept_least) = if old.max == 0 {
+    let (least, rest_least) = if old.max == 0 {
         (text.min.saturating_add(1), text.min)
     } else if old.max <= new.min {
         (0, text.min)
@@ -192,15 +192,15 @@ fn replaced(text: SizeEstimate, old: SizeEstimate, new: SizeEstimate) -> SizeEst
         (divided(text.min, old.max), 0)
     };
     let count = SizeEstimate { min: least, max: most };
-    count.multiply(new).add(SizeEstimate { min: kept_least, max: kept_most })
+    count.multiply(new).add(SizeEstimate { min: rest_least, max: rest_most })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "upstream divides doubles")]
+#[expect(clippy::cast_precision_loss, reason = "Kubernetes divides doubles")]
 fn divided(size: u64, by: u64) -> u64 {
     scaled(size, 1.0 / by as f64)
 }
 
-/// `==` of the types of the libraries.
+/// Estimates `==` for types of the libraries.
 fn equality(left: &Argument, right: &Argument) -> Option<CostEstimate> {
     if left.of != right.of {
         return None;

@@ -1,16 +1,16 @@
-//! What functions of the list and set extensions can cost.
+//! Cost estimates of calls to functions of the list and set extensions.
 
 use crate::ast::{Expr, Literal};
 
-use super::calls::{Called, STRING_TRAVERSAL};
+use super::calls::{CallSite, STRING_TRAVERSAL};
 use super::coster::{Argument, CallEstimate, Coster};
 use super::{CostEstimate, SizeEstimate};
 
 const LIST_CREATE: u64 = 10;
 
 impl Coster<'_> {
-    pub(super) fn list_function(&self, called: &Called<'_>) -> Option<CallEstimate> {
-        Some(match (called.overload, called.target, called.args) {
+    pub(super) fn list_function(&self, call: &CallSite<'_>) -> Option<CallEstimate> {
+        Some(match (call.overload, call.target, call.args) {
             ("list_slice", Some(list), [start, end]) => {
                 let start = self.int(start, 0);
                 let end = self.int(end, self.size_of(list).max);
@@ -37,12 +37,12 @@ impl Coster<'_> {
         })
     }
 
-    /// The size of an argument, from the expression or from what is declared.
+    /// Returns the size of an argument, from the expression or from its declaration.
     pub(super) fn size_of(&self, argument: &Argument) -> SizeEstimate {
         argument.size.or_else(|| self.declared_size(&argument.path)).unwrap_or(SizeEstimate::UNKNOWN)
     }
 
-    /// A number that is written down.
+    /// Returns the value of an integer literal.
     fn int(&self, argument: &Argument, otherwise: u64) -> u64 {
         match self.typed.tree.expr(argument.id) {
             Expr::Literal(Literal::Int(number)) => u64::try_from(*number).unwrap_or(0),

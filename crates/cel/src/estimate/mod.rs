@@ -1,5 +1,5 @@
-//! What an expression can cost, told before it runs: upstream's estimate, by which the API server refuses
-//! rules that could become too dear.
+//! Static cost estimates, like cel-go's: kube-apiserver rejects expressions whose maximum cost is
+//! too high.
 
 mod calls;
 mod coster;
@@ -12,17 +12,17 @@ use crate::decl::{Decl, Shape};
 
 pub use range::{CostEstimate, SizeEstimate};
 
-/// How large values can be.
+/// Provides the maximum sizes of values.
 pub trait Sizes {
-    /// The size of what a path leads to: first a variable, then names of fields, `@items`, `@values` or
-    /// `@keys`. None if it is not known.
+    /// Returns the size of the value at a path: a variable, followed by names of fields, `@items`,
+    /// `@values` or `@keys`. `None` if it is unknown.
     fn size(&self, path: &[&str]) -> Option<SizeEstimate>;
 }
 
-/// As rules of custom resources are estimated: the one variable there is holds an object of the declaration.
-/// The name of the variable is not looked at, not even if the path begins with none, as it does for
-/// elements of lists that the expression itself made; upstream does not either, and what rules may cost
-/// depends on it.
+/// Sizes for rules of custom resources: the only variable holds an object of the declaration. The
+/// name of the variable is ignored, even if the path begins with another value, as it does for
+/// elements of lists that the expression creates. kube-apiserver ignores it too, and the accepted
+/// cost of rules depends on it.
 impl Sizes for Decl {
     fn size(&self, path: &[&str]) -> Option<SizeEstimate> {
         let (_, steps) = path.split_first()?;
@@ -30,7 +30,7 @@ impl Sizes for Decl {
         for (index, step) in steps.iter().enumerate() {
             decl = match (*step, decl.shape()) {
                 ("@items" | "@values", Shape::List(element, _) | Shape::Map(element)) => element,
-                // The keys of maps have no limit of their own, which upstream takes for zero.
+                // Keys of maps have no declared limit, which kube-apiserver treats as zero.
                 ("@keys", Shape::Map(_)) if index + 1 == steps.len() => {
                     return Some(SizeEstimate { min: 0, max: 0 });
                 }
@@ -42,7 +42,7 @@ impl Sizes for Decl {
     }
 }
 
-/// No size is known.
+/// Sizes for which every size is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct UnknownSizes;
 

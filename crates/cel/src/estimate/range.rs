@@ -1,20 +1,20 @@
-//! Ranges of sizes and costs. They saturate where they would overflow.
+//! Ranges of sizes and costs. Their arithmetic saturates.
 
-/// How large a value is, at least and at most.
+/// The minimum and maximum size of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeEstimate {
-    /// At least.
+    /// Minimum.
     pub min: u64,
-    /// At most.
+    /// Maximum.
     pub max: u64,
 }
 
-/// What an expression costs, at least and at most.
+/// The minimum and maximum cost of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostEstimate {
-    /// At least.
+    /// Minimum.
     pub min: u64,
-    /// At most.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -37,12 +37,12 @@ impl SizeEstimate {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 
-    /// So much for each.
+    /// Multiplies the size by a cost factor.
     pub(super) fn cost(self, factor: f64) -> CostEstimate {
         CostEstimate { min: scaled(self.min, factor), max: scaled(self.max, factor) }
     }
 
-    /// Such a cost for each.
+    /// Multiplies a cost by the size.
     pub(super) fn times(self, cost: CostEstimate) -> CostEstimate {
         CostEstimate { min: self.min.saturating_mul(cost.min), max: self.max.saturating_mul(cost.max) }
     }
@@ -71,7 +71,7 @@ impl CostEstimate {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "estimates are rounded up anyway")]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, which is meant")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturation is intended")]
 pub(super) fn scaled(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }

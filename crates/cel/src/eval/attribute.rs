@@ -1,4 +1,4 @@
-//! Variables and paths from them.
+//! Evaluation of attributes: variables and paths into them.
 
 use crate::EvalError;
 use crate::plan::{Accumulator, Attribute, Base, Qualifier, QualifierKey};
@@ -6,15 +6,15 @@ use crate::value::{ListValue, Text, Value};
 
 use super::{Flow, Machine, READ_COST};
 
-/// What reading an attribute costs besides its path.
+/// Returns the cost of reading an attribute, without its path.
 pub(super) fn base_cost(attribute: &Attribute) -> u64 {
     if matches!(attribute.base, Base::Conditional(_)) { 0 } else { READ_COST }
 }
 
-/// What became of a path.
-enum Walked<'d> {
+/// The result of resolving a path.
+enum Resolved<'d> {
     Value(Value<'d>),
-    /// The value at the end of a path on which absence is no failure.
+    /// The value of a path that may be absent without error.
     Optional(Option<Value<'d>>),
 }
 
@@ -25,18 +25,18 @@ impl<'d> Machine<'_, 'd> {
             return Ok(base);
         }
         match self.walk(base, &attribute.path, false)? {
-            Walked::Value(value) => Ok(value),
-            Walked::Optional(None) => Ok(Value::Optional(None)),
-            Walked::Optional(Some(value)) => Ok(Value::some(value)),
+            Resolved::Value(value) => Ok(value),
+            Resolved::Optional(None) => Ok(Value::Optional(None)),
+            Resolved::Optional(Some(value)) => Ok(Value::some(value)),
         }
     }
 
-    /// Whether the end of a path is there; its beginning must be.
+    /// Returns whether the last element of a path exists; the elements before it must exist.
     pub(super) fn test_attribute(&mut self, attribute: &'d Attribute) -> Flow<'d> {
         let base = self.base(&attribute.base)?;
         Ok(match self.walk(base, &attribute.path, true)? {
-            Walked::Optional(value) => Value::Bool(value.is_some()),
-            Walked::Value(value) => value,
+            Resolved::Optional(value) => Value::Bool(value.is_some()),
+            Resolved::Value(value) => value,
         })
     }
 
@@ -56,7 +56,7 @@ impl<'d> Machine<'_, 'd> {
         }
     }
 
-    /// What a fold has gathered so far.
+    /// Returns the current value of a fold's accumulator.
     pub(super) fn accumulated(&mut self, accumulator: Accumulator) -> Flow<'d> {
         let slot = usize::from(accumulator.slot);
         if let Some(value) = &self.slots[slot] {
@@ -67,10 +67,15 @@ impl<'d> Machine<'_, 'd> {
         value
     }
 
-    fn walk(&mut self, base: Value<'d>, path: &'d [Qualifier], test: bool) -> Result<Walked<'d>, EvalError> {
+    fn walk(
+        &mut self,
+        base: Value<'d>,
+        path: &'d [Qualifier],
+        test: bool,
+    ) -> Result<Resolved<'d>, EvalError> {
         let mut optional = matches!(base, Value::Optional(_));
         let mut value = match base {
-            Value::Optional(None) => return Ok(Walked::Optional(None)),
+            Value::Optional(None) => return Ok(Resolved::Optional(None)),
             Value::Optional(Some(inner)) => Value::clone(&inner),
             other => other,
         };
@@ -78,20 +83,20 @@ impl<'d> Machine<'_, 'd> {
             optional = optional || qualifier.optional;
             let presence = test && index + 1 == path.len();
             let found = self.qualify(&value, &qualifier.key, optional || presence);
-            // Where absence is allowed, only what is there costs.
+            // Where absence is allowed, only present values cost.
             if presence || !optional || matches!(found, Ok(Some(_))) {
                 self.charge(READ_COST)?;
             }
             match found? {
-                found if presence && !optional => return Ok(Walked::Value(Value::Bool(found.is_some()))),
+                found if presence && !optional => return Ok(Resolved::Value(Value::Bool(found.is_some()))),
                 Some(found) => value = found,
-                None => return Ok(Walked::Optional(None)),
+                None => return Ok(Resolved::Optional(None)),
             }
         }
-        Ok(if optional { Walked::Optional(Some(value)) } else { Walked::Value(value) })
+        Ok(if optional { Resolved::Optional(Some(value)) } else { Resolved::Value(value) })
     }
 
-    /// One step of a path. Absence is a failure unless it is allowed.
+    /// Resolves one element of a path. Absence is an error unless `absent` is true.
     fn qualify(
         &mut self,
         value: &Value<'d>,
@@ -154,7 +159,7 @@ fn not_an_index(key: &Value<'_>) -> EvalError {
     EvalError::failed(format!("unsupported index type '{}' in list", key.type_of().name()))
 }
 
-/// An element by any number that is whole.
+/// Returns an element by an index of any numeric type with an integer value.
 fn element<'d>(list: &ListValue<'d>, key: &Value<'d>) -> Result<Option<Value<'d>>, EvalError> {
     let index = match key {
         Value::Int(index) => usize::try_from(*index).ok(),

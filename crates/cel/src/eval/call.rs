@@ -1,4 +1,4 @@
-//! Calls of functions.
+//! Evaluation of function calls.
 
 use crate::EvalError;
 use crate::library::{find, find_all, has};
@@ -8,12 +8,12 @@ use crate::value::Value;
 
 use super::{CostRule, Flow, Machine, absorbed};
 
-/// Most arguments of any function, so that they need no allocation.
+/// Maximum number of arguments of any function, so that they fit into an array without allocation.
 const MAX_ARGS: usize = 4;
 
 impl<'d> Machine<'_, 'd> {
     pub(super) fn call(&mut self, call: &'d Call) -> Flow<'d> {
-        let args = self.arguments(&call.args, call.cost, call.in_a_row)?;
+        let args = self.arguments(&call.args, call.cost, call.stops_at_failure)?;
         let args = &args[..call.args.len()];
         if !call.cost.needs_result() {
             self.charge(call.cost.price(args))?;
@@ -29,21 +29,21 @@ impl<'d> Machine<'_, 'd> {
         result
     }
 
-    /// The arguments of a call. Upstream evaluates both of two even if the first one failed, and charges for
-    /// the call that is not made. Calls in a row it leaves at the first failure, and charges only if that was
-    /// the last argument.
+    /// Evaluates the arguments of a call. For calls with two arguments, cel-go evaluates both even
+    /// if the first fails, and charges for the call that is not made. For calls with variable
+    /// arguments it stops at the first failure, and charges only if that was the last argument.
     fn arguments(
         &mut self,
         args: &'d [NodeId],
         cost: CostRule,
-        in_a_row: bool,
+        stops_at_failure: bool,
     ) -> Result<[Value<'d>; MAX_ARGS], EvalError> {
         let mut values = [Value::Null, Value::Null, Value::Null, Value::Null];
         let mut failure = None;
         for (index, arg) in args.iter().take(MAX_ARGS).enumerate() {
             match absorbed(self.eval(*arg))? {
                 Ok(found) => values[index] = found,
-                Err(error) if in_a_row && index + 1 < args.len() => return Err(error),
+                Err(error) if stops_at_failure && index + 1 < args.len() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -69,12 +69,12 @@ impl<'d> Machine<'_, 'd> {
 }
 
 fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
-    if let (Some(any), true) = (call.overloads.first(), call.unguarded) {
+    if let (Some(any), true) = (call.overloads.first(), call.skips_type_guard) {
         return (any.call)(args);
     }
     let fitting = call.overloads.iter().find(|overload| {
         overload.args.len() == args.len()
-            && overload.args.iter().zip(args).all(|(wanted, arg)| fits(wanted, arg))
+            && overload.args.iter().zip(args).all(|(expected, arg)| fits(expected, arg))
     });
     match fitting {
         Some(overload) => (overload.call)(args),
@@ -85,9 +85,9 @@ fn dispatch<'d>(call: &Call, args: &[Value<'d>]) -> Flow<'d> {
     }
 }
 
-/// Whether a value is one of a type. Of lists and maps the first element tells.
-pub(crate) fn fits(wanted: &Type, value: &Value<'_>) -> bool {
-    match (wanted, value) {
+/// Returns true if a value has this type. For lists and maps only the first element is checked.
+pub(crate) fn fits(expected: &Type, value: &Value<'_>) -> bool {
+    match (expected, value) {
         (Type::Dyn | Type::Any | Type::Param(_), _)
         | (Type::Null, Value::Null)
         | (Type::Bool, Value::Bool(_))
@@ -99,9 +99,9 @@ pub(crate) fn fits(wanted: &Type, value: &Value<'_>) -> bool {
         | (Type::Timestamp, Value::Timestamp(_))
         | (Type::Duration, Value::Duration(_))
         | (Type::Type(_), Value::Type(_)) => true,
-        (Type::List(wanted), Value::List(_)) if matches!(**wanted, Type::Param(_) | Type::Dyn) => true,
-        (Type::List(wanted), Value::List(list)) => match list.0.get(0) {
-            Some(Ok(first)) => fits(wanted, &first),
+        (Type::List(expected), Value::List(_)) if matches!(**expected, Type::Param(_) | Type::Dyn) => true,
+        (Type::List(expected), Value::List(list)) => match list.0.get(0) {
+            Some(Ok(first)) => fits(expected, &first),
             _ => true,
         },
         (Type::Map(keys, values), Value::Map(map)) => match map.0.entries().next() {
@@ -112,15 +112,15 @@ pub(crate) fn fits(wanted: &Type, value: &Value<'_>) -> bool {
         (Type::Struct(name) | Type::Opaque(name, _), Value::Extension(extension)) => {
             **name == *extension.0.type_name()
         }
-        (wanted @ Type::Opaque(..), Value::Optional(inner)) => match (wanted.as_optional(), inner) {
-            (Some(wanted), Some(inner)) => fits(wanted, inner),
+        (expected @ Type::Opaque(..), Value::Optional(inner)) => match (expected.as_optional(), inner) {
+            (Some(expected), Some(inner)) => fits(expected, inner),
             (found, _) => found.is_some(),
         },
         _ => false,
     }
 }
 
-/// `in`.
+/// Evaluates the operator `in`.
 pub(super) fn contains<'d>(element: &Value<'d>, container: &Value<'d>) -> Flow<'d> {
     match container {
         Value::List(list) => has(&list.0, element).map(Value::Bool),

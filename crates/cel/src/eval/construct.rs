@@ -1,4 +1,4 @@
-//! Lists, maps and objects that expressions make.
+//! Evaluation of list, map and object literals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ const STRUCT_COST: u64 = 40;
 
 impl<'d> Machine<'_, 'd> {
     pub(super) fn list(&mut self, elements: &'d [(NodeId, bool)]) -> Flow<'d> {
-        let made = self.elements(elements);
+        let built = self.elements(elements);
         self.charge(LIST_COST)?;
-        bounded(Value::list(made?))
+        bounded(Value::list(built?))
     }
 
     fn elements(&mut self, elements: &'d [(NodeId, bool)]) -> Result<Vec<Value<'d>>, EvalError> {
@@ -39,27 +39,27 @@ impl<'d> Machine<'_, 'd> {
     }
 
     pub(super) fn map(&mut self, entries: &'d [(NodeId, NodeId, bool)]) -> Flow<'d> {
-        let made = self.entries(entries);
+        let built = self.entries(entries);
         self.charge(MAP_COST)?;
-        bounded(Value::Map(MapValue(Map::owned(made?))))
+        bounded(Value::Map(MapValue(Map::owned(built?))))
     }
 
     fn entries(
         &mut self,
         entries: &'d [(NodeId, NodeId, bool)],
     ) -> Result<BTreeMap<Key<'d>, Value<'d>>, EvalError> {
-        let mut made = BTreeMap::new();
+        let mut built = BTreeMap::new();
         for (key, value, optional) in entries {
             let key = self.eval(*key)?;
             let value = self.eval(*value)?;
-            let value = if *optional { unwrapped(&key, value)? } else { Some(value) };
+            let value = if *optional { unwrap_entry(&key, value)? } else { Some(value) };
             let Some(key) = Key::new(key) else { return Err(EvalError::failed("unsupported key type")) };
             match value {
-                Some(value) => made.insert(key, value),
-                None => made.remove(&key),
+                Some(value) => built.insert(key, value),
+                None => built.remove(&key),
             };
         }
-        Ok(made)
+        Ok(built)
     }
 
     pub(super) fn object(&mut self, node: &'d ObjectNode) -> Flow<'d> {
@@ -76,16 +76,16 @@ impl<'d> Machine<'_, 'd> {
         let mut fields: Vec<(Arc<str>, Value<'d>)> = Vec::with_capacity(node.fields.len());
         for (name, id, optional) in &node.fields {
             let value = self.eval(*id)?;
-            let value = if *optional { unwrapped(&Value::text(name), value)? } else { Some(value) };
-            fields.retain(|(known, _)| known != name);
+            let value = if *optional { unwrap_entry(&Value::text(name), value)? } else { Some(value) };
+            fields.retain(|(existing, _)| existing != name);
             fields.extend(value.map(|value| (name.clone(), value)));
         }
         Ok(fields)
     }
 }
 
-/// What an optional entry holds.
-fn unwrapped<'d>(key: &Value<'d>, value: Value<'d>) -> Result<Option<Value<'d>>, EvalError> {
+/// Returns the value of an optional entry, if any.
+fn unwrap_entry<'d>(key: &Value<'d>, value: Value<'d>) -> Result<Option<Value<'d>>, EvalError> {
     match value {
         Value::Optional(inner) => Ok(inner.map(|inner| Value::clone(&inner))),
         other => {

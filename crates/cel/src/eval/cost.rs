@@ -1,39 +1,40 @@
-//! What calls cost, in upstream's units: the rule is found when a program is made, the price when it runs.
+//! Runtime costs of calls, in cel-go's units. The rule is chosen when a program is planned, the
+//! cost is computed at run time.
 
 use crate::names::EQUALS;
 use crate::value::{Extension, ListValue, Value};
 
-/// Reading a tenth of a character costs one unit less than nothing: ten characters cost one.
+/// Cost of reading one byte or character; ten of them cost one unit.
 const STRING_TRAVERSAL: f64 = 0.1;
-/// Four characters of a pattern are taken for one of its expressions.
+/// Cost per character of a pattern: four characters count as one expression.
 const PATTERN_LENGTH: f64 = 0.25;
-/// Making a list or a struct.
+/// Cost of creating a list or a struct.
 const LIST_CREATE: u64 = 10;
 const STRUCT_CREATE: u64 = 40;
-/// So high that an expression can ask twice.
+/// Cost of an authorization check, so high that an expression can make only two.
 const AUTHORIZATION_CHECK: u64 = 350_000;
 
-/// How the price of a call follows from its arguments.
+/// Rule for computing the cost of a call from its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CostRule {
     Fixed(u64),
-    /// Reading the first argument, so many times.
+    /// Reading the first argument this many times.
     Read(u8),
-    /// Reading the result, so many times.
+    /// Reading the result this many times.
     ReadResult(u8),
-    /// Looking at every element of the second argument.
+    /// Comparing with every element of the second argument.
     InList,
-    /// Reading both arguments as far as the shorter one goes.
+    /// Reading both arguments up to the length of the shorter one.
     Shorter,
     /// Reading both arguments.
     Both,
-    /// A pattern on a text.
+    /// Matching a regular expression against a string.
     Pattern,
-    /// Looking for the second argument in the first.
+    /// Searching the second argument in the first.
     Search,
-    /// Reading the first argument to its leaves.
+    /// Reading the first argument with all its elements.
     Traverse,
-    /// A selector in the second argument.
+    /// Parsing the second argument as a selector.
     Selector,
     ContainsIp {
         text: bool,
@@ -42,18 +43,18 @@ pub(crate) enum CostRule {
         text: bool,
     },
     Validate,
-    /// Making a list of the size of the result.
+    /// Creating a list of the size of the result.
     ListResult,
-    /// Flattening a list so many levels deep.
+    /// Flattening a list to this depth.
     Flatten,
     /// Comparing all elements of the argument with each other.
     SelfCompare(u8),
-    /// Comparing all elements of both arguments, so many times.
+    /// Comparing all elements of both arguments this many times.
     Sets(u8),
 }
 
 impl CostRule {
-    /// The rule of a function; the overload is none if it is not known before evaluation.
+    /// Returns the rule of a function; `overload` is `None` if it is not known before evaluation.
     pub(crate) fn of(function: &str, overload: Option<&str>) -> Self {
         let extension = overload.and_then(Self::of_extension);
         extension
@@ -62,7 +63,7 @@ impl CostRule {
             .unwrap_or(Self::Fixed(1))
     }
 
-    /// Overloads of the list and set extensions.
+    /// Returns the rule of an overload of the list and set extensions.
     fn of_extension(overload: &str) -> Option<Self> {
         Some(match overload {
             "list_slice" | "lists_range" | "list_reverse" => Self::ListResult,
@@ -76,7 +77,7 @@ impl CostRule {
         })
     }
 
-    /// Functions that Kubernetes sets a price for, whatever their overload.
+    /// Returns the rule of a function of the Kubernetes libraries.
     fn of_kubernetes(function: &str, overload: Option<&str>) -> Option<Self> {
         Some(match function {
             "check" => Self::Fixed(AUTHORIZATION_CHECK),
@@ -133,12 +134,12 @@ impl CostRule {
         })
     }
 
-    /// Whether the price is known only when the call is done.
+    /// Returns true if the cost depends on the result of the call.
     pub(crate) fn needs_result(self) -> bool {
         matches!(self, Self::ReadResult(_) | Self::ListResult)
     }
 
-    /// The price. Of a rule that [`Self::needs_result`], the result is the only argument.
+    /// Returns the cost. For a rule with [`Self::needs_result`], the result is the only argument.
     pub(crate) fn price(self, args: &[Value<'_>]) -> u64 {
         let size = |index: usize| args.get(index).map_or(1, Value::cost_size);
         match self {
@@ -170,7 +171,8 @@ impl CostRule {
                     Some(Value::Int(depth)) => *depth,
                     _ => 1,
                 };
-                // A negative depth wraps around in upstream, to the price of an empty list less the size.
+                // With a negative depth cel-go's arithmetic wraps around, to the cost of an empty
+                // list minus the size.
                 let levels = i64::try_from(size(0)).unwrap_or(i64::MAX).saturating_mul(depth);
                 levels.cast_unsigned().wrapping_add(1 + LIST_CREATE)
             }
@@ -182,7 +184,7 @@ impl CostRule {
     }
 }
 
-/// The price of `==` and `!=`.
+/// Returns the cost of `==` and `!=`.
 pub(super) fn equality(function: &str, left: &Value<'_>, right: &Value<'_>) -> u64 {
     if function == EQUALS && matches!(left, Value::Extension(_)) {
         return 1;
@@ -190,7 +192,7 @@ pub(super) fn equality(function: &str, left: &Value<'_>, right: &Value<'_>) -> u
     read(deep_size(Some(left)).min(deep_size(Some(right))), 1.0)
 }
 
-/// The size of a value, or of what is in it if it is optional.
+/// Returns the size of a value, or of the value in an optional.
 fn deep_size(value: Option<&Value<'_>>) -> u64 {
     match value {
         Some(Value::Optional(Some(inner))) => deep_size(Some(inner)),
@@ -199,12 +201,12 @@ fn deep_size(value: Option<&Value<'_>>) -> u64 {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "prices are rounded anyway")]
+#[expect(clippy::cast_precision_loss, reason = "costs are rounded anyway")]
 fn to_float(size: u64) -> f64 {
     size as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, which is meant")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturation is intended")]
 fn truncated(price: f64) -> u64 {
     price as u64
 }
@@ -217,7 +219,7 @@ fn read(size: u64, times: f64) -> u64 {
     truncated((to_float(size) * times * STRING_TRAVERSAL).ceil())
 }
 
-/// What is read on the way to all leaves; a leaf that is not read costs one.
+/// Returns the cost of reading a value with all its elements; a scalar costs one.
 fn traverse(value: &Value<'_>) -> u64 {
     match value {
         Value::String(text) => truncated(to_float(text.as_str().len() as u64) * STRING_TRAVERSAL),
@@ -236,7 +238,8 @@ fn traverse(value: &Value<'_>) -> u64 {
     }
 }
 
-/// A selector is a list of requirements, each of which takes two characters at least.
+/// Returns the cost of parsing a selector: a list of requirements, each at least two characters
+/// long.
 fn selector(length: u64) -> u64 {
     let requirements = scaled(length, 0.5).saturating_mul(LIST_CREATE + STRUCT_CREATE);
     LIST_CREATE.saturating_add(read(length, 1.0)).saturating_add(requirements)

@@ -1,4 +1,4 @@
-//! Comprehensions.
+//! Evaluation of comprehensions.
 
 use crate::EvalError;
 use crate::plan::{Accumulator, FoldNode, NodeId};
@@ -6,12 +6,12 @@ use crate::value::{List, ListValue, MapValue, Value};
 
 use super::{Flow, Machine, READ_COST, absorbed};
 
-/// What joining two lists costs, and inserting into a map.
-const GATHER_COST: u64 = 1;
+/// Cost of concatenating two lists, and of inserting into a map.
+const APPEND_COST: u64 = 1;
 
 impl<'d> Machine<'_, 'd> {
     pub(super) fn fold(&mut self, fold: &'d FoldNode) -> Flow<'d> {
-        // An outer comprehension that uses the same slots beside this one has left its values there.
+        // The slots may contain values of another comprehension in the same outer comprehension.
         self.slots[usize::from(fold.accumulator.slot)] = None;
         let range = self.eval(fold.range)?;
         match range {
@@ -22,7 +22,7 @@ impl<'d> Machine<'_, 'd> {
                         Some(_) => Some(map.0.find(&key).map(|value| value.unwrap_or(Value::Null))),
                         None => None,
                     };
-                    if !self.round(fold, Ok(key), second)? {
+                    if !self.iterate(fold, Ok(key), second)? {
                         break;
                     }
                 }
@@ -44,9 +44,9 @@ impl<'d> Machine<'_, 'd> {
         for (index, element) in list.0.iter().enumerate() {
             let more = if fold.second_variable.is_some() {
                 let index = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                self.round(fold, Ok(index), Some(element))?
+                self.iterate(fold, Ok(index), Some(element))?
             } else {
-                self.round(fold, element, None)?
+                self.iterate(fold, element, None)?
             };
             if !more {
                 break;
@@ -55,8 +55,8 @@ impl<'d> Machine<'_, 'd> {
         Ok(())
     }
 
-    /// One round; whether there may be another.
-    fn round(
+    /// Evaluates one iteration. Returns false if the loop condition ends the comprehension.
+    fn iterate(
         &mut self,
         fold: &'d FoldNode,
         first: Flow<'d>,
@@ -77,17 +77,17 @@ impl<'d> Machine<'_, 'd> {
         Ok(true)
     }
 
-    /// `accumulator + [element]`, in place.
+    /// Evaluates `accumulator + [element]` in place.
     pub(super) fn append(&mut self, accumulator: Accumulator, element: NodeId, list_cost: u64) -> Flow<'d> {
-        let begun = self.accumulated(accumulator).map(drop);
-        let begun = match begun {
+        let accumulated = self.accumulated(accumulator).map(drop);
+        let accumulated = match accumulated {
             Err(cancelled) if !matches!(cancelled, EvalError::Failed(_)) => return Err(cancelled),
-            begun => begun,
+            accumulated => accumulated,
         };
         self.charge(READ_COST)?;
         let element = absorbed(self.eval(element))?;
-        self.charge(list_cost + GATHER_COST)?;
-        begun?;
+        self.charge(list_cost + APPEND_COST)?;
+        accumulated?;
         let element = element?;
         match self.slots[usize::from(accumulator.slot)].take() {
             Some(Ok(Value::List(list))) => Ok(Value::List(ListValue(list.0.push(element)?))),
@@ -96,7 +96,7 @@ impl<'d> Machine<'_, 'd> {
         }
     }
 
-    /// A map with more entries, in place.
+    /// Inserts entries into the accumulated map in place.
     pub(super) fn insert(
         &mut self,
         accumulator: Accumulator,
@@ -107,7 +107,7 @@ impl<'d> Machine<'_, 'd> {
         self.charge(READ_COST)?;
         let key = key.map(|key| self.eval(key)).transpose()?;
         let value = self.eval(value)?;
-        self.charge(GATHER_COST)?;
+        self.charge(APPEND_COST)?;
         let Some(Ok(Value::Map(MapValue(mut map)))) = self.slots[usize::from(accumulator.slot)].take() else {
             return Err(EvalError::no_such_overload());
         };

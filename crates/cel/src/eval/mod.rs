@@ -1,4 +1,4 @@
-//! Evaluates programs, counting what it costs.
+//! Evaluator of programs, with cost tracking.
 
 mod attribute;
 mod call;
@@ -19,16 +19,16 @@ pub(crate) use cost::CostRule;
 
 pub(crate) type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// Reading a variable or a field.
+/// Cost of reading a variable or a field.
 const READ_COST: u64 = 1;
 
-/// One evaluation.
+/// The state of one evaluation.
 pub(crate) struct Machine<'m, 'd> {
     plan: &'d Plan,
     activation: &'m dyn Activation<'d>,
     provider: Option<&'d dyn TypeProvider>,
     budget: &'m mut Budget,
-    /// The variables of comprehensions. An accumulator may hold a failure.
+    /// Variables of comprehensions. An accumulator may hold an error.
     slots: Vec<Option<Flow<'d>>>,
     cost: u64,
     limit: u64,
@@ -50,7 +50,7 @@ impl<'m, 'd> Machine<'m, 'd> {
         self.eval(self.plan.root)
     }
 
-    /// What it has cost.
+    /// Returns the cost so far.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
@@ -126,7 +126,8 @@ impl<'m, 'd> Machine<'m, 'd> {
         }
     }
 
-    /// Like [`Self::eval`], for branches and indexes: there, reading an attribute costs only its path.
+    /// Like [`Self::eval`], for branches and indices: reading an attribute there costs only its
+    /// path.
     fn resolve(&mut self, id: NodeId) -> Flow<'d> {
         match self.plan.node(id) {
             Node::Attribute(attribute) => self.resolve_attribute(attribute),
@@ -139,7 +140,7 @@ impl<'m, 'd> Machine<'m, 'd> {
         }
     }
 
-    /// `&&` and `||`: one operand may decide although the other failed.
+    /// Evaluates `&&` and `||`: one operand may determine the result although the other failed.
     fn logic(&mut self, left: NodeId, right: NodeId, decisive: bool) -> Flow<'d> {
         let mut failure = None;
         for operand in [left, right] {
@@ -172,20 +173,21 @@ impl<'m, 'd> Machine<'m, 'd> {
         let (left, right) = (left?, right?);
         match equal(&left, &right) {
             Ok(same) => Ok(Value::Bool(same != negated)),
-            // Whatever cannot be compared is not equal, says upstream, but only to this question.
+            // In cel-go, values that cannot be compared are unequal for `!=`, but an error for
+            // `==`.
             Err(EvalError::Failed(_)) if negated => Ok(Value::Bool(true)),
             Err(error) => Err(error),
         }
     }
 
-    /// Both operands, each of which may have failed; evaluation goes on all the same.
+    /// Evaluates both operands, even if the first fails.
     fn both(&mut self, left: NodeId, right: NodeId) -> Result<(Flow<'d>, Flow<'d>), EvalError> {
         let left = absorbed(self.eval(left))?;
         let right = absorbed(self.eval(right))?;
         Ok((left, right))
     }
 
-    /// Both operands, paid for.
+    /// Evaluates both operands and charges the cost of the operation.
     fn operands(
         &mut self,
         left: NodeId,
@@ -195,7 +197,7 @@ impl<'m, 'd> Machine<'m, 'd> {
         let (left, right) = self.both(left, right)?;
         let price = match cost {
             CostRule::Fixed(price) => price,
-            // A failure has the size of one.
+            // A failed operand has size one.
             other => {
                 other.price(&[left.clone().unwrap_or(Value::Null), right.clone().unwrap_or(Value::Null)])
             }
@@ -205,7 +207,7 @@ impl<'m, 'd> Machine<'m, 'd> {
     }
 }
 
-/// A failure as a value; what cancels the evaluation stays an error.
+/// Separates failed operations, which can be absorbed, from errors that abort the evaluation.
 fn absorbed<'d>(flow: Flow<'d>) -> Result<Flow<'d>, EvalError> {
     match flow {
         Err(error @ EvalError::Failed(_)) => Ok(Err(error)),
@@ -214,7 +216,7 @@ fn absorbed<'d>(flow: Flow<'d>) -> Result<Flow<'d>, EvalError> {
     }
 }
 
-/// A constant of the program, without counting references where it can be borrowed.
+/// Returns a constant of the program, borrowed where possible to avoid reference counting.
 fn borrowed<'d>(value: &'d Value<'static>) -> Value<'d> {
     match value {
         Value::String(text) => Value::text(text.as_str()),

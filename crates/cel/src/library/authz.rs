@@ -1,4 +1,4 @@
-//! Authorization: `authorizer.group('').resource('pods').check('get').allowed()` and the like.
+//! Authorizer library: `authorizer.group('').resource('pods').check('get').allowed()` etc.
 
 use std::sync::Arc;
 
@@ -175,32 +175,32 @@ fn resource<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::extension(Extension::ResourceCheck(handle.clone(), check)))
 }
 
-fn narrowed<'d>(args: &[Value<'d>], narrow: fn(&mut ResourceCheck, Arc<str>)) -> Flow<'d> {
+fn with_field<'d>(args: &[Value<'d>], set: fn(&mut ResourceCheck, Arc<str>)) -> Flow<'d> {
     let [receiver, Value::String(text)] = args else { return mismatch() };
     let Some(Extension::ResourceCheck(handle, check)) = inner(receiver) else { return mismatch() };
     let mut check = check.clone();
-    narrow(&mut check, text.as_str().into());
+    set(&mut check, text.as_str().into());
     Ok(Value::extension(Extension::ResourceCheck(handle.clone(), check)))
 }
 
 fn subresource<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    narrowed(args, |check, text| check.subresource = text)
+    with_field(args, |check, text| check.subresource = text)
 }
 
 fn namespace<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    narrowed(args, |check, text| check.namespace = text)
+    with_field(args, |check, text| check.namespace = text)
 }
 
 fn name<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    narrowed(args, |check, text| check.name = text)
+    with_field(args, |check, text| check.name = text)
 }
 
 fn field_selector<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    narrowed(args, |check, text| check.field_selector = text)
+    with_field(args, |check, text| check.field_selector = text)
 }
 
 fn label_selector<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    narrowed(args, |check, text| check.label_selector = text)
+    with_field(args, |check, text| check.label_selector = text)
 }
 
 fn check<'d>(args: &[Value<'d>]) -> Flow<'d> {
@@ -214,10 +214,10 @@ fn check<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::extension(Extension::Decision(decision)))
 }
 
-fn told<'d>(args: &[Value<'d>], tell: fn(&Decision) -> Value<'d>) -> Flow<'d> {
+fn of_decision<'d>(args: &[Value<'d>], read: fn(&Decision) -> Value<'d>) -> Flow<'d> {
     match args {
         [value] => match inner(value) {
-            Some(Extension::Decision(decision)) => Ok(tell(decision)),
+            Some(Extension::Decision(decision)) => Ok(read(decision)),
             _ => mismatch(),
         },
         _ => mismatch(),
@@ -225,17 +225,17 @@ fn told<'d>(args: &[Value<'d>], tell: fn(&Decision) -> Value<'d>) -> Flow<'d> {
 }
 
 fn errored<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    told(args, |decision| Value::Bool(decision.error.is_some()))
+    of_decision(args, |decision| Value::Bool(decision.error.is_some()))
 }
 
 fn error<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    told(args, |decision| Value::string(decision.error.as_deref().unwrap_or_default()))
+    of_decision(args, |decision| Value::string(decision.error.as_deref().unwrap_or_default()))
 }
 
 fn allowed<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    told(args, |decision| Value::Bool(decision.allowed))
+    of_decision(args, |decision| Value::Bool(decision.allowed))
 }
 
 fn reason<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    told(args, |decision| Value::string(&*decision.reason))
+    of_decision(args, |decision| Value::string(&*decision.reason))
 }

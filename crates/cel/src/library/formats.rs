@@ -1,4 +1,4 @@
-//! Named formats of strings.
+//! Named formats library (`format.dns1123Label()` etc.).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,13 +11,13 @@ use crate::value::{Extension, Timestamp, Value};
 
 use super::{Function, mismatch, urls};
 
-/// A format.
+/// A named format.
 #[derive(Debug)]
 pub(crate) struct NamedFormat {
     pub(crate) name: &'static str,
-    /// What is wrong with a text; nothing if it has the format.
+    /// Returns the errors of a string; empty if it has the format.
     validate: fn(&str) -> Vec<String>,
-    /// How long a regular expression for it is, or would be: the measure of its cost.
+    /// Length of a regular expression for the format, even if none is used; determines the cost.
     pub(crate) pattern_size: u64,
 }
 
@@ -56,26 +56,31 @@ macro_rules! formats {
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
 formats![
-    ("dns1123Label", 30, dns1123_label, |text| told(object_dns_label(text, false))),
-    ("dns1123Subdomain", 60, dns1123_subdomain, |text| told(object_dns_subdomain(text, false))),
-    ("dns1035Label", 30, dns1035_label, |text| told(object_dns1035_label(text, false))),
-    ("qualifiedName", 60, qualified, |text| told(qualified_name(text))),
-    ("dns1123LabelPrefix", 30, dns1123_label_prefix, |text| told(object_dns_label(text, true))),
-    ("dns1123SubdomainPrefix", 60, dns1123_subdomain_prefix, |text| told(object_dns_subdomain(text, true))),
-    ("dns1035LabelPrefix", 30, dns1035_label_prefix, |text| told(object_dns1035_label(text, true))),
-    ("labelValue", 40, label, |text| told(label_value(text))),
+    ("dns1123Label", 30, dns1123_label, |text| to_strings(object_dns_label(text, false))),
+    ("dns1123Subdomain", 60, dns1123_subdomain, |text| to_strings(object_dns_subdomain(text, false))),
+    ("dns1035Label", 30, dns1035_label, |text| to_strings(object_dns1035_label(text, false))),
+    ("qualifiedName", 60, qualified, |text| to_strings(qualified_name(text))),
+    ("dns1123LabelPrefix", 30, dns1123_label_prefix, |text| to_strings(object_dns_label(text, true))),
+    ("dns1123SubdomainPrefix", 60, dns1123_subdomain_prefix, |text| to_strings(object_dns_subdomain(
+        text, true
+    ))),
+    ("dns1035LabelPrefix", 30, dns1035_label_prefix, |text| to_strings(object_dns1035_label(text, true))),
+    ("labelValue", 40, label, |text| to_strings(label_value(text))),
     ("uri", 1103, uri, |text| urls::parse_request_uri(text).err().into_iter().collect()),
-    ("uuid", 70, uuid, |text| unless(is_uuid(text), "does not match the UUID format")),
-    ("byte", 84, byte, |text| unless(!text.is_empty() && STANDARD.decode(text).is_ok(), "invalid base64")),
-    ("date", 71, date, |text| unless(is_date(text), "invalid date")),
-    ("datetime", 71, datetime, |text| unless(is_datetime(text), "invalid datetime")),
+    ("uuid", 70, uuid, |text| error_unless(is_uuid(text), "does not match the UUID format")),
+    ("byte", 84, byte, |text| error_unless(
+        !text.is_empty() && STANDARD.decode(text).is_ok(),
+        "invalid base64"
+    )),
+    ("date", 71, date, |text| error_unless(is_date(text), "invalid date")),
+    ("datetime", 71, datetime, |text| error_unless(is_datetime(text), "invalid datetime")),
 ];
 
-fn told(messages: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+fn to_strings(messages: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     messages.into_iter().map(Into::into).collect()
 }
 
-fn unless(holds: bool, message: &str) -> Vec<String> {
+fn error_unless(holds: bool, message: &str) -> Vec<String> {
     if holds { Vec::new() } else { vec![message.to_owned()] }
 }
 
@@ -83,7 +88,7 @@ fn by_name(name: &str) -> Option<&'static NamedFormat> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// 32 hexadecimal digits; dashes may be where they usually are.
+/// Returns true for 32 hexadecimal digits, with optional dashes at the usual positions.
 fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (index, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {

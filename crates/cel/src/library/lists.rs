@@ -1,4 +1,4 @@
-//! Lists: sums, extremes, order and parts.
+//! List libraries: aggregation, ordering, slicing.
 
 use std::cmp::Ordering;
 
@@ -132,7 +132,7 @@ fn sum<'d>(args: &[Value<'d>], zero: Value<'d>) -> Flow<'d> {
     let [Value::List(list)] = args else { return mismatch() };
     let mut total = zero;
     for element in list.0.iter() {
-        // Upstream loses the reason here.
+        // cel-go discards the original error here.
         total = Arithmetic::Add.apply(&total, &element?)?;
     }
     Ok(total)
@@ -175,12 +175,12 @@ fn min<'d>(args: &[Value<'d>]) -> Flow<'d> {
     extreme(args, "min", Ordering::Greater)
 }
 
-fn position<'d>(list: &ListValue<'d>, wanted: &Value<'d>, last: bool) -> Flow<'d> {
+fn position<'d>(list: &ListValue<'d>, element_to_find: &Value<'d>, last: bool) -> Flow<'d> {
     let length = list.0.len();
     for step in 0..length {
         let index = if last { length - 1 - step } else { step };
         let element = list.0.get(index).transpose()?;
-        if element.is_some_and(|element| equal(&element, wanted) == Ok(true)) {
+        if element.is_some_and(|element| equal(&element, element_to_find) == Ok(true)) {
             return Ok(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
         }
     }
@@ -189,29 +189,29 @@ fn position<'d>(list: &ListValue<'d>, wanted: &Value<'d>, last: bool) -> Flow<'d
 
 fn index_of<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
-        [Value::List(list), wanted] => position(list, wanted, false),
+        [Value::List(list), element_to_find] => position(list, element_to_find, false),
         _ => mismatch(),
     }
 }
 
 fn last_index_of<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
-        [Value::List(list), wanted] => position(list, wanted, true),
+        [Value::List(list), element_to_find] => position(list, element_to_find, true),
         _ => mismatch(),
     }
 }
 
 fn slice<'d>(args: &[Value<'d>]) -> Flow<'d> {
     let [Value::List(list), Value::Int(start), Value::Int(end)] = args else { return mismatch() };
-    let refuse = |why: &str| Err(EvalError::failed(format!("cannot slice({start}, {end}), {why}")));
+    let error = |why: &str| Err(EvalError::failed(format!("cannot slice({start}, {end}), {why}")));
     let (Ok(from), Ok(to)) = (usize::try_from(*start), usize::try_from(*end)) else {
-        return refuse("negative indexes not supported");
+        return error("negative indexes not supported");
     };
     if from > to {
-        return refuse("start index must be less than or equal to end index");
+        return error("start index must be less than or equal to end index");
     }
     if list.0.len() < to {
-        return refuse(&format!("list is length {}", list.0.len()));
+        return error(&format!("list is length {}", list.0.len()));
     }
     let elements = (from..to).filter_map(|index| list.0.get(index));
     Ok(Value::list(elements.collect::<Result<_, _>>()?))
@@ -231,7 +231,7 @@ fn flatten<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::list(flat))
 }
 
-/// Values are of bounded depth, and so is this.
+/// Recursive; the depth of values is bounded.
 fn flatten_into<'d>(list: &ListValue<'d>, depth: i64, into: &mut Vec<Value<'d>>) -> Result<(), EvalError> {
     for element in list.0.iter() {
         match element? {
@@ -248,7 +248,7 @@ fn flatten_into<'d>(list: &ListValue<'d>, depth: i64, into: &mut Vec<Value<'d>>)
 fn sort<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
         [Value::List(list)] => sorted(list, list),
-        [value] => Err(EvalError::unknown_to(value, "sort")),
+        [value] => Err(EvalError::unsupported_by(value, "sort")),
         _ => mismatch(),
     }
 }
@@ -256,7 +256,7 @@ fn sort<'d>(args: &[Value<'d>]) -> Flow<'d> {
 fn sort_by_keys<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
         [Value::List(list), Value::List(keys)] => sorted(list, keys),
-        [value, ..] => Err(EvalError::unknown_to(value, crate::names::SORT_BY_KEYS)),
+        [value, ..] => Err(EvalError::unsupported_by(value, crate::names::SORT_BY_KEYS)),
         _ => mismatch(),
     }
 }
@@ -299,7 +299,7 @@ fn reverse<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::list(elements))
 }
 
-/// Compares each element with all before it; the price is set accordingly, before this runs.
+/// Compares each element with all before it; the quadratic cost has been charged before the call.
 fn distinct<'d>(args: &[Value<'d>]) -> Flow<'d> {
     let [Value::List(list)] = args else { return mismatch() };
     let mut unique: Vec<Value<'d>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Addresses and networks.
+//! IP and CIDR libraries.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -69,7 +69,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// An address and how many of its bits are the network's.
+/// An address with its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cidr {
     pub(crate) address: IpAddr,
@@ -103,7 +103,7 @@ impl Cidr {
     }
 }
 
-/// Why text is no address, in the words of Go.
+/// Parses an address, with Go's error messages.
 fn parse_address(text: &str) -> Result<IpAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -185,7 +185,7 @@ fn ipv6_problem(text: &str) -> String {
     }
 }
 
-/// An address as expressions may have it: without a zone, and not of one family within the other.
+/// Parses an address as allowed in expressions: without zone, and not IPv4-mapped.
 fn address(text: &str) -> Result<IpAddr, EvalError> {
     if let Some((before, zone)) = text.split_once('%')
         && before.parse::<Ipv6Addr>().is_ok()
@@ -208,17 +208,17 @@ fn is_mapped(address: IpAddr) -> bool {
 
 fn network(text: &str) -> Result<Cidr, EvalError> {
     let context = "network address parse error during conversion from string";
-    let refuse =
+    let error =
         |why: String| EvalError::failed(format!("{context}: {context}: netip.ParsePrefix({text:?}): {why}"));
-    let (address, bits) = text.rsplit_once('/').ok_or_else(|| refuse("no '/'".to_owned()))?;
-    let address = parse_address(address).map_err(refuse)?;
+    let (address, bits) = text.rsplit_once('/').ok_or_else(|| error("no '/'".to_owned()))?;
+    let address = parse_address(address).map_err(error)?;
     let plain = bits.bytes().all(|byte| byte.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
     let bits = Some(bits)
         .filter(|bits| plain && !bits.is_empty())
-        .ok_or_else(|| refuse(format!("bad bits after slash: {bits:?}")))?;
+        .ok_or_else(|| error(format!("bad bits after slash: {bits:?}")))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits.parse::<u8>().ok().filter(|bits| *bits <= most);
-    let bits = bits.ok_or_else(|| refuse("prefix length out of range".to_owned()))?;
+    let bits = bits.ok_or_else(|| error("prefix length out of range".to_owned()))?;
     if is_mapped(address) {
         return Err(EvalError::failed(format!(
             "{context}: IPv4-mapped IPv6 address {text:?} is not allowed"
@@ -268,8 +268,8 @@ fn is_canonical<'d>(args: &[Value<'d>]) -> Flow<'d> {
     }
 }
 
-fn of_address<'d>(args: &[Value<'d>], tell: fn(IpAddr) -> Value<'d>) -> Flow<'d> {
-    args.first().and_then(as_address).map_or_else(mismatch, |address| Ok(tell(address)))
+fn of_address<'d>(args: &[Value<'d>], read: fn(IpAddr) -> Value<'d>) -> Flow<'d> {
+    args.first().and_then(as_address).map_or_else(mismatch, |address| Ok(read(address)))
 }
 
 fn family<'d>(args: &[Value<'d>]) -> Flow<'d> {
@@ -353,11 +353,11 @@ fn masked<'d>(args: &[Value<'d>]) -> Flow<'d> {
 
 fn contains_ip<'d>(args: &[Value<'d>]) -> Flow<'d> {
     let [receiver, other] = args else { return mismatch() };
-    let wanted = match other {
+    let operand = match other {
         Value::String(text) => Some(address(text.as_str())?),
         other => as_address(other),
     };
-    match (as_network(receiver), wanted) {
+    match (as_network(receiver), operand) {
         (Some(cidr), Some(address)) => Ok(Value::Bool(cidr.contains(address))),
         _ => mismatch(),
     }
@@ -365,11 +365,11 @@ fn contains_ip<'d>(args: &[Value<'d>]) -> Flow<'d> {
 
 fn contains_cidr<'d>(args: &[Value<'d>]) -> Flow<'d> {
     let [receiver, other] = args else { return mismatch() };
-    let wanted = match other {
+    let operand = match other {
         Value::String(text) => Some(network(text.as_str())?),
         other => as_network(other),
     };
-    match (as_network(receiver), wanted) {
+    match (as_network(receiver), operand) {
         (Some(cidr), Some(other)) => Ok(Value::Bool(cidr.bits <= other.bits && cidr.contains(other.address))),
         _ => mismatch(),
     }

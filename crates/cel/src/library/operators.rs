@@ -1,21 +1,21 @@
-//! Operators. The evaluator knows most of them itself; only their signatures are here.
+//! Signatures of operators. The evaluator implements most of them directly.
 
 use crate::value::{MapValue, Value};
 
 use super::{Function, mismatch};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function { name: "_?_:_", overloads: &[("conditional", "(bool, A, A) -> A")], call: special },
-    Function { name: "_&&_", overloads: &[("logical_and", "(bool, bool) -> bool")], call: special },
-    Function { name: "_||_", overloads: &[("logical_or", "(bool, bool) -> bool")], call: special },
-    Function { name: "!_", overloads: &[("logical_not", "(bool) -> bool")], call: special },
+    Function { name: "_?_:_", overloads: &[("conditional", "(bool, A, A) -> A")], call: builtin },
+    Function { name: "_&&_", overloads: &[("logical_and", "(bool, bool) -> bool")], call: builtin },
+    Function { name: "_||_", overloads: &[("logical_or", "(bool, bool) -> bool")], call: builtin },
+    Function { name: "!_", overloads: &[("logical_not", "(bool) -> bool")], call: builtin },
     Function {
         name: "@not_strictly_false",
         overloads: &[("not_strictly_false", "(bool) -> bool")],
-        call: special,
+        call: builtin,
     },
-    Function { name: "_==_", overloads: &[("equals", "(A, A) -> bool")], call: special },
-    Function { name: "_!=_", overloads: &[("not_equals", "(A, A) -> bool")], call: special },
+    Function { name: "_==_", overloads: &[("equals", "(A, A) -> bool")], call: builtin },
+    Function { name: "_!=_", overloads: &[("not_equals", "(A, A) -> bool")], call: builtin },
     Function {
         name: "_+_",
         overloads: &[
@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("add_string", "(string, string) -> string"),
             ("add_uint64", "(uint, uint) -> uint"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_-_",
@@ -41,7 +41,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("subtract_timestamp_timestamp", "(timestamp, timestamp) -> duration"),
             ("subtract_uint64", "(uint, uint) -> uint"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_*_",
@@ -50,7 +50,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("multiply_int64", "(int, int) -> int"),
             ("multiply_uint64", "(uint, uint) -> uint"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_/_",
@@ -59,17 +59,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("divide_int64", "(int, int) -> int"),
             ("divide_uint64", "(uint, uint) -> uint"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_%_",
         overloads: &[("modulo_int64", "(int, int) -> int"), ("modulo_uint64", "(uint, uint) -> uint")],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "-_",
         overloads: &[("negate_double", "(double) -> double"), ("negate_int64", "(int) -> int")],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_<_",
@@ -89,7 +89,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("less_timestamp", "(timestamp, timestamp) -> bool"),
             ("less_duration", "(duration, duration) -> bool"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_<=_",
@@ -109,7 +109,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("less_equals_timestamp", "(timestamp, timestamp) -> bool"),
             ("less_equals_duration", "(duration, duration) -> bool"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_>_",
@@ -129,7 +129,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("greater_timestamp", "(timestamp, timestamp) -> bool"),
             ("greater_duration", "(duration, duration) -> bool"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_>=_",
@@ -149,7 +149,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("greater_equals_timestamp", "(timestamp, timestamp) -> bool"),
             ("greater_equals_duration", "(duration, duration) -> bool"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_[_]",
@@ -159,7 +159,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("optional_list_index_int", "(optional(list(V)), int) -> optional(V)"),
             ("optional_map_index_value", "(optional(map(K, V)), K) -> optional(V)"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_[?_]",
@@ -169,17 +169,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ("map_optindex_optional_value", "(map(K, V), K) -> optional(V)"),
             ("optional_map_optindex_optional_value", "(optional(map(K, V)), K) -> optional(V)"),
         ],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "_?._",
         overloads: &[("select_optional_field", "(dyn, string) -> optional(V)")],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "@in",
         overloads: &[("in_list", "(A, list(A)) -> bool"), ("in_map", "(A, map(A, B)) -> bool")],
-        call: special,
+        call: builtin,
     },
     Function {
         name: "cel.@mapInsert",
@@ -191,8 +191,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Never called: these are no function calls to the evaluator.
-fn special<'d>(_: &[Value<'d>]) -> Result<Value<'d>, crate::EvalError> {
+/// Never called: the evaluator handles these operators without a function call.
+fn builtin<'d>(_: &[Value<'d>]) -> Result<Value<'d>, crate::EvalError> {
     mismatch()
 }
 

@@ -1,4 +1,4 @@
-//! Values that may be absent.
+//! Optional types library.
 
 use std::sync::Arc;
 
@@ -77,7 +77,8 @@ fn has_value<'d>(args: &[Value<'d>]) -> Flow<'d> {
     }
 }
 
-/// The evaluator takes these two itself, because the second operand may not be needed.
+/// Never called: the evaluator handles `or` and `orValue`, because the second operand is evaluated
+/// lazily.
 fn or<'d>(_: &[Value<'d>]) -> Flow<'d> {
     mismatch()
 }

@@ -1,4 +1,4 @@
-//! Regular expressions. The syntax is RE2's on both sides; patterns that are constants are compiled once.
+//! Regex library. Constant patterns are compiled once.
 
 use regex::{Regex, RegexBuilder};
 
@@ -6,7 +6,7 @@ use crate::EvalError;
 use crate::limits::MAX_REGEX_BYTES;
 use crate::value::{Text, Value};
 
-use super::dialect::translate;
+use super::go_regex::translate;
 use super::{Function, mismatch};
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -27,10 +27,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// A pattern, compiled.
+/// Compiles a pattern.
 ///
 /// # Errors
-/// If it is malformed or its automaton would be too large.
+/// If it is malformed, or its automaton would be too large.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(&translate(pattern)?).size_limit(MAX_REGEX_BYTES).build();
     built.map_err(|error| match error {
@@ -39,7 +39,7 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// What the regex crate says at the end of its many lines.
+/// Returns the last line of an error of the regex crate, which contains the reason.
 fn last_line(message: &str) -> String {
     message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
@@ -74,7 +74,7 @@ fn find_all_now<'d>(args: &[Value<'d>]) -> Flow<'d> {
     }
 }
 
-/// The first match, or nothing.
+/// Returns the first match, or an empty string.
 pub(crate) fn find<'d>(pattern: &Regex, text: &Value<'d>) -> Flow<'d> {
     Ok(match text {
         Value::String(Text::Borrowed(text)) => {
@@ -87,7 +87,7 @@ pub(crate) fn find<'d>(pattern: &Regex, text: &Value<'d>) -> Flow<'d> {
     })
 }
 
-/// All matches, or as many as a limit allows.
+/// Returns all matches, up to a limit.
 pub(crate) fn find_all<'d>(pattern: &Regex, text: &Value<'d>, limit: Option<&Value<'d>>) -> Flow<'d> {
     let limit = match limit {
         None => usize::MAX,

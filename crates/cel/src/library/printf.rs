@@ -1,4 +1,4 @@
-//! `format`: values put into a text.
+//! String formatting: the function `format`.
 
 use crate::EvalError;
 use crate::limits::MAX_STRING_BYTES;
@@ -17,7 +17,7 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 
 const DEFAULT_PRECISION: usize = 6;
 
-/// A place in a text for a value.
+/// A formatting clause such as `%s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clause {
     Text,
@@ -29,17 +29,17 @@ pub(crate) enum Clause {
     Octal,
 }
 
-/// A part of a format.
+/// A part of a format string.
 #[derive(Clone, Debug)]
 pub(crate) enum Part<'a> {
     Plain(&'a str),
     Clause(Clause),
 }
 
-/// The next part of a format and what follows it; `None` at its end.
+/// Splits off the next part of a format string. Returns it and the rest; `None` at the end.
 ///
 /// # Errors
-/// If it is malformed; the message is upstream's.
+/// If the format string is malformed; the message is cel-go's.
 pub(crate) fn next_part<'a>(text: &'a str) -> Option<Result<(Part<'a>, &'a str), String>> {
     let at = match text.find('%') {
         None if text.is_empty() => return None,
@@ -90,8 +90,8 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
 }
 
 impl Clause {
-    /// Why a value of a type cannot stand in this place; the name of the type follows.
-    pub(crate) fn refusal(self, found: &str) -> String {
+    /// Returns the error for a value of the wrong type; `found` is the name of the type.
+    pub(crate) fn type_error(self, found: &str) -> String {
         let rule = match self {
             Self::Text => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
@@ -106,8 +106,8 @@ impl Clause {
         format!("error during formatting: {rule}, was given {found}")
     }
 
-    /// Whether values of a type can stand in this place.
-    pub(crate) fn takes(self, found: &Type) -> bool {
+    /// Returns true if the clause accepts values of this type.
+    pub(crate) fn accepts(self, found: &Type) -> bool {
         match self {
             _ if found.is_dyn() => true,
             Self::Text => !matches!(found, Type::Struct(_) | Type::Opaque(..) | Type::Error),
@@ -119,7 +119,7 @@ impl Clause {
     }
 
     fn print(self, value: &Value<'_>) -> Result<String, EvalError> {
-        let refusal = || EvalError::failed(self.refusal(value.type_of().name()));
+        let type_error = || EvalError::failed(self.type_error(value.type_of().name()));
         let number = |value: &Value<'_>| match value {
             Value::Int(number) => Some((*number < 0, number.unsigned_abs())),
             Value::Uint(number) => Some((false, *number)),
@@ -128,22 +128,22 @@ impl Clause {
         let signed =
             |(negative, digits): (bool, String)| if negative { format!("-{digits}") } else { digits };
         Ok(match self {
-            Self::Text => text(value)?.ok_or_else(refusal)?,
+            Self::Text => text(value)?.ok_or_else(type_error)?,
             Self::Decimal => {
-                let (negative, number) = number(value).ok_or_else(refusal)?;
+                let (negative, number) = number(value).ok_or_else(type_error)?;
                 signed((negative, number.to_string()))
             }
-            Self::Fixed(precision) => fixed(special(value).ok_or_else(refusal)?, precision)?,
-            Self::Scientific => scientific(special(value).ok_or_else(refusal)?),
+            Self::Fixed(precision) => fixed(to_double(value).ok_or_else(type_error)?, precision)?,
+            Self::Scientific => scientific(to_double(value).ok_or_else(type_error)?),
             Self::Binary => match value {
                 Value::Bool(truth) => if *truth { "1" } else { "0" }.to_owned(),
                 value => {
-                    let (negative, number) = number(value).ok_or_else(refusal)?;
+                    let (negative, number) = number(value).ok_or_else(type_error)?;
                     signed((negative, format!("{number:b}")))
                 }
             },
             Self::Octal => {
-                let (negative, number) = number(value).ok_or_else(refusal)?;
+                let (negative, number) = number(value).ok_or_else(type_error)?;
                 signed((negative, format!("{number:o}")))
             }
             Self::Hex { upper } => {
@@ -151,7 +151,7 @@ impl Clause {
                     Value::String(text) => hex(text.as_str().as_bytes()),
                     Value::Bytes(bytes) => hex(bytes),
                     value => {
-                        let (negative, number) = number(value).ok_or_else(refusal)?;
+                        let (negative, number) = number(value).ok_or_else(type_error)?;
                         signed((negative, format!("{number:x}")))
                     }
                 };
@@ -165,8 +165,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A double, or text that names one that is no number.
-fn special(value: &Value<'_>) -> Option<f64> {
+/// Returns a double, or the special value that a string names (`NaN`, `Infinity`).
+fn to_double(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
         Value::String(text) => match text.as_str() {
@@ -179,7 +179,8 @@ fn special(value: &Value<'_>) -> Option<f64> {
     }
 }
 
-/// With commas between thousands: upstream prints as American English does.
+/// Formats a fixed-point number with commas between thousands, like cel-go's American English
+/// locale.
 fn fixed(number: f64, precision: usize) -> Result<String, EvalError> {
     if precision > MAX_STRING_BYTES {
         return Err(EvalError::CostLimitExceeded);
@@ -212,17 +213,18 @@ fn fixed(number: f64, precision: usize) -> Result<String, EvalError> {
     Ok(grouped)
 }
 
-/// As `1.234500×10⁰³`; upstream takes the precision for a width, so there are always six digits.
+/// Formats a number as `1.234500×10⁰³`. cel-go uses the precision as width, so there are always six
+/// digits.
 fn scientific(number: f64) -> String {
     if !number.is_finite() {
-        let shown = if number.is_nan() {
+        let text = if number.is_nan() {
             "NaN"
         } else if number > 0.0 {
             "∞"
         } else {
             "-∞"
         };
-        return format!("{shown:>6}");
+        return format!("{text:>6}");
     }
     let plain = format!("{number:.6e}");
     let (digits, exponent) = plain.split_once('e').unwrap_or((&plain, "0"));
@@ -235,7 +237,7 @@ fn scientific(number: f64) -> String {
     format!("{digits}×10{sign}{raised}")
 }
 
-/// What `%s` makes of a value; `None` if it takes no such values.
+/// Formats a value for `%s`; `None` for an unsupported type.
 fn text(value: &Value<'_>) -> Result<Option<String>, EvalError> {
     Ok(Some(match value {
         Value::Null => "null".to_owned(),
@@ -248,7 +250,7 @@ fn text(value: &Value<'_>) -> Result<Option<String>, EvalError> {
     }))
 }
 
-/// A value within a list or a map, as CEL writes it.
+/// Formats an element of a list or map as CEL source.
 fn nested(value: &Value<'_>) -> Result<String, EvalError> {
     Ok(match value {
         Value::Double(number) if number.is_finite() => format!("{number:.DEFAULT_PRECISION$}"),

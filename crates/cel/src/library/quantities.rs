@@ -1,4 +1,4 @@
-//! Quantities such as `500m` and `2Gi`.
+//! Quantity library, for values such as `500m` and `2Gi`.
 
 use std::cmp::Ordering;
 
@@ -71,17 +71,18 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// A quantity, with what upstream's keeps besides the number.
+/// A quantity, with additional state that Kubernetes' type has.
 #[derive(Clone, Debug)]
 pub(crate) struct Amount {
     pub(crate) quantity: Quantity,
-    /// Whether it is held without decimal places, so that it counts as an integer: `1` does, `1000m` does not.
+    /// True if the number is stored without decimal places and so counts as an integer: true for
+    /// `1`, false for `1000m`.
     whole: bool,
-    /// Whether it is the result of `add` or `sub`. Upstream fails to compare anything with such a one.
+    /// True for results of `add` and `sub`. In Kubernetes, comparing these with `==` fails.
     pub(crate) computed: bool,
 }
 
-/// More digits are held as a decimal of any length, which is never an integer.
+/// Numbers with more digits are stored with arbitrary precision, and never count as an integer.
 const MAX_DIGITS: usize = 18;
 
 impl Amount {
@@ -109,7 +110,7 @@ fn is_whole(text: &str, quantity: &Quantity) -> bool {
     if whole.trim_start_matches('0').len() + fraction.len() > MAX_DIGITS {
         return false;
     }
-    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let decimals = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let exponent = match suffix {
         "" => 0,
         "n" => -9,
@@ -124,7 +125,7 @@ fn is_whole(text: &str, quantity: &Quantity) -> bool {
         binary if binary.ends_with('i') => 0,
         power => power[1..].parse().unwrap_or_default(),
     };
-    exponent >= places && quantity.checked_scaled_value(Scale::ONE).is_some()
+    exponent >= decimals && quantity.checked_scaled_value(Scale::ONE).is_some()
 }
 
 fn amount<'a>(value: &'a Value<'_>) -> Option<&'a Amount> {
@@ -151,9 +152,9 @@ fn is_quantity<'d>(args: &[Value<'d>]) -> Flow<'d> {
     }
 }
 
-fn of_one<'d>(args: &[Value<'d>], ask: impl Fn(&Amount) -> Flow<'d>) -> Flow<'d> {
+fn of_one<'d>(args: &[Value<'d>], read: impl Fn(&Amount) -> Flow<'d>) -> Flow<'d> {
     match args {
-        [value] => amount(value).map_or_else(mismatch, ask),
+        [value] => amount(value).map_or_else(mismatch, read),
         _ => mismatch(),
     }
 }
@@ -167,18 +168,18 @@ fn as_float<'d>(args: &[Value<'d>]) -> Flow<'d> {
 }
 
 fn as_integer<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    let refusal = || EvalError::failed("cannot convert value to integer");
-    of_one(args, |amount| amount.integer().map(Value::Int).ok_or_else(refusal))
+    let error = || EvalError::failed("cannot convert value to integer");
+    of_one(args, |amount| amount.integer().map(Value::Int).ok_or_else(error))
 }
 
 fn is_integer<'d>(args: &[Value<'d>]) -> Flow<'d> {
     of_one(args, |amount| Ok(Value::Bool(amount.integer().is_some())))
 }
 
-fn compared<'d>(args: &[Value<'d>], tell: fn(Ordering) -> Value<'d>) -> Flow<'d> {
+fn comparison<'d>(args: &[Value<'d>], result: fn(Ordering) -> Value<'d>) -> Flow<'d> {
     match args {
         [one, other] => match (amount(one), amount(other)) {
-            (Some(one), Some(other)) => Ok(tell(one.quantity.cmp(&other.quantity))),
+            (Some(one), Some(other)) => Ok(result(one.quantity.cmp(&other.quantity))),
             _ => mismatch(),
         },
         _ => mismatch(),
@@ -186,18 +187,18 @@ fn compared<'d>(args: &[Value<'d>], tell: fn(Ordering) -> Value<'d>) -> Flow<'d>
 }
 
 fn is_greater<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Bool(order.is_gt()))
+    comparison(args, |order| Value::Bool(order.is_gt()))
 }
 
 fn is_less<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Bool(order.is_lt()))
+    comparison(args, |order| Value::Bool(order.is_lt()))
 }
 
 fn compare_to<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Int(order as i64))
+    comparison(args, |order| Value::Int(order as i64))
 }
 
-fn combined<'d>(args: &[Value<'d>], combine: fn(&Quantity, &Quantity) -> Option<Quantity>) -> Flow<'d> {
+fn arithmetic<'d>(args: &[Value<'d>], combine: fn(&Quantity, &Quantity) -> Option<Quantity>) -> Flow<'d> {
     let [one, other] = args else { return mismatch() };
     let number = match other {
         Value::Int(number) => Some(Amount {
@@ -217,9 +218,9 @@ fn combined<'d>(args: &[Value<'d>], combine: fn(&Quantity, &Quantity) -> Option<
 }
 
 fn add<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    combined(args, Quantity::checked_add)
+    arithmetic(args, Quantity::checked_add)
 }
 
 fn sub<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    combined(args, Quantity::checked_sub)
+    arithmetic(args, Quantity::checked_sub)
 }

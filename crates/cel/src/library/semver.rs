@@ -1,4 +1,4 @@
-//! Semantic versions.
+//! Semantic version library.
 
 use std::cmp::Ordering;
 
@@ -46,10 +46,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// A version. What is built of it does not count when two are compared.
+/// A semantic version. Build metadata is ignored in comparisons.
 #[derive(Clone, Debug)]
 pub(crate) struct Semver {
-    /// As it was written, or normalized.
+    /// The text, as written or normalized.
     pub(crate) text: Box<str>,
     numbers: [u64; 3],
     pre: Vec<Identifier>,
@@ -57,7 +57,7 @@ pub(crate) struct Semver {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
-    /// Below all words.
+    /// Numbers sort before words.
     Number(u64),
     Word(Box<str>),
 }
@@ -73,7 +73,7 @@ impl Semver {
         self.numbers.cmp(&other.numbers).then(by_pre)
     }
 
-    /// Reads a version; errors are those of the library that upstream uses.
+    /// Parses a version. Errors are those of blang/semver, which Kubernetes uses.
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
@@ -110,8 +110,8 @@ fn number(text: &str, upper: &str, lower: &str) -> Result<u64, String> {
     if text.len() > 1 && text.starts_with('0') {
         return Err(format!("{upper} number must not contain leading zeroes {text:?}"));
     }
-    let refusal = || format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-    text.parse().map_err(|_| refusal())
+    let error = || format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+    text.parse().map_err(|_| error())
 }
 
 fn identifier(text: &str) -> Result<Identifier, String> {
@@ -122,8 +122,8 @@ fn identifier(text: &str) -> Result<Identifier, String> {
         if text.len() > 1 && text.starts_with('0') {
             return Err(format!("Numeric PreRelease version must not contain leading zeroes {text:?}"));
         }
-        let refusal = || format!("strconv.ParseUint: parsing {text:?}: value out of range");
-        return text.parse().map(Identifier::Number).map_err(|_| refusal());
+        let error = || format!("strconv.ParseUint: parsing {text:?}: value out of range");
+        return text.parse().map(Identifier::Number).map_err(|_| error());
     }
     if text.bytes().all(is_plain) {
         return Ok(Identifier::Word(text.into()));
@@ -131,7 +131,7 @@ fn identifier(text: &str) -> Result<Identifier, String> {
     Err(format!("Invalid character(s) found in prerelease {text:?}"))
 }
 
-/// Without a `v` before it and zeros before its numbers, and with the numbers that are missing.
+/// Normalizes a version: removes a leading `v` and leading zeros, and adds missing numbers.
 fn normalize(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
@@ -191,10 +191,10 @@ fn version<'a>(value: &'a Value<'_>) -> Option<&'a Semver> {
     }
 }
 
-fn compared<'d>(args: &[Value<'d>], tell: fn(Ordering) -> Value<'d>) -> Flow<'d> {
+fn comparison<'d>(args: &[Value<'d>], result: fn(Ordering) -> Value<'d>) -> Flow<'d> {
     match args {
         [one, other] => match (version(one), version(other)) {
-            (Some(one), Some(other)) => Ok(tell(one.compare(other))),
+            (Some(one), Some(other)) => Ok(result(one.compare(other))),
             _ => mismatch(),
         },
         _ => mismatch(),
@@ -202,15 +202,15 @@ fn compared<'d>(args: &[Value<'d>], tell: fn(Ordering) -> Value<'d>) -> Flow<'d>
 }
 
 fn is_greater<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Bool(order.is_gt()))
+    comparison(args, |order| Value::Bool(order.is_gt()))
 }
 
 fn is_less<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Bool(order.is_lt()))
+    comparison(args, |order| Value::Bool(order.is_lt()))
 }
 
 fn compare_to<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    compared(args, |order| Value::Int(order as i64))
+    comparison(args, |order| Value::Int(order as i64))
 }
 
 fn part<'d>(args: &[Value<'d>], index: usize) -> Flow<'d> {

@@ -1,4 +1,4 @@
-//! Lists as sets.
+//! Sets library: lists as sets.
 
 use crate::EvalError;
 use crate::value::{List, Value, equal};
@@ -25,14 +25,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// Whether a list has an element.
+/// Returns true if a list contains an element.
 ///
 /// # Errors
-/// If it has none that is equal, and one of them cannot be compared.
-pub(crate) fn has<'d>(list: &List<'d>, wanted: &Value<'d>) -> Result<bool, EvalError> {
+/// If no element is equal, and at least one comparison failed.
+pub(crate) fn has<'d>(list: &List<'d>, expected: &Value<'d>) -> Result<bool, EvalError> {
     let mut failure = None;
     for element in list.iter() {
-        match element.and_then(|element| equal(&element, wanted)) {
+        match element.and_then(|element| equal(&element, expected)) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
             Err(error) => failure = failure.or(Some(error)),
@@ -41,8 +41,8 @@ pub(crate) fn has<'d>(list: &List<'d>, wanted: &Value<'d>) -> Result<bool, EvalE
     failure.map_or(Ok(false), Err)
 }
 
-fn has_all<'d>(list: &List<'d>, wanted: &List<'d>) -> Result<bool, EvalError> {
-    for element in wanted.iter() {
+fn has_all<'d>(list: &List<'d>, expected: &List<'d>) -> Result<bool, EvalError> {
+    for element in expected.iter() {
         if !has(list, &element?)? {
             return Ok(false);
         }
@@ -52,7 +52,7 @@ fn has_all<'d>(list: &List<'d>, wanted: &List<'d>) -> Result<bool, EvalError> {
 
 fn contains<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
-        [Value::List(list), Value::List(wanted)] => Ok(Value::Bool(has_all(&list.0, &wanted.0)?)),
+        [Value::List(list), Value::List(expected)] => Ok(Value::Bool(has_all(&list.0, &expected.0)?)),
         _ => mismatch(),
     }
 }

@@ -1,10 +1,10 @@
-//! Reads the signatures in the tables.
+//! Parser for the signatures in the function tables.
 
 use crate::types::Type;
 
 use super::{Native, Overload};
 
-/// A signature, such as `list(T).(int, int) -> list(T)`.
+/// Parses a signature, such as `list(T).(int, int) -> list(T)`.
 pub(super) fn parse(id: &'static str, text: &'static str, call: Native) -> Overload {
     let (left, result) = text.split_once(" -> ").unwrap_or((text, "dyn"));
     let (receiver, arguments) = match left.find(".(") {
@@ -19,7 +19,7 @@ pub(super) fn parse(id: &'static str, text: &'static str, call: Native) -> Overl
     Overload { id, member: receiver.is_some(), args, result, params, call }
 }
 
-/// At the commas that are in no parentheses.
+/// Splits at commas outside of parentheses.
 fn split(text: &'static str) -> Vec<&'static str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -55,8 +55,8 @@ fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
         "duration" => Type::Duration,
         "timestamp" => Type::Timestamp,
         _ => {
-            if let Some(known) = Type::by_identifier(text) {
-                return known;
+            if let Some(identified) = Type::by_identifier(text) {
+                return identified;
             }
             if text.len() == 1 {
                 if !params.contains(&text) {
@@ -73,17 +73,20 @@ fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
 mod tests {
     use super::*;
 
-    fn shown(text: &'static str) -> String {
+    fn overload_text(text: &'static str) -> String {
         let parsed = parse("id", text, |_| super::super::mismatch());
         let args: Vec<String> = parsed.args.iter().map(ToString::to_string).collect();
         format!("{} {} -> {}", parsed.member, args.join("; "), parsed.result)
     }
 
     #[test]
-    fn signatures_are_read() {
-        assert_eq!(shown("() -> optional(V)"), "false  -> optional_type(V)");
-        assert_eq!(shown("list(T).(int, int) -> list(T)"), "true list(T); int; int -> list(T)");
-        assert_eq!(shown("(map(K, V), K) -> bool"), "false map(K, V); K -> bool");
-        assert_eq!(shown("kubernetes.Quantity.(int) -> net.IP"), "true kubernetes.Quantity; int -> net.IP");
+    fn signature_is_parsed_to_overload() {
+        assert_eq!(overload_text("() -> optional(V)"), "false  -> optional_type(V)");
+        assert_eq!(overload_text("list(T).(int, int) -> list(T)"), "true list(T); int; int -> list(T)");
+        assert_eq!(overload_text("(map(K, V), K) -> bool"), "false map(K, V); K -> bool");
+        assert_eq!(
+            overload_text("kubernetes.Quantity.(int) -> net.IP"),
+            "true kubernetes.Quantity; int -> net.IP"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The standard library: sizes, conversions, and what strings can be asked.
+//! Standard library: sizes, type conversions, and string tests.
 
 use crate::EvalError;
 use crate::types::Type;
@@ -128,7 +128,7 @@ fn size<'d>(args: &[Value<'d>]) -> Flow<'d> {
         [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_))] => {
             Ok(Value::Int(i64::try_from(value.cost_size()).unwrap_or(i64::MAX)))
         }
-        [value] => Err(EvalError::unknown_to(value, "size")),
+        [value] => Err(EvalError::unsupported_by(value, "size")),
         _ => mismatch(),
     }
 }
@@ -141,57 +141,57 @@ fn identity<'d>(args: &[Value<'d>]) -> Flow<'d> {
     args.first().cloned().map_or_else(mismatch, Ok)
 }
 
-fn converted<'d>(args: &[Value<'d>], target: &Type) -> Flow<'d> {
+fn convert_to<'d>(args: &[Value<'d>], target: &Type) -> Flow<'d> {
     args.first().and_then(|value| convert(value, target)).unwrap_or_else(mismatch)
 }
 
 fn to_bool<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Bool)
+    convert_to(args, &Type::Bool)
 }
 
 fn to_bytes<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Bytes)
+    convert_to(args, &Type::Bytes)
 }
 
 fn to_double<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Double)
+    convert_to(args, &Type::Double)
 }
 
 fn to_duration<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Duration)
+    convert_to(args, &Type::Duration)
 }
 
 fn to_int<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Int)
+    convert_to(args, &Type::Int)
 }
 
 fn to_string<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::String)
+    convert_to(args, &Type::String)
 }
 
 fn to_timestamp<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Timestamp)
+    convert_to(args, &Type::Timestamp)
 }
 
 fn to_uint<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    converted(args, &Type::Uint)
+    convert_to(args, &Type::Uint)
 }
 
-fn two_texts<'d>(args: &[Value<'d>], ask: fn(&str, &str) -> bool) -> Flow<'d> {
+fn test_strings<'d>(args: &[Value<'d>], test: fn(&str, &str) -> bool) -> Flow<'d> {
     match args {
-        [Value::String(text), Value::String(part)] => Ok(Value::Bool(ask(text.as_str(), part.as_str()))),
+        [Value::String(text), Value::String(part)] => Ok(Value::Bool(test(text.as_str(), part.as_str()))),
         _ => mismatch(),
     }
 }
 
 fn contains<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    two_texts(args, |text, part| text.contains(part))
+    test_strings(args, |text, part| text.contains(part))
 }
 
 fn ends_with<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    two_texts(args, |text, part| text.ends_with(part))
+    test_strings(args, |text, part| text.ends_with(part))
 }
 
 fn starts_with<'d>(args: &[Value<'d>]) -> Flow<'d> {
-    two_texts(args, |text, part| text.starts_with(part))
+    test_strings(args, |text, part| text.starts_with(part))
 }

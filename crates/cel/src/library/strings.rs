@@ -1,4 +1,4 @@
-//! Strings: parts, places and case.
+//! Strings extension library.
 
 use crate::EvalError;
 use crate::limits::MAX_STRING_BYTES;
@@ -86,7 +86,7 @@ fn out_of_range<'d>(index: i64) -> Flow<'d> {
     Err(EvalError::failed(format!("index out of range: {index}")))
 }
 
-/// The byte at which a character begins; the end of the text counts as one.
+/// Returns the byte offset of a character; the end of the text is a valid position.
 fn byte_of(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(index)
@@ -141,7 +141,7 @@ fn last_index_of<'d>(args: &[Value<'d>]) -> Flow<'d> {
     if from >= count {
         return Ok(Value::Int(-1));
     }
-    // The part must begin at `from` or before.
+    // The match must start at `from` or before.
     let end = byte_of(text, from).map_or(text.len(), |at| (at + part.len()).min(text.len()));
     let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
     Ok(Value::Int(text[..end].rfind(part).map_or(-1, |at| length(&text[..at]))))
@@ -170,9 +170,9 @@ fn replace<'d>(args: &[Value<'d>]) -> Flow<'d> {
         _ => return mismatch(),
     };
     let (text, old, new) = (text.as_str(), old.as_str(), new.as_str());
-    let places = if old.is_empty() { text.chars().count() + 1 } else { text.len() / old.len() };
-    let grown = places.min(limit).saturating_mul(new.len()).saturating_add(text.len());
-    if grown > MAX_STRING_BYTES && new.len() > old.len() {
+    let max_replacements = if old.is_empty() { text.chars().count() + 1 } else { text.len() / old.len() };
+    let max_length = max_replacements.min(limit).saturating_mul(new.len()).saturating_add(text.len());
+    if max_length > MAX_STRING_BYTES && new.len() > old.len() {
         return Err(EvalError::CostLimitExceeded);
     }
     Ok(Value::string(text.replacen(old, new, limit)))
@@ -196,7 +196,7 @@ fn split<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::list(parts))
 }
 
-/// One string for each character, the rest in the last one.
+/// Splits into characters; with a limit, the last part is the rest.
 fn characters<'d>(text: &str, limit: i64) -> Vec<Value<'d>> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut parts = Vec::new();
@@ -230,7 +230,7 @@ fn substring<'d>(args: &[Value<'d>]) -> Flow<'d> {
     Ok(Value::string(&text[from..to]))
 }
 
-/// White space to Go, which does not count the separators of information.
+/// Trims white space as Go defines it, which does not include the ASCII information separators.
 fn trim<'d>(args: &[Value<'d>]) -> Flow<'d> {
     match args {
         [Value::String(text)] => Ok(match text {

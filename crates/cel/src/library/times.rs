@@ -1,4 +1,4 @@
-//! Parts of points and spans of time.
+//! Accessors of timestamps and durations.
 
 use jiff::civil::Weekday;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
@@ -140,7 +140,7 @@ fn milliseconds<'d>(args: &[Value<'d>]) -> Flow<'d> {
     part(args, |local| local.millisecond().into(), Some(NANOS_PER_MILLISECOND))
 }
 
-/// A part of a point in time, in UTC or another zone; of a span, how often the unit fits into it.
+/// Returns a component of a timestamp, in UTC or another zone, or a duration converted to a unit.
 fn part<'d>(args: &[Value<'d>], take: fn(&Zoned) -> i64, unit: Option<i64>) -> Flow<'d> {
     match (args, unit) {
         ([Value::Timestamp(point)], _) => Ok(Value::Int(take(&local(*point, TimeZone::UTC)?))),
@@ -158,12 +158,12 @@ fn local(point: Timestamp, zone: TimeZone) -> Result<Zoned, EvalError> {
     instant.map(|instant| instant.to_zoned(zone)).map_err(|_| EvalError::failed("timestamp overflow"))
 }
 
-/// A zone by its name, or `[+-]hh:mm`.
+/// Parses a time zone: its name, or an offset `[+-]hh:mm`.
 fn zone_of(text: &str) -> Result<TimeZone, EvalError> {
     let Some((hours, minutes)) = text.split_once(':') else { return named_zone(text) };
     let number = |text: &str| {
-        let refusal = || EvalError::failed(format!("strconv.Atoi: parsing {text:?}: invalid syntax"));
-        text.parse::<i32>().map_err(|_| refusal())
+        let error = || EvalError::failed(format!("strconv.Atoi: parsing {text:?}: invalid syntax"));
+        text.parse::<i32>().map_err(|_| error())
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let total = hours.saturating_mul(60);
@@ -177,7 +177,7 @@ fn named_zone(name: &str) -> Result<TimeZone, EvalError> {
     if name.is_empty() || name == "UTC" {
         return Ok(TimeZone::UTC);
     }
-    // The zones come with the program: what an expression means must not depend on the machine.
+    // Use the bundled time zones: the result of an expression must not depend on the machine.
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|_| EvalError::failed(format!("unknown time zone {name}")))
 }

@@ -1,4 +1,4 @@
-//! URLs, read as Go reads the target of a request.
+//! URL library, which parses like Go's `url.ParseRequestURI`.
 
 use crate::EvalError;
 use crate::value::{Extension, Value};
@@ -37,7 +37,7 @@ type Flow<'d> = Result<Value<'d>, EvalError>;
 /// The parts of a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Url {
-    /// As it was written.
+    /// The original text.
     pub(crate) text: Box<str>,
     scheme: Box<str>,
     host: Box<str>,
@@ -45,10 +45,10 @@ pub(crate) struct Url {
     query: Box<str>,
 }
 
-/// Reads a URL that is absolute or a path.
+/// Parses an absolute URL or a path.
 ///
 /// # Errors
-/// In the words of Go.
+/// Go's message for a malformed URL.
 pub(super) fn parse_request_uri(text: &str) -> Result<Url, String> {
     parse(text).map_err(|problem| format!("parse {text:?}: {problem}"))
 }
@@ -62,7 +62,7 @@ fn parse(text: &str) -> Result<Url, String> {
     }
     let (scheme, rest) = split_scheme(text)?;
     let scheme = scheme.to_ascii_lowercase();
-    // A fragment belongs to none of the parts that can be asked for.
+    // The fragment is not part of any accessor.
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let url = |host: String, path: &str| Url {
@@ -139,7 +139,7 @@ fn parse_authority(authority: &str) -> Result<String, String> {
     String::from_utf8(unescaped).map_err(|_| format!("invalid URL escape {host:?}"))
 }
 
-/// Percent signs and what follows them as bytes.
+/// Decodes percent-encoding to bytes.
 fn unescape(text: &str, plus_is_space: bool) -> Result<Vec<u8>, String> {
     let bytes = text.as_bytes();
     let mut unescaped = Vec::with_capacity(bytes.len());
@@ -151,8 +151,8 @@ fn unescape(text: &str, plus_is_space: bool) -> Result<Vec<u8>, String> {
                     .get(at + 1..at + 3)
                     .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
                 let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                let shown: String = text[at..].chars().take(3).collect();
-                unescaped.push(value.ok_or_else(|| format!("invalid URL escape {shown:?}"))?);
+                let escape: String = text[at..].chars().take(3).collect();
+                unescaped.push(value.ok_or_else(|| format!("invalid URL escape {escape:?}"))?);
                 at += 3;
             }
             b'+' if plus_is_space => {
@@ -217,7 +217,7 @@ fn host<'d>(args: &[Value<'d>]) -> Flow<'d> {
     part(args, |url| Value::string(&*url.host))
 }
 
-/// A host without its port and brackets, and the port.
+/// Splits a host into name, without brackets, and port.
 fn split_host(host: &str) -> (&str, &str) {
     let colon = host.rfind(':').filter(|at| host[at + 1..].bytes().all(|byte| byte.is_ascii_digit()));
     let colon = colon.filter(|at| !host.starts_with('[') || host[..*at].ends_with(']'));
@@ -238,7 +238,7 @@ fn escaped_path<'d>(args: &[Value<'d>]) -> Flow<'d> {
     part(args, |url| Value::string(&*url.path))
 }
 
-/// Every value of every key; what is malformed is left out.
+/// Returns all values of each key; skips malformed pairs.
 fn query<'d>(args: &[Value<'d>]) -> Flow<'d> {
     part(args, |url| {
         let mut found: Vec<(String, Vec<Value<'d>>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Calls as steps.
+//! Planning of function calls.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::{
     Relation,
 };
 
-/// What a list costs, unless it is constant.
+/// Cost of creating a list, unless it is constant.
 const LIST_COST: u64 = 10;
 
-/// Functions whose value is computed beforehand if their argument is constant.
+/// Functions that are constant-folded if their argument is constant.
 const CONVERSIONS: &[&str] =
     &["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
@@ -32,8 +32,8 @@ impl Planner<'_> {
         target: Option<ExprId>,
         args: &[ExprId],
     ) -> Planned {
-        if let Some(gathering) = self.gathering(function, args)? {
-            return Ok(gathering);
+        if let Some(accumulation) = self.accumulation(function, args)? {
+            return Ok(accumulation);
         }
         let mut planned = Vec::with_capacity(args.len() + 1);
         for arg in target.iter().chain(args) {
@@ -46,7 +46,7 @@ impl Planner<'_> {
             let message = format!("invalid qualifier type: {}", constant.go_type());
             return Err(CompileError::program(message));
         }
-        if let Some(found) = self.special(id, function, &planned) {
+        if let Some(found) = self.builtin(id, function, &planned) {
             return Ok(found);
         }
         let overloads = self.typed.overloads(id);
@@ -69,23 +69,24 @@ impl Planner<'_> {
             return Ok(pattern);
         }
         let singleton = matches!(&**function, "size" | "sort" | "@sortByAssociatedKeys" | "matches");
-        let unguarded =
+        let skips_type_guard =
             singleton || matches!(&**function, "contains" | "endsWith" | "startsWith" | "flatten");
-        let in_a_row = planned.len() > 2 || &**function == "format" || (overloads.len() != 1 && !singleton);
+        let stops_at_failure =
+            planned.len() > 2 || &**function == "format" || (overloads.len() != 1 && !singleton);
         let call = Call {
             function: function.clone(),
             overloads: overloads.into(),
             args: planned.into(),
             cost,
-            unguarded,
-            in_a_row,
+            skips_type_guard,
+            stops_at_failure,
         };
         Ok(self.add(Node::Call(Box::new(call))))
     }
 
-    /// Steps of the macros that gather a list or a map. As they are, each would copy what was gathered
-    /// before.
-    fn gathering(&mut self, function: &str, args: &[ExprId]) -> Result<Option<NodeId>, CompileError> {
+    /// Plans the accumulation steps of macros that build a list or a map, as in-place operations.
+    /// Otherwise each step would copy the accumulated value.
+    fn accumulation(&mut self, function: &str, args: &[ExprId]) -> Result<Option<NodeId>, CompileError> {
         let Some((first, rest)) = args.split_first() else { return Ok(None) };
         let Some(accumulator) = self.accumulator(*first) else { return Ok(None) };
         match (function, rest) {
@@ -121,8 +122,8 @@ impl Planner<'_> {
         Some(Accumulator { slot: binding.slot, init: binding.init? })
     }
 
-    /// What is no call at all to the evaluator.
-    fn special(&mut self, id: ExprId, function: &str, args: &[NodeId]) -> Option<NodeId> {
+    /// Plans a call that the evaluator implements without a function call.
+    fn builtin(&mut self, id: ExprId, function: &str, args: &[NodeId]) -> Option<NodeId> {
         let node = match (function, args) {
             (AND, [left, right]) => Node::And(*left, *right),
             (OR, [left, right]) => Node::Or(*left, *right),
@@ -191,7 +192,7 @@ impl Planner<'_> {
         Some(self.add(node))
     }
 
-    /// A function of a regular expression, compiled if that is constant.
+    /// Plans a regular expression function; compiles the pattern if it is constant.
     fn pattern(
         &mut self,
         function: &str,
@@ -212,7 +213,7 @@ impl Planner<'_> {
     }
 }
 
-/// Constants of types that can be keys, as a set.
+/// Returns constants as a set, if all have types that can be keys.
 fn constant_set(list: &crate::value::ListValue<'static>) -> Option<std::collections::BTreeSet<Key<'static>>> {
     let is_primitive = |value: &Value<'static>| !matches!(value, Value::Null | Value::Type(_));
     list.0.iter().map(|element| element.ok().filter(is_primitive).and_then(Key::new)).collect()

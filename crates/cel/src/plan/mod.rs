@@ -1,5 +1,5 @@
-//! From a tree of sound types to a program. What is constant is computed here; attributes are gathered into
-//! paths, as upstream does it, because that decides what they cost.
+//! Planner: converts a type-checked tree to a program. It folds constants and merges attributes
+//! into paths, as cel-go does, because that determines their cost.
 
 mod calls;
 mod node;
@@ -17,7 +17,7 @@ pub(crate) use node::{
     QualifierKey, Relation, Slot,
 };
 
-/// The steps of a program.
+/// The nodes of a program.
 #[derive(Debug)]
 pub(crate) struct Plan {
     nodes: Box<[Node]>,
@@ -38,7 +38,7 @@ impl Plan {
 /// Plans a tree.
 ///
 /// # Errors
-/// If a constant in it has no value.
+/// If a constant is invalid.
 pub(crate) fn plan(typed: &Typed) -> Result<Plan, CompileError> {
     let mut planner = Planner { typed, nodes: Vec::new(), scopes: Vec::new(), slots: 0 };
     let root = planner.plan(typed.root)?;
@@ -47,11 +47,11 @@ pub(crate) fn plan(typed: &Typed) -> Result<Plan, CompileError> {
 
 type Planned = Result<NodeId, CompileError>;
 
-/// A name that a comprehension binds.
+/// A variable of a comprehension.
 struct Binding {
     name: Arc<str>,
     slot: Slot,
-    /// Of an accumulator.
+    /// Initial value, for an accumulator.
     init: Option<NodeId>,
 }
 
@@ -109,7 +109,7 @@ impl Planner<'_> {
         if let Some(Reference::Type(named)) = self.typed.reference(id) {
             return Ok(self.add(Node::Const(Value::Type(named.clone()))));
         }
-        // Upstream takes every name of this type for the name of a type, also those of variables.
+        // cel-go treats every name of this type as the name of a type, even that of a variable.
         if let Type::Type(_) = self.typed.type_of(id) {
             return Err(CompileError::program(format!("reference to undefined type: {name}")));
         }
@@ -135,7 +135,7 @@ impl Planner<'_> {
         Ok(id)
     }
 
-    /// One step further on a path, or the first one on a new path.
+    /// Adds an element to the path of an attribute, or starts a new path.
     fn qualify(&mut self, operand: NodeId, qualifier: Qualifier) -> NodeId {
         if let Node::Attribute(attribute) = &mut self.nodes[operand.0 as usize] {
             attribute.path.push(qualifier);
@@ -173,8 +173,12 @@ impl Planner<'_> {
                 Some((constant(*key)?, constant(*value)?))
             })
             .collect();
-        if let Some(odd) = constants.iter().flatten().find(|(key, _)| Key::new(key.clone()).is_none()) {
-            return Err(CompileError::program(format!("unsupported key type: {}", odd.0.type_of().name())));
+        if let Some(unsupported) = constants.iter().flatten().find(|(key, _)| Key::new(key.clone()).is_none())
+        {
+            return Err(CompileError::program(format!(
+                "unsupported key type: {}",
+                unsupported.0.type_of().name()
+            )));
         }
         Ok(self.add(match constants {
             Some(constants) => Node::Const(Value::map(constants)),
@@ -191,7 +195,7 @@ impl Planner<'_> {
         let second_variable = fold.second_variable.as_ref().map(|name| self.bind(name, None));
         let condition = self.plan(fold.condition)?;
         let step = self.plan(fold.step)?;
-        // Only the accumulator is known to the result.
+        // The result expression can only access the accumulator.
         self.scopes.truncate(depth + 1);
         let result = self.plan(fold.result)?;
         self.scopes.truncate(depth);
@@ -199,7 +203,7 @@ impl Planner<'_> {
         Ok(self.add(Node::Fold(Box::new(fold))))
     }
 
-    /// Slots are numbered by depth: folds beside each other use the same ones.
+    /// Slots are numbered by depth: sibling folds share slots.
     fn bind(&mut self, name: &Arc<str>, init: Option<NodeId>) -> Slot {
         let slot = Slot::try_from(self.scopes.len()).unwrap_or(Slot::MAX);
         self.scopes.push(Binding { name: name.clone(), slot, init });

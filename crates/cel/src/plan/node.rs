@@ -1,4 +1,4 @@
-//! Programs: the steps of an expression, all names and overloads resolved.
+//! Nodes of a planned program, with all names and overloads resolved.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -10,25 +10,25 @@ use crate::eval::CostRule;
 use crate::library::Overload;
 use crate::value::{Arithmetic, Key, Value};
 
-/// A step.
+/// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(pub(crate) u32);
 
-/// Where a comprehension keeps one of its variables.
+/// Index of the slot of a comprehension variable.
 pub(crate) type Slot = u16;
 
 #[derive(Debug)]
 pub(crate) enum Node {
     Const(Value<'static>),
-    /// A variable, or the value of another step, and a path from there.
+    /// A variable, or the value of another node, and a path into it.
     Attribute(Box<Attribute>),
-    /// Whether the end of a path is there.
+    /// Tests whether the last element of a path exists.
     Test(Box<Attribute>),
     Conditional(NodeId, NodeId, NodeId),
     And(NodeId, NodeId),
     Or(NodeId, NodeId),
     Not(NodeId),
-    /// True also if the operand failed.
+    /// True unless the operand is false; a failure counts as true.
     NotStrictlyFalse(NodeId),
     Negate(NodeId),
     Equal {
@@ -53,31 +53,31 @@ pub(crate) enum Node {
         container: NodeId,
         cost: CostRule,
     },
-    /// Whether a value is one of a few constants.
+    /// Tests whether a value is in a constant set.
     InSet {
         element: NodeId,
         set: BTreeSet<Key<'static>>,
     },
-    /// The first value that is there; of `orValue`, what is in it.
+    /// The first optional with a value; `orValue` unwraps it.
     OptionalOr {
         left: NodeId,
         right: NodeId,
         unwrap: bool,
     },
     Call(Box<Call>),
-    /// A function of a regular expression that is a constant.
+    /// A regular expression function with a constant pattern.
     Pattern(Box<Pattern>),
     List(Box<[(NodeId, bool)]>),
     Map(Box<[(NodeId, NodeId, bool)]>),
     Object(Box<ObjectNode>),
     Fold(Box<FoldNode>),
-    /// One more element in a list that a fold gathers.
+    /// Appends an element to the list that a fold accumulates.
     Append {
         accumulator: Accumulator,
         element: NodeId,
         list_cost: u64,
     },
-    /// One more entry in a map that a fold gathers; without a key, all entries of a map.
+    /// Inserts an entry into the map that a fold accumulates; without a key, all entries of a map.
     Insert {
         accumulator: Accumulator,
         key: Option<NodeId>,
@@ -126,13 +126,13 @@ pub(crate) enum Base {
     /// A variable of a comprehension.
     Local(Slot),
     Accumulator(Accumulator),
-    /// The value of a step that is no attribute.
+    /// The value of a node that is not an attribute.
     Step(NodeId),
     /// A conditional, which costs nothing itself.
     Conditional(NodeId),
 }
 
-/// What a fold gathers in. It begins when it is first read, since it may not be needed.
+/// The accumulator of a fold. It is initialized on first read, because it may not be needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accumulator {
     pub(crate) slot: Slot,
@@ -142,7 +142,7 @@ pub(crate) struct Accumulator {
 #[derive(Debug)]
 pub(crate) struct Qualifier {
     pub(crate) key: QualifierKey,
-    /// Absence is no failure, from here to the end of the path.
+    /// Absence is not an error, from here to the end of the path.
     pub(crate) optional: bool,
 }
 
@@ -156,15 +156,15 @@ pub(crate) enum QualifierKey {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) function: Arc<str>,
-    /// Those that may be meant.
+    /// The candidate overloads.
     pub(crate) overloads: Box<[Arc<Overload>]>,
     pub(crate) args: Box<[NodeId]>,
     pub(crate) cost: CostRule,
-    /// Whether the function looks at the types of its arguments itself. Of all others they are compared with
-    /// the signatures once more: the checker knows only what was written.
-    pub(crate) unguarded: bool,
-    /// Whether a failure of one argument keeps the next from being evaluated.
-    pub(crate) in_a_row: bool,
+    /// True if the function checks the types of its arguments itself. For other functions the
+    /// evaluator checks them against the signatures, because the type checker may have seen `dyn`.
+    pub(crate) skips_type_guard: bool,
+    /// True if the failure of an argument skips the evaluation of the remaining ones.
+    pub(crate) stops_at_failure: bool,
 }
 
 #[derive(Debug)]

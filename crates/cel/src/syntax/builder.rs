@@ -1,4 +1,4 @@
-//! Makes nodes for macros; all of them are where the macro was called.
+//! Construction of nodes for macro expansion; all nodes get the position of the macro call.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use crate::ast::{Element, Entry, Expr, ExprId, Field, Fold, Literal, Tree};
 use crate::names::ACCUMULATOR;
 use crate::source::Offset;
 
-/// Makes nodes of one expansion.
+/// Builds the nodes of one expansion.
 pub(super) struct Builder<'t> {
     pub(super) tree: &'t mut Tree,
     pub(super) offset: Offset,
 }
 
-/// A macro that was called with the wrong arguments: where, and what is wrong.
-pub(super) type Misuse = (Offset, String);
+/// An error in the arguments of a macro: position and message.
+pub(super) type MacroError = (Offset, String);
 
 impl Builder<'_> {
     pub(super) fn add(&mut self, expr: Expr) -> ExprId {
@@ -50,7 +50,7 @@ impl Builder<'_> {
         self.add(Expr::Fold(Box::new(fold)))
     }
 
-    /// A fold that runs no round: its accumulator is the name, bound to a value.
+    /// Builds a fold without iterations, whose accumulator is the name bound to a value.
     pub(super) fn bind(&mut self, name: &Arc<str>, value: ExprId, result: ExprId) -> ExprId {
         let range = self.list(&[]);
         let condition = self.literal(Literal::Bool(false));
@@ -67,8 +67,8 @@ impl Builder<'_> {
         })
     }
 
-    /// The same expression again, with nodes of its own. A tree that has grown too large is not copied any
-    /// further; it is refused anyway.
+    /// Copies an expression with new nodes. Does not copy further if the tree has grown too large;
+    /// it is rejected anyway.
     pub(super) fn copy(&mut self, id: ExprId) -> ExprId {
         if self.tree.is_too_large() {
             return self.add(Expr::Unspecified);
@@ -107,7 +107,7 @@ impl Builder<'_> {
         self.add(copied)
     }
 
-    pub(super) fn misuse(&self, at: ExprId, message: impl Into<String>) -> Misuse {
+    pub(super) fn macro_error(&self, at: ExprId, message: impl Into<String>) -> MacroError {
         (self.tree.offset(at), message.into())
     }
 }

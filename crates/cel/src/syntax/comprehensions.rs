@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::ast::{Expr, ExprId, Fold, Literal};
 use crate::names::{ACCUMULATOR, MAP_INSERT};
 
-use super::builder::{Builder, Misuse};
-use super::macros::{Expansion, gather, name, not_accumulator, quantify, when};
+use super::builder::{Builder, MacroError};
+use super::macros::{Expansion, build_list, conditional_step, name, not_accumulator, quantify};
 
-/// Expands a call if it is one of these.
+/// Expands a call if it is one of these macros.
 pub(super) fn expand(build: &mut Builder<'_>, function: &str, range: ExprId, args: &[ExprId]) -> Expansion {
     let (first, second, filter, transform) = match (function, args) {
         ("all" | "exists" | "exists_one" | "existsOne", [first, second, predicate]) => {
@@ -25,7 +25,7 @@ pub(super) fn expand(build: &mut Builder<'_>, function: &str, range: ExprId, arg
     };
     let (variable, second) = variables(build, *first, *second)?;
     if function == "transformList" {
-        return Ok(Some(gather(build, range, variable, Some(second), filter, transform)));
+        return Ok(Some(build_list(build, range, variable, Some(second), filter, transform)));
     }
     let so_far = build.accumulator();
     let mut insert = vec![so_far];
@@ -34,7 +34,7 @@ pub(super) fn expand(build: &mut Builder<'_>, function: &str, range: ExprId, arg
     }
     insert.push(transform);
     let step = build.call(MAP_INSERT, insert);
-    let step = when(build, filter, step);
+    let step = conditional_step(build, filter, step);
     let init = build.add(Expr::Map(Vec::new()));
     let condition = build.literal(Literal::Bool(true));
     let result = build.accumulator();
@@ -44,11 +44,11 @@ pub(super) fn expand(build: &mut Builder<'_>, function: &str, range: ExprId, arg
     Ok(Some(build.fold(fold)))
 }
 
-fn variables(build: &Builder<'_>, first: ExprId, second: ExprId) -> Result<(Arc<str>, Arc<str>), Misuse> {
-    let refusal = "argument must be a simple name";
-    let (one, two) = (name(build, first, refusal)?, name(build, second, refusal)?);
+fn variables(build: &Builder<'_>, first: ExprId, second: ExprId) -> Result<(Arc<str>, Arc<str>), MacroError> {
+    let message = "argument must be a simple name";
+    let (one, two) = (name(build, first, message)?, name(build, second, message)?);
     if one == two {
-        return Err(build.misuse(second, format!("duplicate variable name: {one}")));
+        return Err(build.macro_error(second, format!("duplicate variable name: {one}")));
     }
     not_accumulator(build, first, &one)?;
     not_accumulator(build, second, &two)?;

@@ -1,4 +1,4 @@
-//! Tokens one by one, and what is said when the wrong one is there.
+//! Parser state: access to the tokens, and syntax errors for unexpected ones.
 
 use crate::ast::{ExprId, Tree};
 use crate::source::Issues;
@@ -6,7 +6,7 @@ use crate::source::Issues;
 use super::grammar::Dialect;
 use super::lexer::{Kind, Token};
 
-/// Reading cannot go on; the reason was told.
+/// Parsing stopped; the error has been reported.
 pub(super) struct Halt;
 
 pub(super) type Parsed<T = ExprId> = Result<T, Halt>;
@@ -21,7 +21,7 @@ pub(super) struct Parser<'a> {
     pub(super) dialect: Dialect,
 }
 
-/// What may begin an expression, in the order of upstream's token numbers.
+/// Tokens that can start an expression, in the order of cel-go's token numbers.
 const STARTS: [&str; 15] = [
     "'['",
     "'{'",
@@ -45,7 +45,7 @@ impl Parser<'_> {
         self.tokens[self.at]
     }
 
-    /// The token after the next one, or the end.
+    /// Returns the token after the current one, or the end.
     pub(super) fn following(&self) -> Token {
         self.tokens[(self.at + 1).min(self.tokens.len() - 1)]
     }
@@ -68,7 +68,8 @@ impl Parser<'_> {
         &self.text[token.start as usize..token.end as usize]
     }
 
-    pub(super) fn shown(&self, token: Token) -> String {
+    /// Returns the text of a token for error messages.
+    pub(super) fn token_text(&self, token: Token) -> String {
         if token.kind == Kind::End { "<EOF>".to_owned() } else { self.text_of(token).to_owned() }
     }
 
@@ -76,15 +77,15 @@ impl Parser<'_> {
         self.issues.report(token.start, format!("Syntax error: {message}"));
     }
 
-    /// The one token that must be here.
+    /// Consumes the only token that may be here.
     pub(super) fn expect(&mut self, fixed: &str, expected: &str) -> Parsed<Token> {
         if let Some(token) = self.eat(fixed) {
             return Ok(token);
         }
         let token = self.token();
-        let shown = self.shown(token);
+        let text = self.token_text(token);
         if matches!(self.following().kind, Kind::Fixed(next) if next == fixed) {
-            self.syntax_error(token, &format!("extraneous input '{shown}' expecting {expected}"));
+            self.syntax_error(token, &format!("extraneous input '{text}' expecting {expected}"));
             self.advance();
             return Ok(self.advance());
         }
@@ -94,9 +95,9 @@ impl Parser<'_> {
             _ => false,
         };
         if insertable {
-            self.syntax_error(token, &format!("missing {expected} at '{shown}'"));
+            self.syntax_error(token, &format!("missing {expected} at '{text}'"));
         } else {
-            self.syntax_error(token, &format!("mismatched input '{shown}' expecting {expected}"));
+            self.syntax_error(token, &format!("mismatched input '{text}' expecting {expected}"));
         }
         Err(Halt)
     }
@@ -110,9 +111,10 @@ pub(super) fn begins_primary(kind: Kind) -> bool {
     }
 }
 
-/// What may begin an expression, as upstream's messages list it.
+/// Lists the tokens that can start an expression, as in cel-go's messages.
 pub(super) fn starts(also: &str) -> String {
-    // Where upstream's numbers of tokens put them, from the end so that one does not move the next.
+    // Positions according to cel-go's token numbers, inserted from the end so that they do not
+    // shift each other.
     let more: &[(usize, &str)] = match also {
         ")" => &[(3, "')'")],
         "?" => &[(6, "'?'")],
@@ -121,8 +123,8 @@ pub(super) fn starts(also: &str) -> String {
         _ => &[],
     };
     let mut all = STARTS.to_vec();
-    for (place, token) in more {
-        all.insert(*place, token);
+    for (position, token) in more {
+        all.insert(*position, token);
     }
     format!("{{{}}}", all.join(", "))
 }

@@ -1,5 +1,5 @@
-//! The grammar, by recursive descent. Errors are told in the words of upstream's generated parser where that
-//! is possible; after the first one that is no mere surplus token, reading stops.
+//! Recursive-descent parser. Error messages match those of cel-go's generated parser where
+//! possible; parsing stops at the first error other than a superfluous token.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use super::cursor::{Halt, Parsed, Parser, starts};
 use super::lexer::{Kind, Token, tokens};
 use super::macros::expand;
 
-/// What an environment adds to the language.
+/// Syntax extensions that an environment enables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dialect {
-    /// `cel.bind`.
+    /// The macro `cel.bind`.
     pub(crate) bindings: bool,
-    /// Fields in backticks.
+    /// Field names in backticks.
     pub(crate) escaped_identifiers: bool,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 ///
 /// # Errors
-/// When it is malformed.
+/// If the syntax is invalid.
 pub(crate) fn parse(source: &Source, dialect: Dialect) -> Result<(Tree, ExprId), CompileError> {
     let mut issues = Issues::new(source.clone());
     let size = source.text().chars().count();
@@ -72,14 +72,14 @@ impl Parser<'_> {
         let root = self.expr("")?;
         let token = self.token();
         if token.kind != Kind::End {
-            let surplus = if self.following().kind == Kind::End { "extraneous" } else { "mismatched" };
-            let shown = self.shown(token);
-            self.syntax_error(token, &format!("{surplus} input '{shown}' expecting <EOF>"));
+            let problem = if self.following().kind == Kind::End { "extraneous" } else { "mismatched" };
+            let text = self.token_text(token);
+            self.syntax_error(token, &format!("{problem} input '{text}' expecting <EOF>"));
         }
         Ok(root)
     }
 
-    /// An expression; `also` is what might stand in its place, for the message if there is neither.
+    /// Parses an expression; `also` is a further token that is valid here, for the error message.
     pub(super) fn expr(&mut self, also: &str) -> Parsed {
         if self.depth >= MAX_NESTING {
             self.issues.report(NOWHERE, recursion_limit());
@@ -100,7 +100,7 @@ impl Parser<'_> {
         Ok(self.call(operator.start, CONDITIONAL, vec![condition, truthy, falsy]))
     }
 
-    /// A chain of `||`, or of `&&`, as a balanced tree.
+    /// Parses a chain of `||` or `&&` to a balanced tree.
     fn logic(&mut self, function: &str, also: &str) -> Parsed {
         let mut terms = vec![self.logic_term(function, also)?];
         let mut operators = Vec::new();
@@ -125,7 +125,7 @@ impl Parser<'_> {
         self.call(operators[middle], function, vec![left, right])
     }
 
-    /// Relations, sums and products, all of which group to the left.
+    /// Parses relations, sums and products, all left-associative.
     fn binary(&mut self, level: usize, also: &str) -> Parsed {
         let Some(operators) = [RELATIONS, SUMS, PRODUCTS].get(level) else { return self.unary(also) };
         let mut left = self.binary(level + 1, also)?;
@@ -196,8 +196,8 @@ impl Parser<'_> {
         let token = self.token();
         let Some(field) = self.field_name()? else {
             if optional {
-                let shown = self.shown(token);
-                let message = format!("mismatched input '{shown}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}");
+                let text = self.token_text(token);
+                let message = format!("mismatched input '{text}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}");
                 self.syntax_error(token, &message);
                 self.issues.report(token.start, "unsupported ident kind");
                 return Err(Halt);
@@ -207,13 +207,13 @@ impl Parser<'_> {
                     format!("mismatched input '{word}' expecting IDENTIFIER")
                 }
                 Kind::End => "no viable alternative at input '.'".to_owned(),
-                _ => format!("no viable alternative at input '.{}'", self.shown(token)),
+                _ => format!("no viable alternative at input '.{}'", self.token_text(token)),
             };
             self.syntax_error(token, &message);
             if token.kind == Kind::Fixed("in")
                 && matches!(self.following().kind, Kind::End | Kind::Fixed("+"))
             {
-                // What follows is read as if the operator had been meant.
+                // Continue parsing as if the operator had been intended.
                 return Ok(self.tree.add(dot.start, Expr::Unspecified));
             }
             return Err(Halt);
@@ -231,7 +231,7 @@ impl Parser<'_> {
         Ok(self.tree.add(dot.start, Expr::Select { operand, field, test_only: false }))
     }
 
-    /// The name of a field, plain or in backticks.
+    /// Parses a field name, plain or in backticks.
     pub(super) fn field_name(&mut self) -> Parsed<Option<Arc<str>>> {
         let token = self.token();
         let text: Arc<str> = match token.kind {
@@ -264,8 +264,8 @@ impl Parser<'_> {
         match expand(&mut build, self.dialect, function, target, &args) {
             Ok(Some(expanded)) => Ok(expanded),
             Ok(None) => Ok(self.tree.add(offset, Expr::Call { function: function.into(), target, args })),
-            Err((place, message)) => {
-                self.issues.report(place, message);
+            Err((position, message)) => {
+                self.issues.report(position, message);
                 Ok(self.tree.add(offset, Expr::Unspecified))
             }
         }

@@ -1,10 +1,10 @@
-//! Splits text into tokens. What is no token is told and skipped, as upstream's generated lexer does it.
+//! Lexer. Reports and skips invalid tokens, like cel-go's generated lexer.
 
 use crate::source::{Issues, Offset};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Operators, brackets and the words `in`, `true`, `false`, `null`.
+    /// Operators, brackets and the keywords `in`, `true`, `false`, `null`.
     Fixed(&'static str),
     Int,
     Uint,
@@ -23,7 +23,7 @@ pub(super) struct Token {
     pub(super) end: Offset,
 }
 
-/// The longer ones first, where one begins like another.
+/// Longer tokens precede their prefixes.
 const FIXED: &[&str] = &[
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":",
     "+", "*", "/", "%",
@@ -31,7 +31,7 @@ const FIXED: &[&str] = &[
 
 const WORDS: &[&str] = &["in", "true", "false", "null"];
 
-/// The tokens of a text; the last one is its end.
+/// Returns the tokens of a text; the last one is [`Kind::End`].
 pub(super) fn tokens(text: &str, issues: &mut Issues) -> Vec<Token> {
     let mut lexer = Lexer { text, at: 0 };
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn tokens(text: &str, issues: &mut Issues) -> Vec<Token> {
 }
 
 fn offset(at: usize) -> Offset {
-    // Expressions are bounded far below this.
+    // The length of expressions is limited far below this.
     Offset::try_from(at).unwrap_or(Offset::MAX - 1)
 }
 
@@ -63,7 +63,7 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// A token, or where the text ends that is none.
+/// The kind of a token, or the end of the invalid text.
 type Lexed = Result<Kind, usize>;
 
 impl Lexer<'_> {
@@ -75,7 +75,7 @@ impl Lexer<'_> {
         self.text.as_bytes().get(at).copied()
     }
 
-    /// Past the character that begins here.
+    /// Returns the offset after the character at `at`.
     fn after(&self, at: usize) -> usize {
         at + self.text[at..].chars().next().map_or(0, char::len_utf8)
     }
@@ -112,7 +112,7 @@ impl Lexer<'_> {
             return Ok(Kind::Fixed(found));
         }
         let end = self.after(self.at);
-        // The first half of an operator is told together with the character that does not complete it.
+        // The first half of an operator is reported together with the character after it.
         let half = matches!(self.byte(self.at), Some(b'=' | b'&' | b'|'));
         Err(if half && end < self.text.len() { self.after(end) } else { end })
     }
@@ -174,7 +174,8 @@ impl Lexer<'_> {
             if string.is_ok() {
                 return string;
             }
-            // Without an end it is a name, and then a string without an end.
+            // Without closing quote the prefix is an identifier, followed by an unterminated
+            // string.
         }
         self.digits(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
         let word = &self.text[start..self.at];
@@ -195,7 +196,7 @@ impl Lexer<'_> {
         Err(if end < self.text.len() { self.after(end) } else { end })
     }
 
-    /// A string whose quotes begin at a place after its prefix.
+    /// Lexes a string whose quotes begin after its prefix.
     fn string(&mut self, quote: usize, kind: Kind) -> Lexed {
         let raw =
             matches!(quote.checked_sub(1).and_then(|at| self.byte(at)), Some(b'r' | b'R')) && quote > self.at;
@@ -206,7 +207,7 @@ impl Lexer<'_> {
                 self.at = end;
                 return Ok(kind);
             }
-            // What is left is an empty string and the beginning of another.
+            // The remaining text is an empty string and the beginning of another one.
             self.at = quote + 2;
             return Ok(kind);
         }
@@ -214,7 +215,7 @@ impl Lexer<'_> {
         Ok(kind)
     }
 
-    /// Past the end of a string, or past the character that cannot be in it.
+    /// Returns the offset after the end of a string, or after the first invalid character.
     fn close(&self, from: usize, mark: &str, raw: bool) -> Result<usize, usize> {
         let mut at = from;
         loop {
@@ -230,7 +231,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Past an escape sequence.
+    /// Returns the offset after an escape sequence.
     fn escape(&self, backslash: usize) -> Result<usize, usize> {
         let at = backslash + 1;
         let Some(byte) = self.byte(at) else { return Err(at) };

@@ -1,14 +1,14 @@
-//! Constants from their tokens.
+//! Conversion of tokens to literals.
 
 use crate::ast::Literal;
 
 use super::lexer::Kind;
 use super::unescape::unescape;
 
-/// The constant that a token denotes, with a minus sign before it or not.
+/// Converts a token to a literal, negated if a minus sign precedes it.
 ///
 /// # Errors
-/// In upstream's words; `None` if the token is no constant.
+/// cel-go's message; `None` if the token is not a literal.
 pub(super) fn literal(kind: Kind, text: &str, negative: bool) -> Option<Result<Literal, String>> {
     Some(match kind {
         Kind::Int => int(text, negative).ok_or_else(|| "invalid int literal".to_owned()),

@@ -1,4 +1,4 @@
-//! Calls that are rewritten before anything is checked.
+//! Macros, which are expanded during parsing.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::names::{
     ACCUMULATOR, ADD, AND, CONDITIONAL, EQUALS, NOT, NOT_STRICTLY_FALSE, OLD_ACCUMULATOR, OR, SORT_BY_KEYS,
 };
 
-use super::builder::{Builder, Misuse};
+use super::builder::{Builder, MacroError};
 use super::comprehensions;
 use super::grammar::Dialect;
 
-/// What became of a call: not a macro, or its expansion.
-pub(super) type Expansion = Result<Option<ExprId>, Misuse>;
+/// The result of an expansion: `None` if the call is not a macro.
+pub(super) type Expansion = Result<Option<ExprId>, MacroError>;
 
-/// Expands a call if it is one of a macro.
+/// Expands a call if it is a macro.
 pub(super) fn expand(
     build: &mut Builder<'_>,
     dialect: Dialect,
@@ -47,31 +47,31 @@ pub(super) fn expand(
     expanded.map(Some)
 }
 
-fn has(build: &mut Builder<'_>, operand: ExprId) -> Result<ExprId, Misuse> {
+fn has(build: &mut Builder<'_>, operand: ExprId) -> Result<ExprId, MacroError> {
     match build.tree.expr(operand).clone() {
         Expr::Select { operand, field, .. } => {
             Ok(build.add(Expr::Select { operand, field, test_only: true }))
         }
-        _ => Err(build.misuse(operand, "invalid argument to has() macro")),
+        _ => Err(build.macro_error(operand, "invalid argument to has() macro")),
     }
 }
 
-pub(super) fn name(build: &Builder<'_>, id: ExprId, refusal: &str) -> Result<Arc<str>, Misuse> {
+pub(super) fn name(build: &Builder<'_>, id: ExprId, message: &str) -> Result<Arc<str>, MacroError> {
     match build.tree.expr(id) {
         Expr::Ident(name) => Ok(name.clone()),
-        _ => Err(build.misuse(id, refusal)),
+        _ => Err(build.macro_error(id, message)),
     }
 }
 
-fn variable(build: &Builder<'_>, id: ExprId, refusal: &str) -> Result<Arc<str>, Misuse> {
-    let found = name(build, id, refusal)?;
+fn variable(build: &Builder<'_>, id: ExprId, message: &str) -> Result<Arc<str>, MacroError> {
+    let found = name(build, id, message)?;
     not_accumulator(build, id, &found)?;
     Ok(found)
 }
 
-pub(super) fn not_accumulator(build: &Builder<'_>, id: ExprId, name: &str) -> Result<(), Misuse> {
+pub(super) fn not_accumulator(build: &Builder<'_>, id: ExprId, name: &str) -> Result<(), MacroError> {
     if name == ACCUMULATOR || name == OLD_ACCUMULATOR {
-        return Err(build.misuse(id, "iteration variable overwrites accumulator variable"));
+        return Err(build.macro_error(id, "iteration variable overwrites accumulator variable"));
     }
     Ok(())
 }
@@ -80,14 +80,14 @@ fn quantifier(
     build: &mut Builder<'_>,
     function: &str,
     range: ExprId,
-    named: ExprId,
+    name_arg: ExprId,
     predicate: ExprId,
-) -> Result<ExprId, Misuse> {
-    let variable = variable(build, named, "argument must be a simple name")?;
+) -> Result<ExprId, MacroError> {
+    let variable = variable(build, name_arg, "argument must be a simple name")?;
     Ok(quantify(build, function, range, variable, None, predicate))
 }
 
-/// `all`, `exists` or `existsOne`, with one variable or two.
+/// Expands `all`, `exists` or `existsOne`, with one or two variables.
 pub(super) fn quantify(
     build: &mut Builder<'_>,
     function: &str,
@@ -135,26 +135,26 @@ pub(super) fn quantify(
 fn map(
     build: &mut Builder<'_>,
     range: ExprId,
-    named: ExprId,
+    name_arg: ExprId,
     filter: Option<ExprId>,
     transform: ExprId,
-) -> Result<ExprId, Misuse> {
-    let variable = variable(build, named, "argument is not an identifier")?;
-    Ok(gather(build, range, variable, None, filter, transform))
+) -> Result<ExprId, MacroError> {
+    let variable = variable(build, name_arg, "argument is not an identifier")?;
+    Ok(build_list(build, range, variable, None, filter, transform))
 }
 
 fn filter(
     build: &mut Builder<'_>,
     range: ExprId,
-    named: ExprId,
+    name_arg: ExprId,
     predicate: ExprId,
-) -> Result<ExprId, Misuse> {
-    let variable = variable(build, named, "argument is not an identifier")?;
-    Ok(gather(build, range, variable, None, Some(predicate), named))
+) -> Result<ExprId, MacroError> {
+    let variable = variable(build, name_arg, "argument is not an identifier")?;
+    Ok(build_list(build, range, variable, None, Some(predicate), name_arg))
 }
 
-/// A fold that makes a list.
-pub(super) fn gather(
+/// Builds a fold that creates a list.
+pub(super) fn build_list(
     build: &mut Builder<'_>,
     range: ExprId,
     variable: Arc<str>,
@@ -167,14 +167,14 @@ pub(super) fn gather(
     let so_far = build.accumulator();
     let one = build.list(&[transform]);
     let step = build.call(ADD, vec![so_far, one]);
-    let step = when(build, filter, step);
+    let step = conditional_step(build, filter, step);
     let result = build.accumulator();
     let accumulator = ACCUMULATOR.into();
     build.fold(Fold { range, variable, second_variable, accumulator, init, condition, step, result })
 }
 
-/// A step that is taken only if a filter holds.
-pub(super) fn when(build: &mut Builder<'_>, filter: Option<ExprId>, step: ExprId) -> ExprId {
+/// Makes a step conditional on a filter.
+pub(super) fn conditional_step(build: &mut Builder<'_>, filter: Option<ExprId>, step: ExprId) -> ExprId {
     let Some(filter) = filter else { return step };
     let same = build.accumulator();
     build.call(CONDITIONAL, vec![filter, step, same])
@@ -184,11 +184,11 @@ fn optional_map(
     build: &mut Builder<'_>,
     function: &str,
     target: ExprId,
-    named: ExprId,
+    name_arg: ExprId,
     value: ExprId,
-) -> Result<ExprId, Misuse> {
-    let refusal = format!("{function}() variable name must be a simple identifier");
-    let variable = name(build, named, &refusal)?;
+) -> Result<ExprId, MacroError> {
+    let message = format!("{function}() variable name must be a simple identifier");
+    let variable = name(build, name_arg, &message)?;
     let has_value = build.member_call("hasValue", target, Vec::new());
     let copy = build.copy(target);
     let inner = build.member_call("value", copy, Vec::new());
@@ -198,18 +198,23 @@ fn optional_map(
     Ok(build.call(CONDITIONAL, vec![has_value, some, none]))
 }
 
-fn sort_by(build: &mut Builder<'_>, target: ExprId, named: ExprId, key: ExprId) -> Result<ExprId, Misuse> {
+fn sort_by(
+    build: &mut Builder<'_>,
+    target: ExprId,
+    name_arg: ExprId,
+    key: ExprId,
+) -> Result<ExprId, MacroError> {
     if matches!(
         build.tree.expr(target),
         Expr::Literal(_) | Expr::Map(_) | Expr::Struct { .. } | Expr::Unspecified
     ) {
-        let refusal =
+        let message =
             "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
-        return Err(build.misuse(target, refusal));
+        return Err(build.macro_error(target, message));
     }
     let input: Arc<str> = "@__sortBy_input__".into();
     let range = build.ident(&input);
-    let keys = map(build, range, named, None, key)?;
+    let keys = map(build, range, name_arg, None, key)?;
     let list = build.ident(&input);
     let sorted = build.member_call(SORT_BY_KEYS, list, vec![keys]);
     Ok(build.bind(&input, target, sorted))
@@ -219,7 +224,12 @@ fn is_cel(build: &Builder<'_>, target: ExprId) -> bool {
     matches!(build.tree.expr(target), Expr::Ident(name) if &**name == "cel")
 }
 
-fn bind(build: &mut Builder<'_>, named: ExprId, value: ExprId, result: ExprId) -> Result<ExprId, Misuse> {
-    let variable = name(build, named, "cel.bind() variable names must be simple identifiers")?;
+fn bind(
+    build: &mut Builder<'_>,
+    name_arg: ExprId,
+    value: ExprId,
+    result: ExprId,
+) -> Result<ExprId, MacroError> {
+    let variable = name(build, name_arg, "cel.bind() variable names must be simple identifiers")?;
     Ok(build.bind(&variable, value, result))
 }

@@ -1,4 +1,4 @@
-//! From text to trees.
+//! Lexer, parser and macro expansion.
 
 mod builder;
 mod comprehensions;

@@ -1,4 +1,4 @@
-//! What expressions are made of: names, constants, lists, maps and objects.
+//! Parsing of primary expressions: names, literals, lists, maps and objects.
 
 use crate::ast::{Element, Entry, Expr, ExprId, Field};
 use crate::names::RESERVED;
@@ -11,7 +11,7 @@ impl Parser<'_> {
     pub(super) fn primary(&mut self, also: &str) -> Parsed {
         let mut token = self.token();
         if !begins_primary(token.kind) && begins_primary(self.following().kind) && token.kind != Kind::End {
-            let message = format!("extraneous input '{}' expecting {}", self.shown(token), starts(also));
+            let message = format!("extraneous input '{}' expecting {}", self.token_text(token), starts(also));
             self.syntax_error(token, &message);
             self.advance();
             token = self.token();
@@ -39,17 +39,17 @@ impl Parser<'_> {
         }
     }
 
-    /// A minus sign that is neither an operator here nor part of a number.
+    /// Reports a minus sign that is neither an operator here nor part of a number.
     fn no_negative(&mut self) -> Parsed {
         let token = self.token();
-        let message = format!("no viable alternative at input '-{}'", self.shown(token));
+        let message = format!("no viable alternative at input '-{}'", self.token_text(token));
         self.syntax_error(token, &message);
         Err(Halt)
     }
 
     pub(super) fn no_primary(&mut self, also: &str) -> Parsed {
         let token = self.token();
-        let message = format!("mismatched input '{}' expecting {}", self.shown(token), starts(also));
+        let message = format!("mismatched input '{}' expecting {}", self.token_text(token), starts(also));
         self.syntax_error(token, &message);
         Err(Halt)
     }
@@ -70,7 +70,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An identifier, a call, or the construction of an object.
+    /// Parses an identifier, a call, or an object literal.
     fn name(&mut self, token: Token, leading: &str) -> Parsed {
         if let Some(name) = self.object_name() {
             return self.object(leading, &name);
@@ -95,7 +95,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The name of a type whose fields follow in braces.
+    /// Returns the type name of an object literal, if braces follow the name.
     fn object_name(&self) -> Option<String> {
         let mut name = String::new();
         let mut at = self.at;
@@ -122,7 +122,7 @@ impl Parser<'_> {
             let Some(name) = self.field_name()? else {
                 let token = self.token();
                 let expected = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
-                let message = format!("mismatched input '{}' expecting {expected}", self.shown(token));
+                let message = format!("mismatched input '{}' expecting {expected}", self.token_text(token));
                 self.syntax_error(token, &message);
                 return Err(Halt);
             };

@@ -1,9 +1,9 @@
-//! What quoted text means.
+//! Unescaping of string and bytes literals.
 
-/// The bytes of a string literal as it is written, with its prefix and quotes.
+/// Returns the bytes of a literal, given with its prefix and quotes.
 ///
 /// # Errors
-/// In upstream's words.
+/// cel-go's message.
 pub(super) fn unescape(written: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let normal = written.replace("\r\n", "\n").replace('\r', "\n");
     let raw = normal.starts_with(['r', 'R']);
@@ -24,7 +24,7 @@ pub(super) fn unescape(written: &str, bytes: bool) -> Result<Vec<u8>, &'static s
     Ok(unescaped)
 }
 
-/// Takes one escape sequence, without its backslash; returns what follows it.
+/// Decodes one escape sequence, given without its backslash; returns the rest.
 fn one<'a>(text: &'a str, bytes: bool, into: &mut Vec<u8>) -> Result<&'a str, &'static str> {
     let code = text.bytes().next().ok_or("unable to unescape string, found '\\' as last character")?;
     let simple = match code {

@@ -1,4 +1,4 @@
-//! Sums, differences, products and quotients. What does not fit is an error, never wrapped around.
+//! Arithmetic. Overflow is an error.
 
 use crate::EvalError;
 use crate::limits::MAX_STRING_BYTES;
@@ -53,7 +53,7 @@ impl Arithmetic {
             _ => match self {
                 Self::Add => add(left, right),
                 Self::Subtract => subtract(left, right),
-                _ => Err(self.refusal(left)),
+                _ => Err(self.no_overload(left)),
             },
         }
     }
@@ -94,16 +94,21 @@ impl Arithmetic {
         }
     }
 
-    /// Upstream names the function only if the left operand knows no such operation at all.
-    fn refusal(self, left: &Value<'_>) -> EvalError {
-        let knows = match left {
+    /// Returns the error for unsupported operands. cel-go's message names the function only if the
+    /// left operand does not support the operation at all.
+    fn no_overload(self, left: &Value<'_>) -> EvalError {
+        let is_supported = match left {
             Value::Int(_) | Value::Uint(_) => true,
             Value::Double(_) => self != Self::Modulo,
             Value::Duration(_) | Value::Timestamp(_) => matches!(self, Self::Add | Self::Subtract),
             Value::String(_) | Value::Bytes(_) | Value::List(_) => self == Self::Add,
             _ => false,
         };
-        if knows { EvalError::no_such_overload() } else { EvalError::unknown_to(left, self.name()) }
+        if is_supported {
+            EvalError::no_such_overload()
+        } else {
+            EvalError::unsupported_by(left, self.name())
+        }
     }
 }
 
@@ -120,7 +125,7 @@ fn add<'d>(left: &Value<'d>, right: &Value<'d>) -> Flow<'d> {
         (Value::Duration(left), Value::Duration(right)) => span(left.0.checked_add(right.0))?,
         (Value::Timestamp(point), Value::Duration(span))
         | (Value::Duration(span), Value::Timestamp(point)) => Value::Timestamp(point.add(*span)?),
-        _ => return Err(Arithmetic::Add.refusal(left)),
+        _ => return Err(Arithmetic::Add.no_overload(left)),
     })
 }
 
@@ -143,7 +148,7 @@ fn subtract<'d>(left: &Value<'d>, right: &Value<'d>) -> Flow<'d> {
             Value::Timestamp(point.add(Duration(back))?)
         }
         (Value::Timestamp(left), Value::Timestamp(right)) => Value::Duration(left.since(*right)?),
-        _ => return Err(Arithmetic::Subtract.refusal(left)),
+        _ => return Err(Arithmetic::Subtract.no_overload(left)),
     })
 }
 
@@ -151,7 +156,7 @@ fn span<'d>(nanos: Option<i64>) -> Flow<'d> {
     nanos.map(|nanos| Value::Duration(Duration(nanos))).ok_or(EvalError::Failed(DURATION_OVERFLOW.into()))
 }
 
-/// The opposite of a number.
+/// Negates a number or duration.
 pub(crate) fn negate<'d>(value: &Value<'d>) -> Flow<'d> {
     match value {
         Value::Int(value) => {
@@ -160,6 +165,6 @@ pub(crate) fn negate<'d>(value: &Value<'d>) -> Flow<'d> {
         Value::Double(value) => Ok(Value::Double(-value)),
         Value::Duration(value) => span(value.0.checked_neg()),
         Value::Bool(_) => Err(EvalError::no_such_overload()),
-        other => Err(EvalError::unknown_to(other, crate::names::NEGATE)),
+        other => Err(EvalError::unsupported_by(other, crate::names::NEGATE)),
     }
 }

@@ -1,4 +1,4 @@
-//! Equality and order, also between numbers of different types.
+//! Equality and ordering, also between numbers of different types.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,10 @@ use super::list::List;
 use super::map::Map;
 use super::{MapValue, Value};
 
-/// Whether two values are equal.
+/// Returns true if two values are equal.
 ///
 /// # Errors
-/// If they cannot be told, because parts of them cannot be read or compared.
+/// If parts of the values cannot be converted or compared.
 pub(crate) fn equal<'d>(left: &Value<'d>, right: &Value<'d>) -> Result<bool, EvalError> {
     Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -35,13 +35,13 @@ pub(crate) fn equal<'d>(left: &Value<'d>, right: &Value<'d>) -> Result<bool, Eva
             left.type_name == right.type_name && objects(&left.fields, &right.fields)?
         }
         (Value::Extension(left), Value::Extension(right)) => left.0.equal(&right.0)?,
-        // What the API declares knows only its like.
+        // A typed value of the API can only be compared with a value of the same type.
         (left, _) if is_typed(left) => return Err(EvalError::no_such_overload()),
         _ => numbers(left, right) == Some(Ordering::Equal),
     })
 }
 
-/// Whether it comes from a declared object or a library.
+/// Returns true if the value has a declaration or comes from a library.
 fn is_typed(value: &Value<'_>) -> bool {
     match value {
         Value::Extension(_) => true,
@@ -51,10 +51,10 @@ fn is_typed(value: &Value<'_>) -> bool {
     }
 }
 
-/// How two values of types that have an order are ordered.
+/// Compares two values of types with an order.
 ///
 /// # Errors
-/// If they have none, or one is not a number.
+/// If the values have no order, or one is NaN.
 pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, EvalError> {
     Ok(match (left, right) {
         (Value::Int(left), Value::Int(right)) => left.cmp(right),
@@ -78,7 +78,7 @@ pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, E
     })
 }
 
-/// The order of numbers; none if one is not a number.
+/// Compares numbers; `None` if a value is not a number.
 fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
@@ -94,7 +94,7 @@ fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "upstream compares with the integer as a double")]
+#[expect(clippy::cast_precision_loss, reason = "cel-go compares with the integer as a double")]
 fn with_int(left: f64, right: i64) -> Option<Ordering> {
     if left < i64::MIN as f64 {
         return Some(Ordering::Less);
@@ -105,7 +105,7 @@ fn with_int(left: f64, right: i64) -> Option<Ordering> {
     left.partial_cmp(&(right as f64))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "upstream compares with the integer as a double")]
+#[expect(clippy::cast_precision_loss, reason = "cel-go compares with the integer as a double")]
 fn with_uint(left: f64, right: u64) -> Option<Ordering> {
     if left < 0.0 {
         return Some(Ordering::Less);
@@ -136,9 +136,9 @@ fn maps<'d>(left: &Map<'d>, right: &Map<'d>) -> Result<bool, EvalError> {
         return Ok(false);
     }
     if let (Map::Json(left, decl), Map::Json(right, _)) = (left, right) {
-        // Members that are not declared have no value in expressions and are compared as they are.
-        let unseen = left.iter().filter(|(name, _)| decl.identifier(name).is_none());
-        for (name, value) in unseen {
+        // Undeclared fields are not visible to expressions; they are compared as JSON.
+        let undeclared = left.iter().filter(|(name, _)| decl.identifier(name).is_none());
+        for (name, value) in undeclared {
             if right.get(name).is_some_and(|other| other != value) {
                 return Ok(false);
             }

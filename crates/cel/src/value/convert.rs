@@ -1,4 +1,4 @@
-//! Conversions: `int(x)`, `string(x)` and so on.
+//! Type conversions: `int(x)`, `string(x)` and so on.
 
 use crate::EvalError;
 use crate::types::Type;
@@ -7,7 +7,7 @@ use super::{Timestamp, Value, format_double, parse_go_duration};
 
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
-/// A value as one of another type. `None` if no overload takes a value of this type.
+/// Converts a value to another type. `None` if there is no overload for its type.
 pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> {
     Some(match target {
         Type::Int => to_int(value)?,
@@ -16,7 +16,7 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
         Type::String => to_string(value)?,
         Type::Bool => match value {
             Value::Bool(_) => Ok(value.clone()),
-            Value::String(text) => or_refuse(parse_bool(text.as_str()), target),
+            Value::String(text) => or_conversion_error(parse_bool(text.as_str()), target),
             _ => return None,
         },
         Type::Bytes => match value {
@@ -26,11 +26,13 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
         },
         Type::Duration => match value {
             Value::Duration(_) => Ok(value.clone()),
-            // It is declared, and fails.
+            // The overload is declared but always fails.
             Value::Int(_) => {
                 Err(EvalError::failed("type conversion error from 'int' to 'google.protobuf.Duration'"))
             }
-            Value::String(text) => or_refuse(parse_go_duration(text.as_str()).map(Value::Duration), target),
+            Value::String(text) => {
+                or_conversion_error(parse_go_duration(text.as_str()).map(Value::Duration), target)
+            }
             _ => return None,
         },
         Type::Timestamp => match value {
@@ -38,7 +40,7 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
             Value::Int(seconds) => Timestamp::new(*seconds, 0).map(Value::Timestamp),
             Value::String(text) => match Timestamp::parse(text.as_str()) {
                 Some(point) => point.map(Value::Timestamp),
-                None => or_refuse(None, target),
+                None => or_conversion_error(None, target),
             },
             _ => return None,
         },
@@ -46,7 +48,7 @@ pub(crate) fn convert<'d>(value: &Value<'d>, target: &Type) -> Option<Flow<'d>> 
     })
 }
 
-fn or_refuse<'d>(value: Option<Value<'d>>, target: &Type) -> Flow<'d> {
+fn or_conversion_error<'d>(value: Option<Value<'d>>, target: &Type) -> Flow<'d> {
     let message = || format!("type conversion error from 'string' to '{}'", target.name());
     value.ok_or_else(|| EvalError::failed(message()))
 }
@@ -72,7 +74,7 @@ fn to_int<'d>(value: &Value<'d>) -> Option<Flow<'d>> {
         }
         Value::Duration(span) => Ok(Value::Int(span.0)),
         Value::Timestamp(point) => Ok(Value::Int(point.seconds)),
-        Value::String(text) => or_refuse(text.as_str().parse().ok().map(Value::Int), &Type::Int),
+        Value::String(text) => or_conversion_error(text.as_str().parse().ok().map(Value::Int), &Type::Int),
         _ => return None,
     })
 }
@@ -90,7 +92,7 @@ fn to_uint<'d>(value: &Value<'d>) -> Option<Flow<'d>> {
         }
         Value::String(text) => {
             let digits = Some(text.as_str()).filter(|text| !text.starts_with('+'));
-            or_refuse(digits.and_then(|digits| digits.parse().ok()).map(Value::Uint), &Type::Uint)
+            or_conversion_error(digits.and_then(|digits| digits.parse().ok()).map(Value::Uint), &Type::Uint)
         }
         _ => return None,
     })
@@ -102,7 +104,9 @@ fn to_double<'d>(value: &Value<'d>) -> Option<Flow<'d>> {
         Value::Double(_) => Ok(value.clone()),
         Value::Int(number) => Ok(Value::Double(*number as f64)),
         Value::Uint(number) => Ok(Value::Double(*number as f64)),
-        Value::String(text) => or_refuse(parse_double(text.as_str()).map(Value::Double), &Type::Double),
+        Value::String(text) => {
+            or_conversion_error(parse_double(text.as_str()).map(Value::Double), &Type::Double)
+        }
         _ => return None,
     })
 }

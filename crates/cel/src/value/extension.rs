@@ -1,4 +1,4 @@
-//! Values of the libraries of Kubernetes.
+//! Values of the Kubernetes libraries.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -57,10 +57,10 @@ impl Extension<'_> {
         }
     }
 
-    /// Whether two are the same.
+    /// Returns true if two values are equal.
     ///
     /// # Errors
-    /// If they are of different types.
+    /// If they have different types.
     pub(crate) fn equal(&self, other: &Self) -> Result<bool, EvalError> {
         Ok(match (self, other) {
             (Self::Quantity(one), Self::Quantity(two)) if !two.computed => one.quantity == two.quantity,
@@ -69,8 +69,8 @@ impl Extension<'_> {
             (Self::Url(one), Self::Url(two)) => one.text == two.text,
             (Self::Semver(one), Self::Semver(two)) => one.compare(two).is_eq(),
             (Self::Format(one), Self::Format(two)) => one.name == two.name,
-            // Upstream's values of authorization are never equal to anything: it tells them apart by a type
-            // that none of them has.
+            // Kubernetes' authorization values are never equal to any value: their comparison
+            // checks for a type that none of them has.
             _ => return Err(EvalError::no_such_overload()),
         })
     }

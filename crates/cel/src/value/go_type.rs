@@ -1,4 +1,4 @@
-//! What upstream's implementation calls values; a few of its messages show that.
+//! Go types of values in cel-go, which some of its messages contain.
 
 use crate::decl::{ListKind, Shape};
 
@@ -7,7 +7,7 @@ use super::map::Map;
 use super::{Extension, ListValue, MapValue, Value};
 
 impl Value<'_> {
-    /// The name of the Go type that upstream has for it.
+    /// Returns the name of the Go type in cel-go.
     pub(crate) fn go_type(&self) -> &'static str {
         match self {
             Self::Null => "types.Null",
@@ -45,7 +45,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether something can be looked up by it.
+    /// Returns true if the value can be an index or map key in a path.
     pub(crate) fn is_qualifier(&self) -> bool {
         matches!(self, Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Double(_) | Self::String(_))
     }

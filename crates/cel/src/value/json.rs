@@ -1,4 +1,5 @@
-//! Between JSON and values: objects of the API as their declarations read them, and results as JSON.
+//! Conversion between JSON and values: API objects according to their declaration, and results as
+//! JSON.
 
 use std::collections::HashMap;
 
@@ -17,18 +18,19 @@ use super::{ListValue, MapValue, Timestamp, Value, equal, format_double, parse_o
 type Flow<'d> = Result<Value<'d>, EvalError>;
 
 impl<'d> Value<'d> {
-    /// A value of an object, read as it is declared. Nothing is copied.
+    /// Converts a JSON value according to its declaration. Borrows; nothing is copied.
     ///
     /// # Errors
-    /// If it is not what was declared.
+    /// If it does not match the declaration.
     pub fn from_json(json: &'d Json, decl: &'d Decl) -> Result<Self, EvalError> {
         from_json(json, decl)
     }
 
-    /// As JSON. Keys become text; values of libraries have no form in JSON.
+    /// Converts the value to JSON. Map keys become strings; values of libraries cannot be
+    /// converted.
     ///
     /// # Errors
-    /// If a part has none.
+    /// If a part cannot be converted.
     pub fn to_json(&self) -> Result<Json, EvalError> {
         Ok(match self {
             Self::Null => Json::Null,
@@ -65,13 +67,13 @@ impl<'d> Value<'d> {
             Self::Optional(None) => Json::Null,
             Self::Type(_) | Self::Extension(_) | Self::Lazy(_) => {
                 let name = self.type_of();
-                return Err(EvalError::failed(format!("'{}' has no form in JSON", name.name())));
+                return Err(EvalError::failed(format!("cannot convert '{}' to JSON", name.name())));
             }
         })
     }
 }
 
-/// A value of an object, read as it is declared.
+/// Converts a JSON value according to its declaration.
 pub(crate) fn from_json<'d>(json: &'d Json, decl: &'d Decl) -> Flow<'d> {
     if let Shape::Dyn | Shape::Preserved = decl.shape() {
         return Ok(untyped(json, decl));
@@ -111,7 +113,7 @@ fn untyped<'d>(json: &'d Json, decl: &'d Decl) -> Value<'d> {
     }
 }
 
-/// A string that means something else.
+/// Converts a string whose format maps to another type.
 fn formatted<'d>(text: &str, shape: &Shape) -> Flow<'d> {
     match shape {
         Shape::Bytes => STANDARD
@@ -127,8 +129,8 @@ fn formatted<'d>(text: &str, shape: &Shape) -> Flow<'d> {
 }
 
 fn date<'d>(full: &str, text: &str, format: &str) -> Flow<'d> {
-    let refusal = || EvalError::failed(format!("Invalid {format} formatted string {text}: not a {format}"));
-    Timestamp::parse(full).ok_or_else(refusal)?.map(Value::Timestamp)
+    let invalid = || EvalError::failed(format!("Invalid {format} formatted string {text}: not a {format}"));
+    Timestamp::parse(full).ok_or_else(invalid)?.map(Value::Timestamp)
 }
 
 fn mismatch(shape: &Shape, json: &Json) -> String {
@@ -159,8 +161,8 @@ fn mismatch(shape: &Shape, json: &Json) -> String {
     format!("invalid data, expected {expected}, got {found}")
 }
 
-/// Whether two lists are equal of which the first is declared to have no order; `None` if it has one. They
-/// are of the same length.
+/// Compares two lists of the same length, if the first is declared as set or map; `None` if it is
+/// ordered.
 pub(super) fn unordered_equal<'d>(
     list: &List<'d>,
     decl: &Decl,
@@ -168,14 +170,14 @@ pub(super) fn unordered_equal<'d>(
 ) -> Option<Result<bool, EvalError>> {
     let kind = unordered(decl)?;
     Some((|| {
-        let mut known = HashMap::new();
+        let mut by_identity = HashMap::new();
         for element in list.iter() {
             let element = element?;
-            known.insert(identity(&element, kind)?, element);
+            by_identity.insert(identity(&element, kind)?, element);
         }
         for candidate in other.iter() {
             let candidate = candidate?;
-            let equals = match known.get(&identity(&candidate, kind)?) {
+            let equals = match by_identity.get(&identity(&candidate, kind)?) {
                 Some(element) => equal(element, &candidate)?,
                 None => false,
             };
@@ -187,8 +189,8 @@ pub(super) fn unordered_equal<'d>(
     })())
 }
 
-/// Two lists joined of which the first is a set or a map: what is there already is not added again, but an
-/// element of a map replaces the one of the same key.
+/// Concatenates two lists of which the first is declared as set or map: existing elements are not
+/// added again, but an element of a map-type list replaces the one with the same key.
 pub(super) fn merge<'d>(
     list: &List<'d>,
     decl: &'d Decl,
@@ -197,18 +199,18 @@ pub(super) fn merge<'d>(
     let kind = unordered(decl)?;
     Some((|| {
         let mut merged: Vec<Value<'d>> = list.iter().collect::<Result<_, _>>()?;
-        let mut places = HashMap::new();
-        for (place, element) in merged.iter().enumerate() {
-            places.insert(identity(element, kind)?, place);
+        let mut positions = HashMap::new();
+        for (position, element) in merged.iter().enumerate() {
+            positions.insert(identity(element, kind)?, position);
         }
         for candidate in other.iter() {
             let candidate = candidate?;
             let identity = identity(&candidate, kind)?;
-            match places.get(&identity) {
-                Some(place) if matches!(kind, ListKind::Map(_)) => merged[*place] = candidate,
+            match positions.get(&identity) {
+                Some(position) if matches!(kind, ListKind::Map(_)) => merged[*position] = candidate,
                 Some(_) => {}
                 None => {
-                    places.insert(identity, merged.len());
+                    positions.insert(identity, merged.len());
                     merged.push(candidate);
                 }
             }
@@ -217,7 +219,7 @@ pub(super) fn merge<'d>(
     })())
 }
 
-/// How the elements of a list without order are told apart.
+/// Returns the kind of a list without order, which determines the identity of its elements.
 fn unordered(decl: &Decl) -> Option<&ListKind> {
     match decl.shape() {
         Shape::List(_, kind) if *kind != ListKind::Atomic => Some(kind),
@@ -225,7 +227,7 @@ fn unordered(decl: &Decl) -> Option<&ListKind> {
     }
 }
 
-/// What an element is known by: itself, or the values of its keys.
+/// Returns the identity of an element: the element itself, or the values of its keys.
 fn identity(value: &Value<'_>, kind: &ListKind) -> Result<Vec<Option<Json>>, EvalError> {
     match (kind, value) {
         (ListKind::Map(keys), Value::Map(map)) => {

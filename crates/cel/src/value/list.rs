@@ -1,4 +1,4 @@
-//! Lists: of an object of the API, made by evaluation, or two joined.
+//! Lists: borrowed from an API object, created by evaluation, or a concatenation of two.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Value, from_json};
 
 #[derive(Clone, Debug)]
 pub(crate) enum List<'d> {
-    /// Elements of an object, and how the list is declared.
+    /// Elements of an API object, with the declaration of the list.
     Json(&'d [Json], &'d Decl),
     Owned(Arc<Owned<'d>>),
     Joined(Arc<Joined<'d>>),
@@ -22,22 +22,22 @@ pub(crate) enum List<'d> {
 pub(crate) struct Owned<'d> {
     elements: Vec<Value<'d>>,
     depth: usize,
-    /// How the list is declared that it was joined from, if that keeps its elements unique.
+    /// Declaration of the concatenated lists, if it requires unique elements.
     decl: Option<&'d Decl>,
 }
 
-/// Two lists, one after the other. Joining is paid as one unit, so it must not copy.
+/// The concatenation of two lists. Concatenation costs one unit, so it must not copy.
 #[derive(Debug)]
 pub(crate) struct Joined<'d> {
     left: List<'d>,
     right: List<'d>,
     length: usize,
-    /// How deep joined lists nest, which is how deep looking one element up recurses.
+    /// Nesting depth of concatenations, which is the recursion depth of a lookup.
     height: usize,
     depth: usize,
 }
 
-/// Joins nest no deeper than this; then they are copied into one.
+/// Maximum nesting depth of concatenations; beyond it the elements are copied into one list.
 const MAX_JOINS: usize = 64;
 
 impl<'d> List<'d> {
@@ -46,13 +46,13 @@ impl<'d> List<'d> {
         Self::Owned(Arc::new(Owned { elements, depth, decl: None }))
     }
 
-    /// Like [`Self::owned`], with the declaration of a set or a map.
+    /// Like [`Self::owned`], with the declaration of a set or map.
     pub(super) fn declared(elements: Vec<Value<'d>>, decl: &'d Decl) -> Self {
         let depth = elements.iter().map(Value::depth).max().unwrap_or_default() + 1;
         Self::Owned(Arc::new(Owned { elements, depth, decl: Some(decl) }))
     }
 
-    /// How it is declared, if it is.
+    /// Returns the declaration, if any.
     pub(crate) fn decl(&self) -> Option<&'d Decl> {
         match self {
             Self::Json(_, decl) => Some(decl),
@@ -69,7 +69,8 @@ impl<'d> List<'d> {
         }
     }
 
-    /// How deep it nests; lists of objects were bounded when the object was read.
+    /// Returns the nesting depth of the values; that of API objects was limited when they were
+    /// decoded.
     pub(crate) fn depth(&self) -> usize {
         match self {
             Self::Json(..) => 1,
@@ -96,7 +97,7 @@ impl<'d> List<'d> {
         (0..self.len()).map_while(move |index| list.get(index))
     }
 
-    /// Adds one element, in place if nobody else holds the list.
+    /// Appends an element, in place if this is the only reference.
     pub(crate) fn push(self, element: Value<'d>) -> Result<Self, EvalError> {
         if self.len() >= MAX_LIST_ELEMENTS || element.depth() >= MAX_VALUE_DEPTH {
             return Err(EvalError::CostLimitExceeded);
@@ -112,7 +113,7 @@ impl<'d> List<'d> {
         }
     }
 
-    /// This list and another one after it. Lists that are sets or maps keep their elements unique.
+    /// Concatenates two lists. Lists declared as set or map keep their elements unique.
     pub(crate) fn join(&self, other: &Self) -> Result<Self, EvalError> {
         if let Some(merged) = self.decl().and_then(|decl| super::json::merge(self, decl, other)) {
             return merged;

@@ -1,4 +1,4 @@
-//! Maps: of an object of the API, or made by evaluation.
+//! Maps: borrowed from an API object, or created by evaluation.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::{Value, compare, from_json};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'d> {
-    /// Members of an object, and how it is declared.
+    /// Fields of an API object, with its declaration.
     Json(&'d JsonMap<String, Json>, &'d Decl),
     Owned(Arc<Owned<'d>>),
 }
@@ -25,7 +25,8 @@ pub(crate) struct Owned<'d> {
     depth: usize,
 }
 
-/// A key: usually a truth, a number or text. Numbers of different types are the same key if they are equal.
+/// A map key: usually a boolean, number or string. Equal numbers of different types are the same
+/// key.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'d>(Value<'d>);
 
@@ -95,10 +96,10 @@ impl<'d> Map<'d> {
         if let Self::Owned(owned) = self { owned.depth } else { 1 }
     }
 
-    /// The value of a key, if there is one.
+    /// Returns the value of a key, if present.
     ///
     /// # Errors
-    /// If it cannot be read as it is declared, or the key is of no type that keys have here.
+    /// If the value does not match its declaration, or keys of this type are not supported.
     pub(crate) fn find(&self, key: &Value<'d>) -> Result<Option<Value<'d>>, EvalError> {
         match (self, key) {
             (Self::Json(..), Value::String(name)) => self.field(name.as_str()),
@@ -110,7 +111,7 @@ impl<'d> Map<'d> {
         }
     }
 
-    /// The value of a key that is text.
+    /// Returns the value of a string key.
     pub(crate) fn field(&self, name: &str) -> Result<Option<Value<'d>>, EvalError> {
         match self {
             Self::Json(members, decl) => json_field(members, decl, name).transpose(),
@@ -121,7 +122,7 @@ impl<'d> Map<'d> {
         }
     }
 
-    /// Its keys, without those of an object that expressions cannot see.
+    /// Returns the keys, without fields that expressions cannot access.
     pub(crate) fn keys(&self) -> Vec<Value<'d>> {
         match self {
             Self::Json(members, decl) => {
@@ -142,7 +143,7 @@ impl<'d> Map<'d> {
         })
     }
 
-    /// The map with one more entry, made in place if nobody else holds it.
+    /// Inserts an entry, in place if this is the only reference.
     pub(crate) fn insert(self, key: Value<'d>, value: Value<'d>) -> Result<Self, EvalError> {
         let mut owned = match self {
             Self::Owned(owned) => owned,
@@ -152,7 +153,7 @@ impl<'d> Map<'d> {
                 Arc::new(Owned { entries: entries.collect(), depth: 1 })
             }
         };
-        let shown = key.to_string();
+        let key_text = key.to_string();
         let Some(key) = Key::new(key) else { return Err(EvalError::failed("unsupported key type")) };
         if value.depth() >= crate::limits::MAX_VALUE_DEPTH {
             return Err(EvalError::CostLimitExceeded);
@@ -160,13 +161,13 @@ impl<'d> Map<'d> {
         let map = Arc::make_mut(&mut owned);
         map.depth = map.depth.max(value.depth() + 1);
         if map.entries.insert(key, value).is_some() {
-            return Err(EvalError::failed(format!("insert failed: key {shown} already exists")));
+            return Err(EvalError::failed(format!("insert failed: key {key_text} already exists")));
         }
         Ok(Self::Owned(owned))
     }
 }
 
-/// A member of an object of the API.
+/// Returns a field of an API object.
 fn json_field<'d>(
     members: &'d JsonMap<String, Json>,
     decl: &'d Decl,
@@ -179,7 +180,7 @@ fn json_field<'d>(
         let escaped = RESERVED.contains(&name).then(|| format!("__{name}__"));
         escaped.and_then(|escaped| object.field(&escaped))
     })?;
-    // A field that is null counts as absent, other than an entry of a map.
+    // A field that is null counts as absent; an entry of a map does not.
     let member = members.get(&*field.name).filter(|member| !member.is_null())?;
     Some(from_json(member, &field.decl))
 }

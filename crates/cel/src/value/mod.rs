@@ -1,4 +1,4 @@
-//! Values: what expressions are about and what they evaluate to. Most borrow from the object they came from.
+//! Values, the input and results of expressions. Most borrow from the object they come from.
 
 mod arithmetic;
 mod compare;
@@ -27,17 +27,17 @@ pub(crate) use number::format_double;
 pub use time::{Duration, Timestamp};
 pub(crate) use time::{parse_go_duration, parse_openapi_duration};
 
-/// Text, borrowed or shared.
+/// A string, borrowed or shared.
 #[derive(Clone, Debug)]
 pub enum Text<'d> {
-    /// From an object or a program.
+    /// Borrowed from an object or a program.
     Borrowed(&'d str),
-    /// Made by evaluation.
+    /// Created by evaluation.
     Shared(Arc<str>),
 }
 
 impl Text<'_> {
-    /// The text.
+    /// Returns the string.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Borrowed(text) => text,
@@ -46,23 +46,23 @@ impl Text<'_> {
     }
 }
 
-/// An object made by an expression such as `Object{spec: ...}`.
+/// An object created by an expression such as `Object{spec: ...}`.
 #[derive(Clone, Debug)]
 pub struct Object<'d> {
-    /// The name of its type.
+    /// The type name.
     pub type_name: Arc<str>,
-    /// Its fields, in the order they are written; a name occurs once.
+    /// The fields in source order, with unique names.
     pub fields: Vec<(Arc<str>, Value<'d>)>,
 }
 
 impl<'d> Object<'d> {
-    /// A field's value.
+    /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<&Value<'d>> {
         self.fields.iter().find(|(found, _)| &**found == name).map(|(_, value)| value)
     }
 }
 
-/// A value of CEL.
+/// A CEL value.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value<'d> {
@@ -70,33 +70,33 @@ pub enum Value<'d> {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// 64 bits with a sign.
+    /// 64-bit signed integer.
     Int(i64),
-    /// 64 bits without one.
+    /// 64-bit unsigned integer.
     Uint(u64),
-    /// 64 bits with a floating point.
+    /// 64-bit floating-point number.
     Double(f64),
-    /// Text.
+    /// String.
     String(Text<'d>),
-    /// Bytes.
+    /// Byte string.
     Bytes(Arc<[u8]>),
-    /// A point in time.
+    /// Timestamp.
     Timestamp(Timestamp),
-    /// A span of time.
+    /// Duration.
     Duration(Duration),
     /// A list; see [`Value::elements`].
     List(ListValue<'d>),
-    /// A map or an object of the API; see [`Value::entries`].
+    /// A map or an API object; see [`Value::entries`].
     Map(MapValue<'d>),
-    /// An object made by the expression.
+    /// An object created by the expression.
     Object(Arc<Object<'d>>),
-    /// A value that may be absent.
+    /// An optional value.
     Optional(Option<Arc<Value<'d>>>),
     /// A type.
     Type(Type),
-    /// A value of one of the libraries, such as a quantity or an address.
+    /// A value of a library, such as a quantity or an IP address.
     Extension(ExtensionValue<'d>),
-    /// An object whose fields the activation computes when they are first read, by its name.
+    /// An object, given by name, whose fields the activation computes on first read.
     Lazy(&'d str),
 }
 
@@ -108,33 +108,34 @@ pub struct ListValue<'d>(pub(crate) List<'d>);
 #[derive(Clone, Debug)]
 pub struct MapValue<'d>(pub(crate) Map<'d>);
 
-/// A value of one of the libraries.
+/// A value of a library.
 #[derive(Clone, Debug)]
 pub struct ExtensionValue<'d>(pub(crate) Arc<Extension<'d>>);
 
 impl<'d> Value<'d> {
-    /// Text that is shared.
+    /// Creates a shared string.
     pub fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Text::Shared(text.into()))
     }
 
-    /// Text that is borrowed.
+    /// Creates a borrowed string.
     pub fn text(text: &'d str) -> Self {
         Self::String(Text::Borrowed(text))
     }
 
-    /// A list of values.
+    /// Creates a list.
     pub fn list(elements: Vec<Value<'d>>) -> Self {
         Self::List(ListValue(List::owned(elements)))
     }
 
-    /// A map. Of entries with equal keys the last one stays. Keys that CEL does not know are left out.
+    /// Creates a map. Of entries with equal keys the last one wins; keys of unsupported types are
+    /// skipped.
     pub fn map(entries: impl IntoIterator<Item = (Value<'d>, Value<'d>)>) -> Self {
         let entries = entries.into_iter().filter_map(|(key, value)| Some((Key::new(key)?, value)));
         Self::Map(MapValue(Map::owned(entries.collect())))
     }
 
-    /// A value that is there.
+    /// Creates an optional with a value.
     pub fn some(value: Value<'d>) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
@@ -143,28 +144,29 @@ impl<'d> Value<'d> {
         Self::Extension(ExtensionValue(Arc::new(extension)))
     }
 
-    /// The truth, if it is one.
+    /// Returns the boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The text, if it is text.
+    /// Returns the string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text.as_str()) } else { None }
     }
 
-    /// The elements of a list. Those of an object of the API are converted one by one, so each may fail.
+    /// Returns the elements of a list. Those of an API object are converted lazily, so each may
+    /// fail.
     pub fn elements(&self) -> Option<impl Iterator<Item = Result<Value<'d>, crate::EvalError>>> {
         if let Self::List(list) = self { Some(list.0.iter()) } else { None }
     }
 
-    /// The keys and values of a map.
+    /// Returns the keys and values of a map.
     pub fn entries(&self) -> Option<impl Iterator<Item = Result<(Value<'d>, Value<'d>), crate::EvalError>>> {
         let Self::Map(map) = self else { return None };
         Some(map.0.entries())
     }
 
-    /// The type it tells as its own: of lists and maps, nothing about what is in them.
+    /// Returns the runtime type: for lists and maps without element types.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -185,7 +187,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// What `size()` would say, and one for what has no size: the measure of costs.
+    /// Returns the size as of `size()`, or one for values without size; the basis of costs.
     pub(crate) fn cost_size(&self) -> u64 {
         match self {
             Self::String(text) => text.as_str().chars().count() as u64,
@@ -197,7 +199,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// Whether it is what a value of its type is if nobody sets it.
+    /// Returns true for the zero value of the type.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -213,7 +215,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// How deep it nests.
+    /// Returns the nesting depth.
     pub(crate) fn depth(&self) -> usize {
         match self {
             Self::List(list) => list.0.depth(),
@@ -227,7 +229,7 @@ impl<'d> Value<'d> {
     }
 }
 
-/// As upstream's messages show values.
+/// Formats a value as in cel-go's messages.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

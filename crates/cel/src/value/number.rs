@@ -1,6 +1,7 @@
-//! Numbers as upstream writes them.
+//! Formatting of numbers as in cel-go.
 
-/// A double as Go's `%g` with the shortest digits: with an exponent from a million on and below 1e-4.
+/// Formats a double like Go's `%g` with the shortest digits: with an exponent from a million on and
+/// below 1e-4.
 pub(crate) fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

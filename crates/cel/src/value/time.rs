@@ -1,4 +1,4 @@
-//! Points and spans of time.
+//! Timestamps and durations.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,43 +9,43 @@ use crate::EvalError;
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The last second of year 9999.
+/// The last second of the year 9999.
 const MAX_UNIX_SECONDS: i64 = 253_402_300_799;
 
-/// A span of time in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub i64);
 
 impl Duration {
-    #[expect(clippy::cast_precision_loss, reason = "so does upstream: seconds are a double there")]
+    #[expect(clippy::cast_precision_loss, reason = "like cel-go, where seconds are a double")]
     pub(crate) fn seconds(self) -> f64 {
         (self.0 / NANOS_PER_SECOND) as f64 + (self.0 % NANOS_PER_SECOND) as f64 / 1e9
     }
 }
 
-/// In seconds, as CEL writes it: `90.5s`.
+/// Formats the duration in seconds, as CEL does: `90.5s`.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s", self.seconds())
     }
 }
 
-/// A point in time. It remembers the offset it was written with and compares without it.
+/// A timestamp. It preserves its UTC offset for formatting, and ignores it in comparisons.
 #[derive(Clone, Copy, Debug)]
 pub struct Timestamp {
-    /// Since the Unix epoch.
+    /// Seconds since the Unix epoch.
     pub seconds: i64,
-    /// Beyond the seconds.
+    /// Nanoseconds after the second.
     pub nanos: u32,
-    /// East of UTC, in seconds.
+    /// UTC offset in seconds, positive to the east.
     offset: i32,
 }
 
 impl Timestamp {
-    /// A point between the first year and the year 9999.
+    /// Creates a timestamp between the years 1 and 9999.
     ///
     /// # Errors
-    /// If it lies outside.
+    /// If it is out of range.
     pub fn new(seconds: i64, nanos: u32) -> Result<Self, EvalError> {
         Self::with_offset(seconds, nanos, 0)
     }
@@ -58,7 +58,7 @@ impl Timestamp {
         }
     }
 
-    /// Reads RFC 3339.
+    /// Parses RFC 3339.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, EvalError>> {
         let (seconds, nanos) = parse(text, Layout::Seconds).ok()?;
         Some(Self::with_offset(seconds, nanos, offset(text)))
@@ -83,7 +83,7 @@ impl Timestamp {
     }
 }
 
-/// The offset that ends a time in RFC 3339.
+/// Parses the UTC offset at the end of an RFC 3339 time.
 fn offset(text: &str) -> i32 {
     let Some(tail) = text.len().checked_sub(6).and_then(|start| text.get(start..)) else { return 0 };
     let sign = match tail.as_bytes()[0] {
@@ -116,7 +116,7 @@ impl Ord for Timestamp {
     }
 }
 
-/// RFC 3339 with as many digits of a second as there are.
+/// Formats RFC 3339 with as many fractional digits as necessary.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = Time(self.seconds + i64::from(self.offset)).to_string();
@@ -134,14 +134,15 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A span as Go writes it, such as `1h30m` or `-1.5s`.
+/// Parses a duration in Go's format, such as `1h30m` or `-1.5s`.
 pub(crate) fn parse_go_duration(text: &str) -> Option<Duration> {
     time::parse_go_duration(text).ok().map(Duration)
 }
 
-/// A span as OpenAPI's format `duration` has it: as Go writes it, or in words such as `2 days`.
+/// Parses a duration of OpenAPI's format `duration`: in Go's format, or with unit names such as `2
+/// days`.
 pub(crate) fn parse_openapi_duration(text: &str) -> Option<Duration> {
-    /// Each unit by its names; with the last of them others may only begin.
+    /// The names of each unit; the last one may be a prefix of the word.
     const UNITS: &[(&[&str], i64)] = &[
         (&["ns", "nano"], 1),
         (&["us", "\u{b5}s", "micro"], 1_000),
@@ -166,10 +167,10 @@ pub(crate) fn parse_openapi_duration(text: &str) -> Option<Duration> {
         let (unit, after) = after.split_at(end.unwrap_or(after.len()));
         let unit = unit.to_lowercase();
         rest = after;
-        let known = UNITS.iter().find(|(names, _)| {
+        let unit_entry = UNITS.iter().find(|(names, _)| {
             names.contains(&&*unit) || names.last().is_some_and(|last| unit.starts_with(last))
         });
-        if let Some((_, nanos)) = known {
+        if let Some((_, nanos)) = unit_entry {
             let span = number.parse::<i64>().ok()?.wrapping_mul(*nanos);
             total = Some(total.unwrap_or(0_i64).wrapping_add(span));
         }
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_in_words() {
+    fn duration_with_unit_names_is_parsed() {
         let seconds = |text: &str| parse_openapi_duration(text).map(|span| span.0 / NANOS_PER_SECOND);
         for (text, expected) in [
             ("1h30m", Some(5400)),

@@ -1,5 +1,5 @@
-//! Addresses of mail, as they stand in headers: bare, or in angle brackets behind a name, with
-//! comments between. Groups are refused, even of one.
+//! Format `email`: an address as in mail headers, bare or in angle brackets after a name, with
+//! comments. Groups are rejected, even with a single address.
 
 pub(super) fn is_email(text: &str) -> bool {
     let mut rest = Rest(text);
@@ -34,7 +34,7 @@ impl Rest<'_> {
         self.take('>')
     }
 
-    /// `local@domain`
+    /// Parses `local@domain`.
     fn specification(&mut self) -> Option<()> {
         self.skip_space();
         if self.0.starts_with('"') {
@@ -61,7 +61,7 @@ impl Rest<'_> {
         if atom.is_empty() || (is_strict && is_dotted) { None } else { Some(()) }
     }
 
-    /// One word at least.
+    /// Parses one or more words.
     fn phrase(&mut self) -> Option<()> {
         self.word()?;
         loop {
@@ -102,7 +102,7 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// To the end of a comment, which may have others in it.
+    /// Skips to the end of a comment, which may contain nested comments.
     fn comment(&mut self) -> Option<()> {
         let mut depth = 1;
         let mut chars = self.0.chars();

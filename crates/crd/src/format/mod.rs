@@ -1,4 +1,4 @@
-//! Formats of strings, as upstream understands them.
+//! String formats (`format` of a schema), validated as in kube-apiserver.
 
 mod email;
 mod network;
@@ -6,7 +6,7 @@ mod numbers;
 mod times;
 mod uri;
 
-/// Formats that mean something for strings, without the hyphens that do not matter.
+/// Name of a format without hyphens, which are ignored, and its validation.
 type Format = (&'static str, fn(&str) -> bool);
 
 const FORMATS: [Format; 26] = [
@@ -39,16 +39,16 @@ const FORMATS: [Format; 26] = [
 ];
 
 fn find(name: &str) -> Option<&'static Format> {
-    let find = |name: &str| FORMATS.iter().find(|(known, _)| *known == name);
+    let find = |name: &str| FORMATS.iter().find(|(format, _)| *format == name);
     if name.contains('-') { find(&name.replace('-', "")) } else { find(name) }
 }
 
-/// Whether a format of strings means anything.
+/// Returns true if the string format is known.
 pub(crate) fn is_known(name: &str) -> bool {
     !name.is_empty() && find(name).is_some()
 }
 
-/// Whether a format means anything for values of a type, which may be empty.
+/// Returns true if the format is known for values of a type; the type may be empty.
 pub fn is_known_for(schema_type: &str, format: &str) -> bool {
     match schema_type {
         "" | "string" => is_known(format),
@@ -58,7 +58,7 @@ pub fn is_known_for(schema_type: &str, format: &str) -> bool {
     }
 }
 
-/// Whether a text has a format. It has every format that means nothing.
+/// Returns true if a string has the format. Unknown formats match every string.
 pub(crate) fn matches(name: &str, text: &str) -> bool {
     find(name).is_none_or(|(_, matches)| matches(text))
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_those_of_upstream() {
+    fn formats_match_recorded_samples() {
         let mut wrong = Vec::new();
         for line in include_str!("samples.txt").lines().filter(|line| !line.starts_with('#')) {
             let [format, expected, text] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {

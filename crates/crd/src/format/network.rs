@@ -1,14 +1,14 @@
-//! Names and addresses of machines.
+//! Formats of host names and network addresses.
 
 use coracle_meta::name::{parse_cidr_sloppy, parse_ip_sloppy};
 
-/// The longest name of a host, in bytes.
+/// Maximum length of a host name, in bytes.
 const MAX_HOSTNAME: usize = 255;
 
-/// The longest part of one between points.
+/// Maximum length of a label of a host name.
 const MAX_LABEL: usize = 63;
 
-/// Numbers may have leading zeros, as they always might.
+/// Accepts leading zeros, like the first releases of Kubernetes.
 pub(super) fn is_ipv4(text: &str) -> bool {
     text.contains('.') && parse_ip_sloppy(text).is_some()
 }
@@ -21,7 +21,8 @@ pub(super) fn is_cidr(text: &str) -> bool {
     parse_cidr_sloppy(text).is_some()
 }
 
-/// 6, 8 or 20 bytes in hexadecimal digits: together, in twos or, with points, in fours.
+/// Accepts 6, 8 or 20 bytes in hexadecimal: without separators, in groups of two or, with points,
+/// of four digits.
 pub(super) fn is_mac(text: &str) -> bool {
     let has_groups = |separator: char, length: usize, counts: [usize; 3]| {
         let groups: Vec<&str> = text.split(separator).collect();
@@ -36,13 +37,13 @@ pub(super) fn is_mac(text: &str) -> bool {
         || has_groups('.', 4, [3, 4, 10])
 }
 
-/// Letters and symbols of all scripts are allowed.
+/// Accepts letters and symbols of all scripts.
 pub(super) fn is_hostname(text: &str) -> bool {
     let fits = text.len() <= MAX_HOSTNAME && text.split('.').all(|label| label.len() <= MAX_LABEL);
     fits && (is_single_label(text) || is_domain(text))
 }
 
-/// One label, with one hyphen at most, behind the first character.
+/// Matches a single label, with at most one hyphen, after the first character.
 fn is_single_label(text: &str) -> bool {
     let mut chars = text.chars();
     let first = chars.next().is_some_and(is_host_character);
@@ -65,7 +66,7 @@ fn is_domain(text: &str) -> bool {
 
 fn is_host_character(c: char) -> bool {
     if c.is_ascii() {
-        // These are the ASCII characters that Unicode calls symbols.
+        // The ASCII characters in the Unicode category of symbols.
         return c.is_ascii_alphanumeric() || matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~');
     }
     is_in_class(r"^[\p{S}\p{L}]$", c)

@@ -1,10 +1,10 @@
-//! Numbers and codes of all sorts.
+//! Formats of numbers and codes.
 
 pub(super) fn is_bson_object_id(text: &str) -> bool {
     text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Hyphens may be left out.
+/// Hyphens are optional.
 pub(super) fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let mut rest = text.as_bytes();
     for (group, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn is_uuid(text: &str, version: Option<u8>) -> bool {
     rest.is_empty()
 }
 
-/// Without the spaces and hyphens in it.
+/// Removes spaces and hyphens.
 fn sanitized(text: &str) -> Vec<u8> {
     text.bytes().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ' | b'-')).collect()
 }
@@ -41,7 +41,7 @@ pub(super) fn is_isbn10(text: &str) -> bool {
         return false;
     }
     let value = |byte: &u8| if *byte == b'X' { 10 } else { u32::from(byte - b'0') };
-    let sum: u32 = code.iter().zip(1..).map(|(byte, place)| place * value(byte)).sum();
+    let sum: u32 = code.iter().zip(1..).map(|(byte, weight)| weight * value(byte)).sum();
     sum.is_multiple_of(11)
 }
 
@@ -58,7 +58,8 @@ pub(super) fn is_isbn13(text: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// A number some bank could have given out, with anything between the digits.
+/// Matches the prefixes and check digits of known card issuers; ignores any characters between the
+/// digits.
 pub(super) fn is_credit_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
     let prefix = |length: usize| digits.iter().take(length).fold(0, |sum, digit| sum * 10 + digit);
@@ -76,7 +77,7 @@ pub(super) fn is_credit_card(text: &str) -> bool {
     is_issued && digits.iter().rev().enumerate().map(doubled).sum::<u32>().is_multiple_of(10)
 }
 
-/// Exactly as long as it is with both separators.
+/// Both separators are required.
 pub(super) fn is_ssn(text: &str) -> bool {
     let [a @ .., s1, b1, b2, s2, c1, c2, c3, c4] = text.as_bytes() else { return false };
     let digits = a.iter().chain([b1, b2, c1, c2, c3, c4]);
@@ -101,7 +102,7 @@ pub(super) fn is_rgb_color(text: &str) -> bool {
     parts.len() == 3 && parts.iter().all(is_component)
 }
 
-/// Padded, and not empty.
+/// Requires padding, and at least one character.
 pub(super) fn is_base64(text: &str) -> bool {
     let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let is_data = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

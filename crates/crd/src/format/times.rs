@@ -1,10 +1,10 @@
-//! Dates, times and durations.
+//! Formats of dates, times and durations.
 
 use std::str::Chars;
 
 use coracle_meta::time::parse_go_duration;
 
-/// `2006-01-02`
+/// Matches `2006-01-02`.
 pub(super) fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = *bytes else { return false };
@@ -27,7 +27,8 @@ pub(super) fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A date, and a time with its zone. Whatever stands after a second `t` does not matter upstream.
+/// Matches a date, and a time with zone. Like kube-apiserver, ignores everything after a second
+/// `t`.
 pub(super) fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -47,7 +48,7 @@ fn is_time(text: &str) -> bool {
         && (is_zone(rest) || fraction(rest).is_some_and(is_zone))
 }
 
-/// What comes after a fraction, which begins with any character upstream.
+/// Skips a fraction of a second, which kube-apiserver lets begin with any character.
 fn fraction(text: &str) -> Option<&str> {
     let mut chars: Chars<'_> = text.chars();
     chars.next().filter(|c| *c != '\n')?;
@@ -64,14 +65,14 @@ fn is_zone(text: &str) -> bool {
     }
 }
 
-/// A duration as Go writes it, or with longer units somewhere in the text.
+/// Matches a duration in Go's format, or one with unit names anywhere in the text.
 pub(super) fn is_duration(text: &str) -> bool {
     parse_go_duration(text).is_ok() || is_worded_duration(text)
 }
 
-/// Whether there is a number with a unit anywhere.
+/// Returns true if the text contains a number with a unit.
 fn is_worded_duration(text: &str) -> bool {
-    /// Units in full or shortened; what begins like the last one is one, too.
+    /// Units and their abbreviations; the last one also matches as a prefix.
     const UNITS: [&[&str]; 8] = [
         &["ns", "nano"],
         &["us", "µs", "micro"],

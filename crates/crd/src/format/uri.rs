@@ -1,4 +1,4 @@
-//! Addresses as they stand in requests: absolute, or a path.
+//! Format `uri`: an absolute URI or a path, like Go's `url.ParseRequestURI`.
 
 pub(super) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
@@ -19,7 +19,7 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     is_authority(scheme, authority) && is_escaped(path)
 }
 
-/// The scheme, which may be empty, and the rest. Nothing if there is a colon and no scheme.
+/// Splits off the scheme, which may be empty. `None` if a colon follows an empty scheme.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'));
     match end {
@@ -31,12 +31,12 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Whether every per cent sign begins an escape.
+/// Returns true if every percent sign starts an escape sequence.
 fn is_escaped(text: &str) -> bool {
     escapes(text).is_some()
 }
 
-/// The bytes that are escaped.
+/// Returns the escaped bytes.
 fn escapes(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     parts.next();
@@ -90,7 +90,7 @@ fn is_port(text: &str) -> bool {
         || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Only what is not ASCII may be escaped in a host, and the per cent sign itself.
+/// In a host, only non-ASCII bytes and the percent sign may be escaped.
 fn is_host_text(host: &str) -> bool {
     let are_foreign = |bytes: Vec<u8>| bytes.iter().all(|byte| *byte >= 0x80 || *byte == b'%');
     host.bytes().all(|byte| byte == b'%' || is_host_byte(byte)) && escapes(host).is_some_and(are_foreign)

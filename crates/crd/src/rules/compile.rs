@@ -1,4 +1,4 @@
-//! From the text of a rule to what can be evaluated.
+//! Compilation of validation rules (`x-kubernetes-validations`).
 
 use coracle_cel::{Checked, Decl, Env, Type};
 
@@ -6,19 +6,19 @@ use super::CompiledRule;
 use crate::field_path;
 use crate::structural::{Rule, Schema};
 
-/// The value that is checked.
+/// Variable with the validated value.
 pub(super) const SELF: &str = "self";
 
-/// What it was before.
+/// Variable with the old value.
 pub(super) const OLD_SELF: &str = "oldSelf";
 
-/// The name of the type of `self`. Upstream's has a number, so that nobody comes to depend on it.
+/// Type name of `self`. kube-apiserver's contains a number, so that users do not depend on it.
 const SELF_TYPE: &str = "selfType";
 
-/// What the expressions of one place can refer to.
+/// The environments of the rules of one schema node.
 pub(super) struct Environments {
     plain: Env,
-    /// Where the old value need not be there.
+    /// For rules with `optionalOldSelf: true`.
     optional: Env,
 }
 
@@ -35,7 +35,7 @@ impl Environments {
         if rule.optional_old_self == Some(true) { &self.optional } else { &self.plain }
     }
 
-    /// Checks the expression that decides. Nothing if it is empty.
+    /// Checks the expression of a rule. `None` if it is empty.
     pub(super) fn check(&self, rule: &Rule) -> Option<Result<Checked, String>> {
         if rule.rule.trim().is_empty() {
             return None;
@@ -49,7 +49,7 @@ impl Environments {
         })
     }
 
-    /// Checks the expression of the message. Nothing if there is none.
+    /// Checks the `messageExpression`. `None` if there is none.
     pub(super) fn check_message(&self, rule: &Rule) -> Option<Result<Checked, String>> {
         if rule.message_expression.is_empty() {
             return None;

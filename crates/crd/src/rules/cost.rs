@@ -1,49 +1,49 @@
-//! What the rules of a definition may cost, estimated before there are objects.
+//! Cost limits of the rules of a definition, based on estimates.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 
 use super::declare::{max_items, max_properties};
 use crate::structural::{Schema, Type};
 
-/// The most that one expression may cost.
+/// Maximum estimated cost of one expression.
 pub(super) const EXPRESSION_LIMIT: u64 = 10_000_000;
 
-/// The most that all expressions of a schema may cost.
+/// Maximum estimated cost of all expressions of a schema.
 const SCHEMA_LIMIT: u64 = 100_000_000;
 
-/// How many of the most expensive rules are named.
+/// Maximum number of expensive rules listed in the error.
 const MAX_NAMED: usize = 4;
 
-/// How often something can stand in an object; nothing if there is no bound.
+/// Maximum number of occurrences of a value in an object; `None` if it is unbounded.
 pub(super) type Cardinality = Option<u64>;
 
-/// The same for what stands within a value of this schema.
+/// Returns the cardinality of values within a value of this schema.
 pub(super) fn within(cardinality: Cardinality, schema: Schema<'_>) -> Cardinality {
     let factor = match schema.ty() {
-        Type::Object if schema.additional().is_said() => max_properties(schema)?,
+        Type::Object if schema.additional().is_specified() => max_properties(schema)?,
         Type::Array => max_items(schema)?,
         _ => 1,
     };
     Some(product(cardinality?, factor))
 }
 
-/// Not more than there are numbers.
+/// Saturating multiplication.
 pub(super) fn product(cost: u64, times: u64) -> u64 {
     cost.saturating_mul(times)
 }
 
-/// The cost of all rules of a schema.
+/// The total cost of all rules of a schema.
 #[derive(Default)]
 pub(super) struct Total {
     sum: u64,
-    /// The most expensive first.
+    /// Sorted by cost, descending.
     most_expensive: Vec<(String, u64)>,
 }
 
 impl Total {
     pub(super) fn add(&mut self, path: &Path<'_>, cost: u64) {
         self.sum = self.sum.saturating_add(cost);
-        // Below one in a hundred it does not matter.
+        // Costs below one percent of the limit are not relevant.
         if cost >= SCHEMA_LIMIT / 100 {
             self.most_expensive.push((path.to_string(), cost));
             self.most_expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
@@ -51,7 +51,7 @@ impl Total {
         }
     }
 
-    /// Refuses a schema whose rules cost too much together.
+    /// Rejects a schema whose rules exceed the limit in total.
     pub(super) fn check(&self, path: &Path<'_>, errors: &mut ErrorList) {
         if self.sum <= SCHEMA_LIMIT {
             return;
@@ -66,9 +66,9 @@ impl Total {
     }
 }
 
-/// By how much something costs too much.
+/// Returns the message for an exceeded limit.
 pub(super) fn excess(name: &str, cost: u64, limit: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "only the order of magnitude is told")]
+    #[expect(clippy::cast_precision_loss, reason = "the message contains only the order of magnitude")]
     let factor = cost as f64 / limit as f64;
     let factor = if factor > 100.0 {
         "more than 100x".to_owned()

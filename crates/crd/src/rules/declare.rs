@@ -1,4 +1,4 @@
-//! How values look to expressions.
+//! CEL declarations of schemas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use coracle_cel::{Decl, FieldDecl, ListKind, Shape};
 
 use crate::structural::{Facet, ListType, NodeIndex, Schema, Type};
 
-/// Makes declarations of what a schema describes. Where rules stand within each other's reach, they
-/// share them.
+/// Creates CEL declarations of schemas. Rules at nested nodes share the declarations.
 #[derive(Default)]
 pub(super) struct Declarations {
-    known: HashMap<NodeIndex, Option<Arc<Decl>>>,
+    cache: HashMap<NodeIndex, Option<Arc<Decl>>>,
 }
 
 impl Declarations {
-    /// The declaration of a place; nothing if expressions cannot see it, because its type is not said.
-    /// Of whole objects, `apiVersion`, `kind` and the names in `metadata` can always be seen.
+    /// Returns the declaration of a schema node; `None` if its type is unspecified, so that
+    /// expressions cannot access it. For complete objects, `apiVersion`, `kind` and the names in
+    /// `metadata` are always accessible.
     pub(super) fn decl(&mut self, schema: Schema<'_>, is_root: bool) -> Option<Arc<Decl>> {
-        if let Some(known) = self.known.get(&schema.index()) {
-            return known.clone();
+        if let Some(cache) = self.cache.get(&schema.index()) {
+            return cache.clone();
         }
         let decl = self.declare(schema, is_root || schema.is_embedded_resource()).map(Arc::new);
-        self.known.insert(schema.index(), decl.clone());
+        self.cache.insert(schema.index(), decl.clone());
         decl
     }
 
@@ -37,7 +37,7 @@ impl Declarations {
                 Type::Boolean => Decl::scalar(Shape::Bool),
                 Type::Number => Decl::scalar(Shape::Double),
                 Type::Integer => Decl::scalar(Shape::Int),
-                Type::Unsaid | Type::Other => return None,
+                Type::Unspecified | Type::Other => return None,
             }
         };
         Some(if schema.is_nullable() { decl.nullable() } else { decl })
@@ -58,13 +58,13 @@ impl Declarations {
         if let Some(values) = schema.additional().schema() {
             return Some(Decl::map(self.decl(values, false)?, max_properties(schema)));
         }
-        let overrides = is_whole && !says_names(schema);
+        let overrides = is_whole && !declares_names(schema);
         let mut fields = Vec::new();
         for (name, property) in schema.properties() {
             if overrides && crate::prune::is_object_field(name) {
                 continue;
             }
-            // What has a default is there, but a client need not send it.
+            // A field with a default is always present, but a client need not send it.
             let is_required = is_required(schema, name) && property.default().is_none();
             fields
                 .extend(self.decl(property, false).and_then(|decl| FieldDecl::new(name, decl, is_required)));
@@ -81,8 +81,8 @@ impl Declarations {
     }
 }
 
-/// Whether a schema of whole objects says itself all that can always be seen of them.
-fn says_names(schema: Schema<'_>) -> bool {
+/// Returns true if the schema of a complete object declares all fields that are always accessible.
+fn declares_names(schema: Schema<'_>) -> bool {
     let has = |schema: Schema<'_>, name: &str, ty: Type| {
         schema.property(name).is_some_and(|property| property.ty() == ty)
     };
@@ -137,7 +137,7 @@ fn is_required(schema: Schema<'_>, name: &str) -> bool {
     })
 }
 
-/// A limit that nothing keeps to is none that allows anything.
+/// A negative limit allows no items, like zero.
 fn limit(max: i64) -> u64 {
     u64::try_from(max).unwrap_or(0)
 }

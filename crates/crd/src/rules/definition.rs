@@ -1,4 +1,4 @@
-//! Whether the rules of a schema can be evaluated, and what that may cost.
+//! Validation of the rules in a schema, and of their cost.
 
 use coracle_cel::Checked;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path, json_text};
@@ -11,8 +11,8 @@ use crate::Structural;
 use crate::structural::{ListType, Rule, Schema};
 
 impl Structural {
-    /// Checks the rules of a schema that stands at `path`. Where something else is wrong with the schema
-    /// already, which `found` says, its rules are not looked at: what they mean is not clear.
+    /// Validates the rules of a schema at `path`. Skips the rules of nodes for which `found`
+    /// contains other errors, because their meaning is not well-defined.
     pub fn check_rules(
         &self,
         costs: ExpressionCosts,
@@ -25,26 +25,33 @@ impl Structural {
         }
         let declarations = Declarations::default();
         let mut check = RulesCheck { costs, found, declarations, total: Total::default(), errors };
-        check.schema(self.root(), Place { is_root: true, cardinality: Some(1), uncorrelated: None }, path);
+        check.schema(
+            self.root(),
+            NodeContext { is_root: true, cardinality: Some(1), uncorrelated: None },
+            path,
+        );
         let RulesCheck { total, errors, .. } = check;
         total.check(path, errors);
     }
 }
 
-/// Whether one expression may cost more than its share. All of a schema never may.
+/// Handling of expressions that exceed the cost limit of one expression. The limit of a whole
+/// schema always applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpressionCosts {
-    /// It may not.
+    /// The limit applies.
     Limited,
-    /// It may: the schema was accepted once, by a server with another estimate.
+    /// The limit does not apply: the schema was accepted before, by a server with a different
+    /// estimate.
     Tolerated,
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct NodeContext<'a> {
     is_root: bool,
     cardinality: Cardinality,
-    /// Where values cannot be told from each other from here on, so that there is no old value.
+    /// The path below which values cannot be correlated with old values, so that `oldSelf` is
+    /// unavailable.
     uncorrelated: Option<&'a Path<'a>>,
 }
 
@@ -57,11 +64,12 @@ struct RulesCheck<'e> {
 }
 
 impl RulesCheck<'_> {
-    fn schema(&mut self, schema: Schema<'_>, place: Place<'_>, path: &Path<'_>) {
+    fn schema(&mut self, schema: Schema<'_>, context: NodeContext<'_>, path: &Path<'_>) {
         if !schema.has_rules_within() {
             return;
         }
-        let below = Place { is_root: false, cardinality: cost::within(place.cardinality, schema), ..place };
+        let below =
+            NodeContext { is_root: false, cardinality: cost::within(context.cardinality, schema), ..context };
         if let Some(additional) = schema.additional().schema() {
             self.schema(additional, below, &path.child("additionalProperties"));
         }
@@ -71,15 +79,15 @@ impl RulesCheck<'_> {
         }
         if let Some(items) = schema.items() {
             let is_correlated = schema.list_type() == Some(ListType::Map);
-            let uncorrelated = place.uncorrelated.or((!is_correlated).then_some(path));
-            self.schema(items, Place { uncorrelated, ..below }, &path.child("items"));
+            let uncorrelated = context.uncorrelated.or((!is_correlated).then_some(path));
+            self.schema(items, NodeContext { uncorrelated, ..below }, &path.child("items"));
         }
         if !schema.rules().is_empty() && !self.is_faulty(path) {
-            self.rules(schema, place, &path.child("x-kubernetes-validations"));
+            self.rules(schema, context, &path.child("x-kubernetes-validations"));
         }
     }
 
-    /// Whether something else is wrong here or below.
+    /// Returns true if there is another error at this path or below.
     fn is_faulty(&self, path: &Path<'_>) -> bool {
         if self.found.is_empty() {
             return false;
@@ -91,8 +99,8 @@ impl RulesCheck<'_> {
         self.found.iter().any(|error| is_within(&error.field))
     }
 
-    fn rules(&mut self, schema: Schema<'_>, place: Place<'_>, path: &Path<'_>) {
-        let Some(decl) = self.declarations.decl(schema, place.is_root) else {
+    fn rules(&mut self, schema: Schema<'_>, context: NodeContext<'_>, path: &Path<'_>) {
+        let Some(decl) = self.declarations.decl(schema, context.is_root) else {
             let detail = "internal error: failed to construct type information for x-kubernetes-validations \
                           rules: unable to convert structural schema to CEL declarations";
             return self.errors.push(FieldError::internal(path, detail));
@@ -106,17 +114,17 @@ impl RulesCheck<'_> {
                 Some(Ok(checked)) => estimate(checked),
                 _ => 0,
             };
-            let times = place.cardinality.unwrap_or_else(|| decl.max_cardinality());
+            let times = context.cardinality.unwrap_or_else(|| decl.max_cardinality());
             self.cost("estimated rule cost", cost::product(cost, times), &path.child("rule"));
             let uses_old_self = matches!(&checked, Some(Ok(checked)) if checked.uses(OLD_SELF));
             match checked {
                 Some(Err(problem)) => {
-                    self.errors.push(FieldError::invalid(&path.child("rule"), rule.shown_whole(), problem));
+                    self.errors.push(FieldError::invalid(&path.child("rule"), rule.to_bad_value(), problem));
                 }
                 Some(Ok(_)) => match environments.check_message(rule) {
                     Some(Err(problem)) => {
                         let path = path.child("messageExpression");
-                        self.errors.push(FieldError::invalid(&path, rule.shown_whole(), problem));
+                        self.errors.push(FieldError::invalid(&path, rule.to_bad_value(), problem));
                     }
                     Some(Ok(message)) => {
                         let path = path.child("messageExpression");
@@ -126,7 +134,7 @@ impl RulesCheck<'_> {
                 },
                 None => {}
             }
-            self.old_self(rule, uses_old_self, place, &path);
+            self.old_self(rule, uses_old_self, context, &path);
         }
     }
 
@@ -137,17 +145,17 @@ impl RulesCheck<'_> {
         self.total.add(path, cost);
     }
 
-    fn old_self(&mut self, rule: &Rule, uses_old_self: bool, place: Place<'_>, path: &Path<'_>) {
-        match (uses_old_self, place.uncorrelated, rule.optional_old_self) {
+    fn old_self(&mut self, rule: &Rule, uses_old_self: bool, context: NodeContext<'_>, path: &Path<'_>) {
+        match (uses_old_self, context.uncorrelated, rule.optional_old_self) {
             (true, Some(uncorrelated), _) => {
                 let detail = format!(
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
                 );
                 self.errors.push(FieldError::invalid(&path.child("rule"), &*rule.rule, detail));
             }
-            (false, _, Some(said)) => {
+            (false, _, Some(value)) => {
                 let detail = "may not be set if oldSelf is not used in rule";
-                self.errors.push(FieldError::invalid(&path.child("optionalOldSelf"), said, detail));
+                self.errors.push(FieldError::invalid(&path.child("optionalOldSelf"), value, detail));
             }
             _ => {}
         }
@@ -155,11 +163,11 @@ impl RulesCheck<'_> {
 }
 
 impl Rule {
-    /// The whole rule, as upstream's internal type is shown.
-    fn shown_whole(&self) -> BadValue {
+    /// Formats the whole rule as kube-apiserver prints its internal type.
+    fn to_bad_value(&self) -> BadValue {
         let text = |text: &str| json_text(&Value::from(text));
         let reason = self.reason.as_deref().map_or_else(|| "null".to_owned(), text);
-        let optional = self.optional_old_self.map_or_else(|| "null".to_owned(), |said| said.to_string());
+        let optional = self.optional_old_self.map_or_else(|| "null".to_owned(), |value| value.to_string());
         BadValue::Json(format!(
             "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{reason},\"FieldPath\":{},\"OptionalOldSelf\":{optional}}}",
             text(&self.rule),

@@ -1,4 +1,4 @@
-//! Checking objects by their rules.
+//! Evaluation of validation rules.
 
 use std::borrow::Cow;
 
@@ -11,24 +11,24 @@ use super::{CompiledRule, NodeRules, Rules};
 use crate::structural::{Rule, Schema, Type};
 use crate::validate::Correlated;
 
-/// The longest message that an expression may make, as upstream has it.
+/// Maximum length of the result of a `messageExpression`, as in kube-apiserver.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What came of checking by rules.
+/// State and result of evaluating rules.
 pub(crate) struct Evaluation<'e> {
     pub(crate) errors: &'e mut ErrorList,
-    /// Faults in parts that did not change, which are forgiven but told.
+    /// Violations in unchanged parts, which are returned as warnings instead of errors.
     pub(crate) warnings: Vec<String>,
     pub(super) budget: Budget,
-    /// Whether nothing more is to be evaluated.
+    /// True if no further rules may be evaluated.
     pub(super) is_over: bool,
 }
 
 impl<'e> Evaluation<'e> {
-    /// With upstream's budget for one object.
+    /// Creates an evaluation with Kubernetes' cost budget for one object.
     pub(crate) fn new(errors: &'e mut ErrorList) -> Self {
         let budget = Budget::with_call_limit(RUNTIME_COST_BUDGET, PER_CALL_LIMIT);
         Self { errors, warnings: Vec::new(), budget, is_over: false }
@@ -40,11 +40,11 @@ impl<'e> Evaluation<'e> {
     }
 }
 
-/// What a value was before, for forgiving its faults.
+/// The old value, for ratcheting: violations in unchanged parts are accepted.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ratchet<'a> {
     current: Option<Correlated<'a>>,
-    /// The nearest part around it that is known from before.
+    /// The nearest ancestor that is correlated with an old value.
     nearest: Option<Correlated<'a>>,
 }
 
@@ -53,13 +53,14 @@ impl<'a> Ratchet<'a> {
         Self { current: Some(root), nearest: None }
     }
 
-    fn forgives(self) -> bool {
+    fn is_ratcheted(self) -> bool {
         self.current.or(self.nearest).is_some_and(Correlated::is_unchanged)
     }
 
     fn key(self, name: &str) -> Self {
         let Some(current) = self.current else { return self };
-        // Both objects were converted to the same type: that they agree in it says nothing.
+        // Both objects were converted to the same version, so equal values here do not indicate an
+        // unchanged object.
         if self.nearest.is_none() && matches!(name, "apiVersion" | "kind") {
             return Self::default();
         }
@@ -67,7 +68,7 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-/// A value that is checked.
+/// A value to validate.
 #[derive(Clone, Copy)]
 struct Subject<'a, 's> {
     schema: Schema<'s>,
@@ -77,7 +78,7 @@ struct Subject<'a, 's> {
 }
 
 impl Rules {
-    /// Checks a value by the rules of its schema and of those below.
+    /// Evaluates the rules of a schema node and its descendants.
     pub(crate) fn evaluate<'a>(
         &self,
         schema: Schema<'a>,
@@ -94,7 +95,7 @@ impl Rules {
         if subject.value.is_null() || !subject.schema.has_rules_within() || evaluation.is_over {
             return;
         }
-        // Most nodes have none, and need not be looked for.
+        // Skip the lookup for nodes without rules, which are the majority.
         if !subject.schema.rules().is_empty()
             && let Some(rules) = self.by_node.get(&subject.schema.index())
         {
@@ -156,7 +157,7 @@ impl NodeRules {
         let this = Value::from_json(subject.value, decl).map(|this| Bindings::new().with(SELF, this));
         let old = subject.old.map(|old| Value::from_json(old, decl));
         for (compiled, rule) in self.rules.iter().zip(subject.schema.rules()) {
-            let call = Call { compiled, rule, subject, path, ty, this: &this, old: old.as_ref() };
+            let call = RuleCall { compiled, rule, subject, path, ty, this: &this, old: old.as_ref() };
             call.evaluate(evaluation);
             if evaluation.is_over {
                 return;
@@ -165,19 +166,19 @@ impl NodeRules {
     }
 }
 
-/// One rule and one value.
-struct Call<'c, 'a> {
+/// A rule applied to a value.
+struct RuleCall<'c, 'a> {
     compiled: &'a CompiledRule,
     rule: &'a Rule,
     subject: Subject<'a, 'a>,
     path: &'c Path<'c>,
     ty: &'static str,
-    /// The value itself, bound already.
+    /// Bindings with `self`.
     this: &'c Result<Bindings<'a>, EvalError>,
     old: Option<&'c Result<Value<'a>, EvalError>>,
 }
 
-impl<'a> Call<'_, 'a> {
+impl<'a> RuleCall<'_, 'a> {
     fn evaluate(&self, evaluation: &mut Evaluation<'_>) {
         let program = match &self.compiled.program {
             None => return,
@@ -186,7 +187,7 @@ impl<'a> Call<'_, 'a> {
         };
         let is_optional = self.rule.optional_old_self == Some(true);
         if self.compiled.uses_old_self && self.old.is_none() && !is_optional {
-            // A rule about a change says nothing of what did not change.
+            // A transition rule without old value is not evaluated.
             return;
         }
         let result = self
@@ -197,7 +198,7 @@ impl<'a> Call<'_, 'a> {
         }
         match result {
             Ok(value) if value.as_bool() == Some(true) => {}
-            Ok(_) => self.refuse(evaluation),
+            Ok(_) => self.report_violation(evaluation),
             Err(error) => self.failed(&error, evaluation),
         }
     }
@@ -217,9 +218,9 @@ impl<'a> Call<'_, 'a> {
         Ok(Cow::Owned(bindings))
     }
 
-    /// The expression has no value.
+    /// Reports an expression that failed.
     fn failed(&self, error: &EvalError, evaluation: &mut Evaluation<'_>) {
-        let rule = self.rule.shown();
+        let rule = self.rule.display_name();
         let text = error.to_string();
         match error {
             EvalError::CostLimitExceeded => {
@@ -242,38 +243,39 @@ impl<'a> Call<'_, 'a> {
         evaluation.errors.push(FieldError::invalid(self.path, self.ty, detail));
     }
 
-    /// The expression says that the value may not be so.
-    fn refuse(&self, evaluation: &mut Evaluation<'_>) {
+    /// Reports that the expression evaluated to false.
+    fn report_violation(&self, evaluation: &mut Evaluation<'_>) {
         match &self.compiled.field_path {
-            Some(field_path) => self.refuse_at(&self.path.child(field_path), evaluation),
-            None => self.refuse_at(self.path, evaluation),
+            Some(field_path) => self.report_violation_at(&self.path.child(field_path), evaluation),
+            None => self.report_violation_at(self.path, evaluation),
         }
     }
 
-    fn refuse_at(&self, path: &Path<'_>, evaluation: &mut Evaluation<'_>) {
+    fn report_violation_at(&self, path: &Path<'_>, evaluation: &mut Evaluation<'_>) {
         let error = match self.message(&mut evaluation.budget) {
-            Ok(message) => self.rule.error(path, self.shown_value(), message),
+            Ok(message) => self.rule.error(path, self.bad_value(), message),
             Err(problem) => {
                 evaluation.is_over = true;
                 FieldError::invalid(path, self.ty, problem)
             }
         };
-        if !self.compiled.uses_old_self && self.subject.ratchet.forgives() {
+        if !self.compiled.uses_old_self && self.subject.ratchet.is_ratcheted() {
             evaluation.warnings.push(error.to_string());
         } else {
             evaluation.errors.push(error);
         }
     }
 
-    /// Objects and lists are not shown.
-    fn shown_value(&self) -> BadValue {
+    /// Returns the value for the error; objects and lists are omitted.
+    fn bad_value(&self) -> BadValue {
         match self.subject.schema.ty() {
             Type::Object | Type::Array => BadValue::Omitted,
             _ => BadValue::from(self.subject.value),
         }
     }
 
-    /// What to say. An expression that cannot say it is passed over, but not one that costs too much.
+    /// Returns the message of the rule. A failing `messageExpression` is ignored, except if it
+    /// exceeds the budget.
     fn message(&self, budget: &mut Budget) -> Result<String, String> {
         let Some(program) = &self.compiled.message else { return Ok(self.rule.message_or_default()) };
         let evaluated = self.bindings(false).and_then(|bindings| text_of(program, &bindings, budget));
@@ -306,14 +308,14 @@ fn is_message(text: &str) -> bool {
 }
 
 impl Rule {
-    /// The rule as errors name it.
-    fn shown(&self) -> &str {
+    /// Returns the name of the rule in errors.
+    fn display_name(&self) -> &str {
         if self.message.is_empty() { self.rule.trim() } else { self.message.trim() }
     }
 
     fn message_or_default(&self) -> String {
         match &*self.message {
-            "" => format!("failed rule: {}", self.shown()),
+            "" => format!("failed rule: {}", self.display_name()),
             message => message.trim().to_owned(),
         }
     }

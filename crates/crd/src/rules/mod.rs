@@ -1,7 +1,7 @@
-//! Rules in the Common Expression Language, `x-kubernetes-validations`.
+//! CEL validation rules (`x-kubernetes-validations`).
 //!
-//! They are compiled when the first object is checked, and kept with the schema: a schema without
-//! rules, or without objects, has nothing compiled.
+//! They are compiled when the first object is validated, and cached with the schema: a schema
+//! without rules, or without objects, has nothing compiled.
 
 mod compile;
 mod cost;
@@ -22,28 +22,28 @@ use declare::Declarations;
 pub use definition::ExpressionCosts;
 pub(crate) use evaluate::{Evaluation, Ratchet};
 
-/// The rules of a schema, compiled.
+/// The compiled rules of a schema.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     by_node: HashMap<NodeIndex, NodeRules>,
 }
 
-/// The rules of one place.
+/// The compiled rules of one schema node.
 #[derive(Debug)]
 struct NodeRules {
-    /// What values look like there; nothing if expressions cannot see them.
+    /// Declaration of the values; `None` if expressions cannot access them.
     decl: Option<Arc<Decl>>,
-    /// One for each rule, in order; none where the place cannot be seen.
+    /// One per rule, in order; empty if expressions cannot access the value.
     rules: Box<[CompiledRule]>,
 }
 
 #[derive(Debug)]
 struct CompiledRule {
-    /// Nothing if the rule is empty.
+    /// `None` if the rule is empty.
     program: Option<Result<Program, String>>,
     uses_old_self: bool,
     message: Option<Program>,
-    /// Where faults are told, from here.
+    /// Path of the error, relative to the value.
     field_path: Option<Box<str>>,
 }
 

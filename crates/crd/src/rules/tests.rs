@@ -1,4 +1,4 @@
-//! Rules and objects, with what upstream makes of them and what that costs.
+//! Tests of rules against results and costs recorded from Kubernetes.
 
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn cases(text: &str) -> impl Iterator<Item = Case<'_>> {
     })
 }
 
-/// What the rules say, and what it costs; nothing if that was too much.
+/// Returns the errors and the cost; `None` if the budget was exceeded.
 fn run(case: &Case<'_>) -> (Vec<String>, Option<u64>) {
     let schema = Structural::parse(&case.json("schema").unwrap()).unwrap();
     let (object, old) = (case.json("result").unwrap(), case.json("old"));
@@ -55,10 +55,10 @@ fn run(case: &Case<'_>) -> (Vec<String>, Option<u64>) {
 }
 
 #[test]
-fn rules_say_what_they_say_upstream() {
+fn rule_errors_and_costs_match_recording() {
     let mut wrong = Vec::new();
     for case in cases(include_str!("../../tests/data/rules.txt")) {
-        // Without a cost, upstream did not come so far.
+        // Cases without cost exceeded the budget in Kubernetes.
         let Some(cost) = case.first("cost") else { continue };
         let expected: Vec<&str> = case.all("rule").collect();
         let (found, found_cost) = run(&case);

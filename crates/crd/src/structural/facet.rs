@@ -1,14 +1,14 @@
-//! What a schema may say of a value beyond its shape.
+//! Optional attributes of schema nodes.
 
 use serde_json::Value;
 
 use super::node::NodeIndex;
 
-/// One thing a schema says of a value. A node has at most one of each.
+/// An attribute of a schema node, at most one of each.
 #[derive(Clone, Debug)]
 pub(crate) enum Facet {
     Default(Box<Value>),
-    /// As it is written; see [`crate::format`] for those that mean something.
+    /// As written; see [`crate::format`] for known formats.
     Format(Box<str>),
     Maximum(f64),
     Minimum(f64),
@@ -30,7 +30,7 @@ pub(crate) enum Facet {
     Rules(Box<[Rule]>),
 }
 
-/// One of `x-kubernetes-validations`.
+/// A rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) rule: Box<str>,
@@ -38,7 +38,7 @@ pub(crate) struct Rule {
     pub(crate) message_expression: Box<str>,
     pub(crate) reason: Option<Box<str>>,
     pub(crate) field_path: Box<str>,
-    /// Nothing if it is not said, which is not the same as no.
+    /// `None` if unset, which is different from false.
     pub(crate) optional_old_self: Option<bool>,
 }
 
@@ -51,7 +51,7 @@ impl Rule {
 }
 
 impl Facet {
-    /// Bytes it holds elsewhere.
+    /// Returns the heap memory in bytes.
     pub(super) fn heap_size(&self) -> usize {
         match self {
             Self::Default(value) => size_of::<Value>() + value_size(value),

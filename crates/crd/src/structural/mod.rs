@@ -1,8 +1,8 @@
-//! A structural schema in a compact form.
+//! Structural schemas in a compact form.
 //!
-//! Hundreds of large schemas are held at the same time, so descriptions are dropped, nodes are
-//! numbers in one table, names of properties stand once in one text, and the many things a schema
-//! may say but seldom does are facets in a second table.
+//! Hundreds of large schemas are in memory at the same time, so descriptions are dropped, nodes are
+//! indices into one table, property names are interned in one string, and the many optional
+//! attributes are facets in a second table.
 
 mod facet;
 mod node;
@@ -17,44 +17,44 @@ use std::sync::OnceLock;
 use crate::rules::Rules;
 use node::{Node, Property};
 
-/// The schema of one version of a custom kind.
+/// The structural schema of one version of a custom kind.
 #[derive(Debug)]
 pub struct Structural {
     nodes: Box<[Node]>,
     properties: Box<[Property]>,
     facets: Box<[Facet]>,
-    /// The names of all properties, each once.
+    /// All property names, each once.
     names: Box<str>,
-    /// Compiled when they are first needed.
+    /// Compiled on first use.
     rules: OnceLock<Rules>,
 }
 
 impl Structural {
-    /// Parses a schema as it stands in a definition (`openAPIV3Schema`).
+    /// Parses the schema of a definition (`openAPIV3Schema`).
     ///
     /// # Errors
-    /// If it is not structural in a way that makes its meaning unclear. Definitions are checked
-    /// before they are stored, so that this does not happen later.
+    /// If the schema is not structural in a way that makes its meaning ambiguous. Definitions are
+    /// validated before they are stored, so this does not happen later.
     pub fn parse(schema: &serde_json::Value) -> Result<Self, ParseError> {
         parse::parse(schema)
     }
 
-    /// The schema of whole objects.
+    /// Returns the schema of complete objects.
     pub(crate) fn root(&self) -> Schema<'_> {
         Schema::new(self, 0)
     }
 
-    /// The rules, compiled; nothing if there are none.
+    /// Returns the compiled rules; `None` if there are none.
     pub(crate) fn rules(&self) -> Option<&Rules> {
         self.rules_within(self.root())
     }
 
-    /// The rules, compiled; nothing if there are none in this part of the schema.
+    /// Returns the compiled rules; `None` if this part of the schema has none.
     pub(crate) fn rules_within(&self, part: Schema<'_>) -> Option<&Rules> {
         part.has_rules_within().then(|| self.rules.get_or_init(|| Rules::compile(self.root())))
     }
 
-    /// How many bytes it takes, near enough, without compiled rules.
+    /// Returns the approximate memory in bytes, without compiled rules.
     pub fn size(&self) -> usize {
         size_of_val(&*self.nodes)
             + size_of_val(&*self.properties)
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// As large as they come: some 2 000 lines of YAML.
+    /// A schema as large as the largest in use: about 2 000 lines of YAML.
     fn large_schema() -> Value {
         let mut properties = Map::new();
         for group in 0..20 {
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_large_schemas_fit_into_little_memory() {
+    fn large_schema_takes_little_memory() {
         let size = Structural::parse(&large_schema()).unwrap().size();
         assert!(size * 500 < 30 << 20, "{size} bytes each");
     }
 
     #[test]
-    fn what_is_not_structural_is_refused() {
+    fn non_structural_schema_is_rejected() {
         for (schema, expected) in [
             (json!({"$ref": "x"}), "OpenAPIV3Schema '$ref' is not supported"),
             (json!({"items": [{}]}), "OpenAPIV3Schema 'items' must be a schema, but is an array"),

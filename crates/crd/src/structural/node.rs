@@ -1,35 +1,35 @@
-//! The nodes of a schema, and how they are looked at.
+//! Schema nodes and their accessors.
 
 use coracle_meta::prefix::Prefix;
 use serde_json::Value;
 
 use super::{Facet, Rule, Structural};
 
-/// Where a node stands in its table.
+/// Index of a node in the table.
 pub(crate) type NodeIndex = u32;
 
-/// No node.
+/// The index for an absent node.
 pub(super) const NONE: NodeIndex = NodeIndex::MAX;
 
-/// What a value is.
+/// The `type` of a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Type {
     #[default]
-    Unsaid,
+    Unspecified,
     Object,
     Array,
     String,
     Integer,
     Number,
     Boolean,
-    /// `null`, which no structural schema may say, or a word that means nothing.
+    /// `null`, which structural schemas must not use, or an unknown type.
     Other,
 }
 
 impl Type {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Unsaid | Self::Other => "",
+            Self::Unspecified | Self::Other => "",
             Self::Object => "object",
             Self::Array => "array",
             Self::String => "string",
@@ -40,7 +40,7 @@ impl Type {
     }
 }
 
-/// How items of a list belong together.
+/// The `x-kubernetes-list-type` of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListType {
     Atomic,
@@ -48,7 +48,7 @@ pub(crate) enum ListType {
     Map,
 }
 
-/// Yes-or-no facts of a node.
+/// Boolean attributes of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags(pub(super) u32);
 
@@ -68,13 +68,13 @@ impl Flags {
     pub(super) const ADDITIONAL_ALLOWED: u32 = 1 << 11;
     /// `additionalProperties: false`
     pub(super) const ADDITIONAL_FORBIDDEN: u32 = 1 << 12;
-    /// Something below has a default; walks that look for one need not go elsewhere.
+    /// A descendant has a default; defaulting can skip other nodes.
     pub(super) const DEFAULT_BELOW: u32 = 1 << 13;
-    /// Something here or below is a set or a list with keys.
+    /// This node or a descendant is a set or a list of type map.
     pub(super) const KEYED_LISTS: u32 = 1 << 14;
-    /// Something here or below is a whole object.
+    /// This node or a descendant is an embedded resource.
     pub(super) const EMBEDDED_WITHIN: u32 = 1 << 15;
-    /// There are rules here or below.
+    /// This node or a descendant has rules.
     pub(super) const RULES_WITHIN: u32 = 1 << 16;
 }
 
@@ -92,17 +92,17 @@ pub(super) struct Node {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property {
-    /// How its name begins, which mostly tells it from others.
+    /// Prefix of the name, for fast search.
     pub(super) prefix: Prefix,
     pub(super) name_offset: u32,
     pub(super) name_length: u32,
     pub(super) node: NodeIndex,
 }
 
-/// What is said of keys that are not among the properties.
+/// The `additionalProperties` of a schema.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Additional<'s> {
-    Unsaid,
+    Unspecified,
     Allowed,
     Forbidden,
     Schema(Schema<'s>),
@@ -116,12 +116,12 @@ impl<'s> Additional<'s> {
         }
     }
 
-    pub(crate) fn is_said(self) -> bool {
-        !matches!(self, Self::Unsaid)
+    pub(crate) fn is_specified(self) -> bool {
+        !matches!(self, Self::Unspecified)
     }
 }
 
-/// A node of a schema.
+/// Reference to a node of a schema.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schema<'s> {
     all: &'s Structural,
@@ -158,11 +158,11 @@ impl<'s> Schema<'s> {
             Some(schema) => Additional::Schema(schema),
             None if self.has(Flags::ADDITIONAL_ALLOWED) => Additional::Allowed,
             None if self.has(Flags::ADDITIONAL_FORBIDDEN) => Additional::Forbidden,
-            None => Additional::Unsaid,
+            None => Additional::Unspecified,
         }
     }
 
-    /// Its properties, ascending by name.
+    /// Iterates over the properties, sorted by name.
     pub(crate) fn properties(self) -> impl ExactSizeIterator<Item = (&'s str, Self)> {
         let all = self.all;
         self.own_properties().iter().map(move |property| (all.name(*property), Self::new(all, property.node)))
@@ -177,7 +177,7 @@ impl<'s> Schema<'s> {
         self.at(properties[at].node)
     }
 
-    /// The schema of what stands under a name.
+    /// Returns the schema of the value under a key.
     pub(crate) fn field(self, name: &str) -> Option<Self> {
         self.property(name).or_else(|| self.additional().schema())
     }
@@ -287,7 +287,7 @@ impl<'s> Schema<'s> {
         self.has(Flags::RULES_WITHIN)
     }
 
-    /// Which of the nodes of its schema it is.
+    /// Returns the index of the node.
     pub(crate) fn index(self) -> NodeIndex {
         self.index
     }

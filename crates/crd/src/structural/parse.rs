@@ -1,4 +1,4 @@
-//! From the document to the compact form.
+//! Parser for structural schemas.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
 use super::{Facet, Rule, Structural};
 
-/// How deep a schema may be. Documents are read to this depth only, and each level of a schema
-/// takes one of theirs at least.
+/// Maximum depth of a schema. Request bodies have the same depth limit, and each level of a schema
+/// takes at least one of theirs.
 const MAX_DEPTH: usize = 200;
 
-/// Why a schema has no structure.
+/// Reason why a schema is not structural.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// It says something that structural schemas may not say.
+    /// The schema contains a field that structural schemas must not use.
     #[error("OpenAPIV3Schema '{0}' is not supported")]
     Unsupported(&'static str),
-    /// Items have schemas of their own each.
+    /// `items` is a list of schemas.
     #[error("OpenAPIV3Schema 'items' must be a schema, but is an array")]
     ItemsArray,
-    /// Unknown fields are dropped by saying nothing.
+    /// `x-kubernetes-preserve-unknown-fields` is false, which must be expressed by omitting it.
     #[error("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined")]
     PreserveFalse,
-    /// Nobody could walk it.
+    /// The schema is nested too deeply.
     #[error("OpenAPIV3Schema is nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
-    /// There are more parts than can be numbered.
+    /// The schema has too many nodes for the index type.
     #[error("OpenAPIV3Schema is too large")]
     TooLarge,
 }
@@ -63,7 +63,7 @@ struct Parser {
     properties: Vec<Property>,
     facets: Vec<Facet>,
     names: String,
-    known_names: HashMap<Box<str>, u32>,
+    interned_names: HashMap<Box<str>, u32>,
 }
 
 impl Parser {
@@ -77,7 +77,7 @@ impl Parser {
             first_facet: 0,
             flags: Flags::default(),
             facet_count: 0,
-            ty: Type::Unsaid,
+            ty: Type::Unspecified,
         });
         index.ok_or(ParseError::TooLarge)
     }
@@ -91,16 +91,16 @@ impl Parser {
     fn schema(&mut self, index: NodeIndex, schema: &Value, depth: usize) -> Result<(), ParseError> {
         let below = depth.checked_sub(1).ok_or(ParseError::TooDeep)?;
         let empty = Map::new();
-        let said = schema.as_object().unwrap_or(&empty);
-        check_supported(said)?;
-        let mut flags = own_flags(said)?;
-        let facets = self.own_facets(said, below)?;
-        let items = match said.get("items") {
+        let keywords = schema.as_object().unwrap_or(&empty);
+        check_supported(keywords)?;
+        let mut flags = own_flags(keywords)?;
+        let facets = self.own_facets(keywords, below)?;
+        let items = match keywords.get("items") {
             Some(Value::Array(_)) => return Err(ParseError::ItemsArray),
             Some(items @ Value::Object(_)) => self.child(items, below)?,
             _ => NONE,
         };
-        let additional = match said.get("additionalProperties") {
+        let additional = match keywords.get("additionalProperties") {
             Some(additional @ Value::Object(_)) => self.child(additional, below)?,
             Some(Value::Bool(allowed)) => {
                 flags |= if *allowed { Flags::ADDITIONAL_ALLOWED } else { Flags::ADDITIONAL_FORBIDDEN };
@@ -108,7 +108,7 @@ impl Parser {
             }
             _ => NONE,
         };
-        let properties = self.children(said, below)?;
+        let properties = self.children(keywords, below)?;
         let children = properties.iter().map(|property| property.node).chain([items, additional]);
         flags |= self.inherited_flags(children);
         if flags & (Flags::LIST_SET | Flags::LIST_MAP) != 0 {
@@ -128,7 +128,7 @@ impl Parser {
             first_facet: number(self.facets.len())?,
             flags: Flags(flags),
             facet_count: u8::try_from(facets.len()).map_err(|_| ParseError::TooLarge)?,
-            ty: type_of(said),
+            ty: type_of(keywords),
         };
         self.properties.extend(properties);
         self.facets.extend(facets);
@@ -136,8 +136,8 @@ impl Parser {
         Ok(())
     }
 
-    fn children(&mut self, said: &Map<String, Value>, depth: usize) -> Result<Vec<Property>, ParseError> {
-        let Some(Value::Object(children)) = said.get("properties") else { return Ok(Vec::new()) };
+    fn children(&mut self, keywords: &Map<String, Value>, depth: usize) -> Result<Vec<Property>, ParseError> {
+        let Some(Value::Object(children)) = keywords.get("properties") else { return Ok(Vec::new()) };
         let mut properties = Vec::with_capacity(children.len());
         for (name, child) in children {
             let node = self.child(child, depth)?;
@@ -149,16 +149,16 @@ impl Parser {
     }
 
     fn intern(&mut self, name: &str) -> Result<u32, ParseError> {
-        if let Some(offset) = self.known_names.get(name) {
+        if let Some(offset) = self.interned_names.get(name) {
             return Ok(*offset);
         }
         let offset = number(self.names.len())?;
         self.names.push_str(name);
-        self.known_names.insert(name.into(), offset);
+        self.interned_names.insert(name.into(), offset);
         Ok(offset)
     }
 
-    /// What is true of a node because it is true of one below.
+    /// Returns the flags that a node inherits from its children.
     fn inherited_flags(&self, children: impl Iterator<Item = NodeIndex>) -> u32 {
         const INHERITED: u32 =
             Flags::DEFAULT_BELOW | Flags::KEYED_LISTS | Flags::EMBEDDED_WITHIN | Flags::RULES_WITHIN;
@@ -175,54 +175,54 @@ impl Parser {
         flags
     }
 
-    fn own_facets(&mut self, said: &Map<String, Value>, depth: usize) -> Result<Vec<Facet>, ParseError> {
+    fn own_facets(&mut self, keywords: &Map<String, Value>, depth: usize) -> Result<Vec<Facet>, ParseError> {
         let mut facets = Vec::new();
-        // An absent default and one of null are the same, as upstream has it.
-        if let Some(default) = said.get("default").filter(|default| !default.is_null()) {
+        // A null default counts as absent, as in kube-apiserver.
+        if let Some(default) = keywords.get("default").filter(|default| !default.is_null()) {
             facets.push(Facet::Default(Box::new(default.clone())));
         }
-        facets.extend(text(said, "format").map(Facet::Format));
-        facets.extend(text(said, "pattern").map(Facet::Pattern));
-        let float = |field: &str| said.get(field).and_then(Value::as_f64);
+        facets.extend(text(keywords, "format").map(Facet::Format));
+        facets.extend(text(keywords, "pattern").map(Facet::Pattern));
+        let float = |field: &str| keywords.get(field).and_then(Value::as_f64);
         facets.extend(float("maximum").map(Facet::Maximum));
         facets.extend(float("minimum").map(Facet::Minimum));
         facets.extend(float("multipleOf").map(Facet::MultipleOf));
-        let whole = |field: &str| said.get(field).and_then(Value::as_i64);
+        let whole = |field: &str| keywords.get(field).and_then(Value::as_i64);
         facets.extend(whole("maxLength").map(Facet::MaxLength));
         facets.extend(whole("minLength").map(Facet::MinLength));
         facets.extend(whole("maxItems").map(Facet::MaxItems));
         facets.extend(whole("minItems").map(Facet::MinItems));
         facets.extend(whole("maxProperties").map(Facet::MaxProperties));
         facets.extend(whole("minProperties").map(Facet::MinProperties));
-        facets.extend(list(said, "enum").map(|values| Facet::Enum(values.into())));
-        facets.extend(texts(said, "required").map(Facet::Required));
-        facets.extend(texts(said, "x-kubernetes-list-map-keys").map(Facet::ListMapKeys));
-        facets.extend(self.junctor(said, "allOf", depth)?.map(Facet::AllOf));
-        facets.extend(self.junctor(said, "anyOf", depth)?.map(Facet::AnyOf));
-        facets.extend(self.junctor(said, "oneOf", depth)?.map(Facet::OneOf));
-        if let Some(not) = said.get("not").filter(|not| not.is_object()) {
+        facets.extend(list(keywords, "enum").map(|values| Facet::Enum(values.into())));
+        facets.extend(texts(keywords, "required").map(Facet::Required));
+        facets.extend(texts(keywords, "x-kubernetes-list-map-keys").map(Facet::ListMapKeys));
+        facets.extend(self.junctor(keywords, "allOf", depth)?.map(Facet::AllOf));
+        facets.extend(self.junctor(keywords, "anyOf", depth)?.map(Facet::AnyOf));
+        facets.extend(self.junctor(keywords, "oneOf", depth)?.map(Facet::OneOf));
+        if let Some(not) = keywords.get("not").filter(|not| not.is_object()) {
             facets.push(Facet::Not(self.child(not, depth)?));
         }
-        let rules = list(said, "x-kubernetes-validations");
+        let rules = list(keywords, "x-kubernetes-validations");
         facets.extend(rules.map(|rules| Facet::Rules(rules.iter().map(rule).collect())));
         Ok(facets)
     }
 
     fn junctor(
         &mut self,
-        said: &Map<String, Value>,
+        keywords: &Map<String, Value>,
         name: &str,
         depth: usize,
     ) -> Result<Option<Box<[NodeIndex]>>, ParseError> {
-        let Some(parts) = list(said, name) else { return Ok(None) };
+        let Some(parts) = list(keywords, name) else { return Ok(None) };
         let nodes: Result<Vec<_>, _> = parts.iter().map(|part| self.child(part, depth)).collect();
         Ok(Some(nodes?.into()))
     }
 }
 
-fn check_supported(said: &Map<String, Value>) -> Result<(), ParseError> {
+fn check_supported(keywords: &Map<String, Value>) -> Result<(), ParseError> {
     for (field, name) in UNSUPPORTED {
-        let is_empty = match said.get(field) {
+        let is_empty = match keywords.get(field) {
             None | Some(Value::Null) => true,
             Some(Value::String(text)) => text.is_empty(),
             Some(Value::Object(fields)) => fields.is_empty() && field != "additionalItems",
@@ -235,9 +235,9 @@ fn check_supported(said: &Map<String, Value>) -> Result<(), ParseError> {
     Ok(())
 }
 
-fn own_flags(said: &Map<String, Value>) -> Result<u32, ParseError> {
+fn own_flags(keywords: &Map<String, Value>) -> Result<u32, ParseError> {
     let mut flags = 0;
-    if said.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+    if keywords.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         return Err(ParseError::PreserveFalse);
     }
     for (field, flag) in [
@@ -249,7 +249,7 @@ fn own_flags(said: &Map<String, Value>) -> Result<u32, ParseError> {
         ("exclusiveMinimum", Flags::EXCLUSIVE_MINIMUM),
         ("uniqueItems", Flags::UNIQUE_ITEMS),
     ] {
-        if said.get(field) == Some(&Value::Bool(true)) {
+        if keywords.get(field) == Some(&Value::Bool(true)) {
             flags |= flag;
         }
     }
@@ -259,16 +259,16 @@ fn own_flags(said: &Map<String, Value>) -> Result<u32, ParseError> {
         ("x-kubernetes-list-type", "map", Flags::LIST_MAP),
         ("x-kubernetes-map-type", "atomic", Flags::MAP_ATOMIC),
     ] {
-        if said.get(field).is_some_and(|value| value == word) {
+        if keywords.get(field).is_some_and(|value| value == word) {
             flags |= flag;
         }
     }
     Ok(flags)
 }
 
-fn type_of(said: &Map<String, Value>) -> Type {
-    match said.get("type").and_then(Value::as_str).unwrap_or("") {
-        "" => Type::Unsaid,
+fn type_of(keywords: &Map<String, Value>) -> Type {
+    match keywords.get("type").and_then(Value::as_str).unwrap_or("") {
+        "" => Type::Unspecified,
         "object" => Type::Object,
         "array" => Type::Array,
         "string" => Type::String,
@@ -279,28 +279,28 @@ fn type_of(said: &Map<String, Value>) -> Type {
     }
 }
 
-fn rule(said: &Value) -> Rule {
-    let text = |field: &str| said.get(field).and_then(Value::as_str).unwrap_or("").into();
+fn rule(keywords: &Value) -> Rule {
+    let text = |field: &str| keywords.get(field).and_then(Value::as_str).unwrap_or("").into();
     Rule {
         rule: text("rule"),
         message: text("message"),
         message_expression: text("messageExpression"),
-        reason: said.get("reason").and_then(Value::as_str).map(Into::into),
+        reason: keywords.get("reason").and_then(Value::as_str).map(Into::into),
         field_path: text("fieldPath"),
-        optional_old_self: said.get("optionalOldSelf").and_then(Value::as_bool),
+        optional_old_self: keywords.get("optionalOldSelf").and_then(Value::as_bool),
     }
 }
 
-fn text(said: &Map<String, Value>, field: &str) -> Option<Box<str>> {
-    said.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()).map(Into::into)
+fn text(keywords: &Map<String, Value>, field: &str) -> Option<Box<str>> {
+    keywords.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()).map(Into::into)
 }
 
-fn list<'a>(said: &'a Map<String, Value>, field: &str) -> Option<&'a [Value]> {
-    said.get(field).and_then(Value::as_array).map(Vec::as_slice).filter(|items| !items.is_empty())
+fn list<'a>(keywords: &'a Map<String, Value>, field: &str) -> Option<&'a [Value]> {
+    keywords.get(field).and_then(Value::as_array).map(Vec::as_slice).filter(|items| !items.is_empty())
 }
 
-fn texts(said: &Map<String, Value>, field: &str) -> Option<Box<[Box<str>]>> {
-    Some(list(said, field)?.iter().filter_map(Value::as_str).map(Into::into).collect())
+fn texts(keywords: &Map<String, Value>, field: &str) -> Option<Box<[Box<str>]>> {
+    Some(list(keywords, field)?.iter().filter_map(Value::as_str).map(Into::into).collect())
 }
 
 fn number(length: usize) -> Result<u32, ParseError> {

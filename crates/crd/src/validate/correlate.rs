@@ -1,4 +1,4 @@
-//! Which part of the old object a part of the new one was.
+//! Correlation of parts of the new object with parts of the old one.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::structural::{ListType, Schema, Type};
 
-/// A value and what it was before.
+/// A value with its old value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Correlated<'a> {
     schema: Schema<'a>,
@@ -19,18 +19,19 @@ impl<'a> Correlated<'a> {
         Self { schema, new, old }
     }
 
-    /// What it was.
+    /// Returns the old value.
     pub(crate) fn old(self) -> &'a Value {
         self.old
     }
 
-    /// What stands under a name in both.
+    /// Returns the correlated values under a key.
     pub(crate) fn key(self, name: &str) -> Option<Self> {
         let (new, old) = (self.new.as_object()?.get(name)?, self.old.as_object()?.get(name)?);
         Some(Self { schema: self.schema.field(name)?, new, old })
     }
 
-    /// The items of the new list, each with the one it was, if that can be told.
+    /// Returns the items of the new list, each correlated with the old item of the same key, if
+    /// any.
     pub(crate) fn items(self) -> Vec<Option<Self>> {
         let (Some(new), Some(old)) = (self.new.as_array(), self.old.as_array()) else { return Vec::new() };
         let (Some(schema), Some(ListType::Map)) = (self.schema.items(), self.schema.list_type()) else {
@@ -53,8 +54,8 @@ impl<'a> Correlated<'a> {
         new.iter().map(correlate).collect()
     }
 
-    /// Whether it is what it was. Items of lists with keys may have changed their places; what the
-    /// schema does not know has changed, for all that is known.
+    /// Returns true if new and old value are equal. Items of lists of type map may be reordered;
+    /// values without schema count as changed.
     pub(crate) fn is_unchanged(self) -> bool {
         match (self.new, self.old) {
             (Value::Object(new), Value::Object(old)) => {
@@ -78,7 +79,7 @@ impl<'a> Correlated<'a> {
     }
 }
 
-/// What an item of a list with keys is known by.
+/// Returns the key of an item of a list of type map.
 fn composite_key(item: &Value, keys: &[Box<str>]) -> Option<String> {
     let mut all = String::new();
     for key in keys {

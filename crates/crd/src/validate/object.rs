@@ -1,9 +1,9 @@
-//! Checks of objects and maps.
+//! Validation of objects and maps.
 
 use serde_json::{Map, Value};
 
-use super::fault::{Fault, Outcome};
-use super::place::Place;
+use super::path::ValuePath;
+use super::violation::{Outcome, Violation};
 use super::{Correlated, Validator};
 use crate::structural::{Additional, Facet, Schema};
 
@@ -12,60 +12,61 @@ impl Validator {
         self,
         schema: Schema<'_>,
         fields: &Map<String, Value>,
-        place: &Place<'_>,
+        path: &ValuePath<'_>,
         correlated: Option<Correlated<'_>>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        check_count(fields, schema, place, &mut outcome);
+        check_count(fields, schema, path, &mut outcome);
         let additional = schema.additional();
-        // What is known is told after what is not, each ascending by name.
-        let mut known = Outcome::default();
+        // Violations of declared properties are reported after those of undeclared ones, each
+        // sorted by name.
+        let mut declared = Outcome::default();
         for (name, field) in fields {
             if let Some(property) = schema.property(name) {
-                let correlated = child(correlated, name, place);
-                known.merge(self.correlated(property, field, &place.property(name), correlated));
+                let correlated = child(correlated, name, path);
+                declared.merge(self.correlated(property, field, &path.property(name), correlated));
                 continue;
             }
             match additional {
                 Additional::Forbidden => {
-                    let message = format!("{place}.{name} in body is a forbidden property");
-                    outcome.add(Fault::invalid(place, name.as_str(), message));
+                    let message = format!("{path}.{name} in body is a forbidden property");
+                    outcome.add(Violation::invalid(path, name.as_str(), message));
                 }
                 Additional::Schema(additional) => {
-                    let correlated = child(correlated, name, place);
-                    outcome.merge(self.correlated(additional, field, &place.key(name), correlated));
+                    let correlated = child(correlated, name, path);
+                    outcome.merge(self.correlated(additional, field, &path.key(name), correlated));
                 }
-                Additional::Unsaid | Additional::Allowed => {}
+                Additional::Unspecified | Additional::Allowed => {}
             }
         }
-        outcome.merge(known);
+        outcome.merge(declared);
         for facet in schema.facets() {
             let Facet::Required(names) = facet else { continue };
             for name in names.iter().filter(|name| !fields.contains_key(&***name)) {
-                outcome.add(Fault::required(&place.key(name)));
+                outcome.add(Violation::required(&path.key(name)));
             }
         }
         outcome
     }
 }
 
-/// What a field was before. The type of the whole object is not asked for: both were converted to
-/// the same.
-fn child<'a>(correlated: Option<Correlated<'a>>, name: &str, place: &Place<'_>) -> Option<Correlated<'a>> {
-    correlated?.key(name).filter(|_| !(place.is_root() && matches!(name, "kind" | "apiVersion")))
+/// Returns the correlated field. `apiVersion` and `kind` of the whole object are ignored: both
+/// objects were converted to the same version.
+fn child<'a>(correlated: Option<Correlated<'a>>, name: &str, path: &ValuePath<'_>) -> Option<Correlated<'a>> {
+    correlated?.key(name).filter(|_| !(path.is_root() && matches!(name, "kind" | "apiVersion")))
 }
 
-fn check_count(fields: &Map<String, Value>, schema: Schema<'_>, place: &Place<'_>, outcome: &mut Outcome) {
+fn check_count(fields: &Map<String, Value>, schema: Schema<'_>, path: &ValuePath<'_>, outcome: &mut Outcome) {
     let found = i64::try_from(fields.len()).unwrap_or(i64::MAX);
     for facet in schema.facets() {
         match *facet {
             Facet::MinProperties(min) if found < min => {
-                let message = format!("{place} in body should have at least {min} properties");
-                outcome.add(Fault::invalid(place, found, message));
+                let message = format!("{path} in body should have at least {min} properties");
+                outcome.add(Violation::invalid(path, found, message));
             }
             Facet::MaxProperties(max) if found > max => {
-                let message = format!("{place} in body should have at most {max} properties");
-                outcome.add(Fault::too_many(place, found, max, message));
+                let message = format!("{path} in body should have at most {max} properties");
+                outcome.add(Violation::too_many(path, found, max, message));
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Fields that an applied configuration would change although others own them.
+//! Conflicts of server-side apply: fields in the configuration that other managers own.
 
 use std::fmt;
 
@@ -6,32 +6,33 @@ use super::field_set::{FieldSet, Path};
 use super::go_format;
 use super::managed_fields::{ManagerId, Operation};
 
-/// A field that would change although someone else owns it.
+/// A field that would change although another manager owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who owns it.
+    /// The manager that owns the field.
     pub manager: ManagerId,
     /// The field.
     pub path: Path,
 }
 
-/// All conflicts of one apply, by manager. Printed, it is the message of the `Status`.
+/// All conflicts of one apply, by manager. Its `Display` is the message of the `Status`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Conflicts(pub Vec<Conflict>);
 
-/// What `details.causes` of the `Status` says of a conflict.
+/// An entry of `details.causes` in the `Status` of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The machine-readable reason.
     pub reason: &'static str,
-    /// With whom.
+    /// The message, which names the other manager.
     pub message: String,
     /// The field.
     pub field: String,
 }
 
 impl Conflicts {
-    /// Conflicts about these sets, managers in the order that messages list them.
+    /// Creates the conflicts of these field sets, managers in the order in which messages list
+    /// them.
     pub(super) fn new(mut by_manager: Vec<(ManagerId, FieldSet)>) -> Self {
         by_manager.sort_by_cached_key(|(manager, _)| manager.sort_key());
         let conflicts = by_manager.into_iter().flat_map(|(manager, fields)| {
@@ -41,7 +42,7 @@ impl Conflicts {
         Self(conflicts.collect())
     }
 
-    /// The causes to list in the `Status`.
+    /// Returns the causes for the `Status`.
     pub fn causes(&self) -> Vec<Cause> {
         let causes = self.0.iter().map(|conflict| Cause {
             reason: "FieldManagerConflict",
@@ -51,7 +52,7 @@ impl Conflicts {
         causes.collect()
     }
 
-    /// The fields, whoever owns them.
+    /// Returns the conflicting fields of all managers.
     pub fn fields(&self) -> FieldSet {
         self.0.iter().map(|conflict| &conflict.path).collect()
     }
@@ -69,16 +70,17 @@ impl fmt::Display for Conflicts {
         }
         write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
         let mut newline = "";
-        for of_one in self.0.chunk_by(|a, b| a.manager == b.manager) {
-            write!(f, "{newline}conflicts with {}:", describe(&of_one[0].manager))?;
-            of_one.iter().try_for_each(|conflict| write!(f, "\n- {}", conflict.path))?;
+        for group in self.0.chunk_by(|a, b| a.manager == b.manager) {
+            write!(f, "{newline}conflicts with {}:", describe(&group[0].manager))?;
+            group.iter().try_for_each(|conflict| write!(f, "\n- {}", conflict.path))?;
             newline = "\n";
         }
         Ok(())
     }
 }
 
-/// A manager as messages name it. Upstream's can also say when it wrote, but is never told.
+/// Formats a manager for messages. kube-apiserver's format can also contain the time of the write,
+/// but its caller never passes one.
 fn describe(manager: &ManagerId) -> String {
     let mut text = go_format::quoted(&manager.manager);
     if !manager.subresource.is_empty() {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_those_of_upstream() {
+    fn conflict_message_matches_kube_apiserver() {
         let replicas = FieldSet::of_fields(&[&["spec", "replicas"]]);
         let two = FieldSet::of_fields(&[&["spec", "replicas"], &["spec", "paused"]]);
         let update = id("kubectl-edit", Operation::Update, "");
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_name_field_and_manager() {
+    fn cause_contains_field_and_manager() {
         let fields = FieldSet::of_fields(&[&["spec", "replicas"]]);
         let causes = Conflicts::new(vec![(id("m", Operation::Update, "scale"), fields)]).causes();
         let message = "conflict with \"m\" with subresource \"scale\" using apps/v1".to_owned();

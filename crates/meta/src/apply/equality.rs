@@ -1,11 +1,11 @@
-//! Whether a write changed anything.
+//! Detection of no-op writes.
 //!
-//! A write that only moves the times of entries is none: nothing is stored, and no watcher
-//! hears of it.
+//! A write that changes only timestamps in `managedFields` is a no-op: nothing is stored, and
+//! watchers get no event.
 
 use serde_json::{Map, Value};
 
-/// Whether two objects are equal but for the times in `metadata.managedFields`.
+/// Returns true if two objects are equal except for timestamps in `metadata.managedFields`.
 pub fn unchanged_but_for_times(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => equal_except(old, new, "metadata", equal_metadata),
@@ -13,7 +13,7 @@ pub fn unchanged_but_for_times(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Gives the entries of `new` the times they have in `old`, if nothing else differs; whether
+/// Copies the timestamps of the entries in `old` to `new` if nothing else differs. Returns true if
 /// it did.
 pub fn restore_times(old: &Value, new: &mut Value) -> bool {
     if !unchanged_but_for_times(old, new) {
@@ -56,7 +56,7 @@ fn equal_entry(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Whether two maps are equal, one field by a rule of its own.
+/// Compares two maps, one field with `rule` instead of `==`.
 fn equal_except(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_times_do_not_count() {
+    fn objects_that_differ_only_in_times_are_equal() {
         let old = object(Some("1"), "f:a");
         for (new, equal) in [
             (object(Some("2"), "f:a"), true),

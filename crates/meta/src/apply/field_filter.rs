@@ -1,38 +1,38 @@
-//! Fields that a resource or subresource does not let its writers change.
+//! Reset fields: fields that writes to a resource or subresource do not change.
 //!
-//! Writing an object does not touch its status, and writing the status touches nothing else:
-//! what the server resets anyway must not be owned by whoever happened to send it.
+//! A write to an object does not change its status, and a write to the status changes nothing else.
+//! A manager must not own fields that the server resets anyway, even if it sent them.
 
 use super::field_set::{FieldNode, FieldSet};
 use super::path_element::PathElement;
 
-/// Which fields count.
+/// Filter for the fields that a write may own.
 #[derive(Clone, Debug)]
 pub enum FieldFilter {
-    /// All but these and what lies below them.
+    /// All fields except these subtrees.
     Except(FieldSet),
-    /// Only what lies on or below these.
+    /// Only these fields and their descendants.
     Only(PathPattern),
 }
 
-/// Paths, with steps that match anything; a tree.
+/// A tree of path patterns, whose steps may be wildcards.
 #[derive(Clone, Debug, Default)]
 pub struct PathPattern {
-    /// Without branches, all below matches.
+    /// If empty, everything below matches.
     branches: Vec<(PatternStep, PathPattern)>,
 }
 
-/// One step of a pattern.
+/// A step of a path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternStep {
-    /// This one.
+    /// Matches this element.
     Element(PathElement),
-    /// Any.
+    /// Matches any element.
     Any,
 }
 
 impl PatternStep {
-    /// The step to a field.
+    /// Creates the step to a field.
     pub fn field(name: &str) -> Self {
         Self::Element(PathElement::field(name))
     }
@@ -46,7 +46,7 @@ impl PatternStep {
 }
 
 impl PathPattern {
-    /// Matches whatever lies on or below one of these paths.
+    /// Creates a pattern that matches these paths and everything below them.
     pub fn of(paths: &[&[PatternStep]]) -> Self {
         let mut pattern = Self::default();
         for path in paths {
@@ -64,22 +64,22 @@ impl PathPattern {
         self.branches[at].1.insert(rest);
     }
 
-    fn keep(&self, set: FieldSet) -> FieldSet {
+    fn filter(&self, set: FieldSet) -> FieldSet {
         if self.branches.is_empty() {
             return set;
         }
         let nodes = set.into_nodes().into_iter().filter_map(|node| {
             let matching = self.branches.iter().filter(|(step, _)| step.matches(&node.element));
-            let kept =
-                matching.map(|(_, below)| below.keep(node.children.clone())).reduce(FieldSet::union)?;
-            (node.member || !kept.is_empty()).then_some(FieldNode { children: kept, ..node })
+            let filtered =
+                matching.map(|(_, below)| below.filter(node.children.clone())).reduce(FieldSet::union)?;
+            (node.member || !filtered.is_empty()).then_some(FieldNode { children: filtered, ..node })
         });
         FieldSet::from_nodes(nodes.collect())
     }
 }
 
 impl FieldFilter {
-    /// Leaves only the fields that count.
+    /// Removes the fields that the filter excludes.
     #[must_use]
     pub fn apply(&self, mut set: FieldSet) -> FieldSet {
         match self {
@@ -87,30 +87,31 @@ impl FieldFilter {
                 set.remove_subtrees(excluded);
                 set
             }
-            Self::Only(pattern) => pattern.keep(set),
+            Self::Only(pattern) => pattern.filter(set),
         }
     }
 }
 
-/// What counts at each version of a kind.
+/// Field filters by version of a kind.
 #[derive(Clone, Debug, Default)]
 pub struct ResetFields {
     by_version: Vec<(Box<str>, FieldFilter)>,
 }
 
 impl ResetFields {
-    /// All fields count.
+    /// Filters nothing.
     pub const NONE: &'static Self = &Self { by_version: Vec::new() };
 
-    /// Says what counts at a version.
+    /// Adds the filter of a version.
     #[must_use]
     pub fn with(mut self, api_version: &str, filter: FieldFilter) -> Self {
         self.by_version.push((api_version.into(), filter));
         self
     }
 
-    /// What does not count with all that lies below, if anything; none if more is said.
-    pub(super) fn excepted(&self, api_version: &str) -> Option<Option<&FieldSet>> {
+    /// Returns the excluded subtrees of a version, if any; `None` if the filter is more than a list
+    /// of excluded subtrees.
+    pub(super) fn excluded_subtrees(&self, api_version: &str) -> Option<Option<&FieldSet>> {
         match self.of(api_version) {
             None => Some(None),
             Some(FieldFilter::Except(trees)) => Some(Some(trees)),
@@ -135,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excluded_fields_go_with_all_below() {
+    fn except_filter_removes_subtrees() {
         let filter = FieldFilter::Except(FieldSet::of_fields(&[&["status"]]));
         let set = FieldSet::of_fields(&[&["spec", "a"], &["status"], &["status", "b", "c"]]);
         assert_eq!(filter.apply(set), FieldSet::of_fields(&[&["spec", "a"]]));
     }
 
     #[test]
-    fn patterns_keep_what_lies_below() {
+    fn only_filter_retains_matching_subtrees() {
         let (spec, containers) = (PatternStep::field("spec"), PatternStep::field("containers"));
         let pattern = PathPattern::of(&[
             &[spec.clone(), containers.clone(), PatternStep::Any, PatternStep::field("resources")],
@@ -155,11 +156,11 @@ mod tests {
             &["spec", "containers", "a", "image"],
             &["status"],
         ]);
-        let kept = FieldSet::of_fields(&[
+        let filtered = FieldSet::of_fields(&[
             &["spec"],
             &["spec", "containers", "a", "resources", "limits"],
             &["spec", "containers", "a", "resizePolicy"],
         ]);
-        assert_eq!(FieldFilter::Only(pattern).apply(set), kept);
+        assert_eq!(FieldFilter::Only(pattern).apply(set), filtered);
     }
 }

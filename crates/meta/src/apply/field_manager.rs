@@ -1,4 +1,4 @@
-//! Field ownership of one resource or subresource, kept on each write.
+//! Field management: updates the field ownership of a resource or subresource on each write.
 
 use serde_json::{Map, Value};
 
@@ -15,98 +15,98 @@ use super::typed::{Strictness, TypeErrors};
 use super::update::{NEVER_OWNED, Updater};
 use super::versions::{ConversionError, Versions};
 
-/// How many entries of updates an object keeps. The oldest are merged into one when there are
-/// more, so that managedFields stay small on an object that many write.
+/// Maximum number of entries with operation `Update` in managedFields. Beyond it the oldest are
+/// merged into one, so that managedFields stay small on an object with many writers.
 const MAX_UPDATE_MANAGERS: usize = 10;
 
-/// Who owns what was merged because it was old.
+/// Manager name of old entries that were merged.
 const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// Who owns what was there before anything was tracked.
+/// Manager name for fields written before managedFields were tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Who writes without a name.
+/// Manager name of writers that give none.
 const UNKNOWN_MANAGER: &str = "unknown";
 
-/// Field ownership of one resource, or one of its subresources, at one version.
+/// Field management of one resource or subresource, at one version.
 #[derive(Clone, Copy)]
 pub struct FieldManager<'a> {
-    /// The versions of the kind.
+    /// Types and conversions of the kind's versions.
     pub versions: &'a dyn Versions,
-    /// The version that is written.
+    /// The version of the request.
     pub api_version: &'a str,
-    /// The kind that is written.
+    /// The kind of the request.
     pub kind: &'a str,
-    /// The subresource that is written to; empty for the object itself.
+    /// The subresource of the request; empty for the object itself.
     pub subresource: &'a str,
-    /// Fields that this resource does not let its writers change.
+    /// Fields that writes to this resource do not change.
     pub reset_fields: &'a ResetFields,
-    /// What an object is before anything is written to it: see
-    /// [`Type::initial`](super::typed::Type::initial). Nothing for custom objects.
+    /// The state of a new object before anything is written to it: see
+    /// [`Type::initial`](super::typed::Type::initial). `None` for custom resources.
     pub initial: Option<&'a Value>,
 }
 
-/// Who writes, and when.
+/// The manager and time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The name of the manager.
+    /// The manager's name.
     pub manager: &'a str,
-    /// The time, in RFC 3339 to the second.
+    /// The time, in RFC 3339 with seconds.
     pub now: &'a str,
 }
 
-/// What came of an apply.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// The object, to be defaulted, validated and stored.
     pub object: Value,
-    /// Whether it differs from the live one, but for the times of entries.
+    /// True if the object differs from the live one in more than timestamps of managedFields.
     pub changed: bool,
 }
 
-/// Why a write could not be tracked, or a configuration not be applied.
+/// Reason why a write could not be tracked, or a configuration not be applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// Others own what would change: 409.
+    /// Other managers own fields that would change: 409.
     #[error(transparent)]
     Conflicts(#[from] Conflicts),
-    /// The configuration is of another kind or version: 400.
+    /// The configuration has another kind or version: 400.
     #[error("invalid object type: {0}")]
     WrongType(String),
-    /// The configuration says who owns what: 400.
+    /// The configuration contains managedFields: 400.
     #[error("metadata.managedFields must be nil")]
     ManagedFieldsInConfig,
-    /// An object is not of its type; for a configuration this is the client's fault.
+    /// An object does not match its type; for a configuration this is the client's error.
     #[error("failed to create typed {role} object ({object}): {errors}")]
     NotTyped {
-        /// Which it is: `patch` for a configuration, or `live`.
+        /// `patch` for a configuration, or `live`.
         role: &'static str,
-        /// The object, printed.
+        /// The object, formatted for the message.
         object: String,
-        /// What is wrong with it.
+        /// The mismatches.
         errors: TypeErrors,
     },
-    /// The managedFields of the live object cannot be read.
+    /// The managedFields of the live object are malformed.
     #[error("failed to decode managed fields: {0}")]
     ManagedFields(#[from] ManagedFieldsError),
-    /// The object cannot be converted to a version that someone owns fields of.
+    /// The object cannot be converted to the version of a managedFields entry.
     #[error(transparent)]
     Conversion(#[from] ConversionError),
-    /// There is no such version of the kind.
+    /// The kind has no such version.
     #[error("no type of version {0}")]
     NoSuchVersion(String),
-    /// Nothing is left of the object.
+    /// Apply removed every field of the object.
     #[error("failed to convert new typed object: nothing is left of it")]
     NothingLeft,
 }
 
 impl FieldManager<'_> {
-    /// Tracks a create, update or patch: the new object, with managedFields that say what the
-    /// writer owns now. `live` is nothing on creation.
+    /// Tracks a create, update or patch: returns the new object with updated managedFields. `live`
+    /// is `None` on creation.
     ///
     /// # Errors
-    /// If one of the objects is not of its type, or cannot be converted.
+    /// If an object does not match its type, or cannot be converted.
     pub fn update(&self, live: Option<&Value>, new: Value, writer: &Writer<'_>) -> Result<Value, ApplyError> {
         let mut new = new;
         let sent = take_managed_fields(&mut new);
@@ -115,8 +115,8 @@ impl FieldManager<'_> {
         Ok(new)
     }
 
-    /// Like [`FieldManager::update`], but a write that cannot be tracked is let through
-    /// without managedFields: an object must not become unwritable by them.
+    /// Like [`FieldManager::update`], but stores a write that cannot be tracked without
+    /// managedFields: bad managedFields must not make an object unwritable.
     pub fn update_no_errors(&self, live: Option<&Value>, new: Value, writer: &Writer<'_>) -> Value {
         let mut new = new;
         let sent = take_managed_fields(&mut new);
@@ -125,11 +125,11 @@ impl FieldManager<'_> {
         new
     }
 
-    /// Applies a configuration to an object, or creates it if there is none.
+    /// Applies a configuration to an object, or creates the object if `live` is `None`.
     ///
     /// # Errors
-    /// If the configuration is not of the type, or others own what it would change and it
-    /// does not force.
+    /// If the configuration does not match the type, or without `force`, if other managers own
+    /// fields it would change.
     pub fn apply(
         &self,
         live: Option<&Value>,
@@ -137,8 +137,8 @@ impl FieldManager<'_> {
         writer: &Writer<'_>,
         force: bool,
     ) -> Result<Applied, ApplyError> {
-        let start = self.start();
-        let before = live.unwrap_or(&start);
+        let initial_object = self.initial_object();
+        let before = live.unwrap_or(&initial_object);
         let managed = ManagedFields::decode(managed_fields(before))?;
         self.check_kind(config)?;
         let result = self.apply_to(before, config, managed.clone(), writer, force);
@@ -161,7 +161,7 @@ impl FieldManager<'_> {
         Ok(Applied { object, changed })
     }
 
-    /// Who owns what after an update.
+    /// Computes the managedFields after an update.
     fn track(
         &self,
         live: Option<&Value>,
@@ -171,18 +171,18 @@ impl FieldManager<'_> {
     ) -> Result<ManagedFields, ApplyError> {
         let managed = self.managed_before(live, sent);
         let is_create = live.is_none_or(|live| uid(live).is_empty());
-        // What is not tracked from its creation is tracked from its first apply.
+        // An object created before tracking is tracked from its first apply on.
         if managed.entries.is_empty() && !is_create {
             return Ok(managed);
         }
         if let Some(live) = live {
             return self.track_update(live, new, managed, writer);
         }
-        let start = self.start();
+        let initial_object = self.initial_object();
         let is_first = managed.entries.is_empty();
-        match is_first.then(|| self.updater().ok()?.created(&start, new)).flatten() {
+        match is_first.then(|| self.updater().ok()?.created(&initial_object, new)).flatten() {
             Some(fields) => Ok(self.first_entry(fields, writer)),
-            None => self.track_update(&start, new, managed, writer),
+            None => self.track_update(&initial_object, new, managed, writer),
         }
     }
 
@@ -196,8 +196,9 @@ impl FieldManager<'_> {
         ManagedFields { entries: entry.into_iter().collect() }
     }
 
-    /// Entries that a client sends count, so that it can change them; one that knows nothing
-    /// of them must not lose them. A subresource does not take them.
+    /// Returns the managedFields to start from. Entries in the request replace the live ones, so
+    /// that a client can change them; a client that sends none keeps the live ones. Writes to a
+    /// subresource cannot change them.
     fn managed_before(&self, live: Option<&Value>, sent: Option<Value>) -> ManagedFields {
         let before = live.and_then(managed_fields);
         if self.subresource.is_empty() {
@@ -210,7 +211,8 @@ impl FieldManager<'_> {
                 return managed;
             }
         } else if sent.as_ref() == before {
-            // Nearly every patch leaves them as they were, and what it left need not be copied.
+            // Almost every patch leaves the entries unchanged, so they can be moved instead of
+            // copied.
             return ManagedFields::decode_owned(sent).unwrap_or_default();
         }
         ManagedFields::decode(before).unwrap_or_default()
@@ -247,7 +249,7 @@ impl FieldManager<'_> {
         let mut managed = managed;
         if managed.entries.is_empty() {
             let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
-            managed = self.track_update(&self.start(), live, managed, &before)?;
+            managed = self.track_update(&self.initial_object(), live, managed, &before)?;
         }
         if config
             .get("metadata")
@@ -272,15 +274,15 @@ impl FieldManager<'_> {
         if object.is_object() { Ok((object, managed)) } else { Err(ApplyError::NothingLeft) }
     }
 
-    /// What an object is before anything is written to it.
-    fn start(&self) -> Value {
-        let mut start = match self.initial {
+    /// Returns the object before anything is written to it.
+    fn initial_object(&self) -> Value {
+        let mut initial_object = match self.initial {
             Some(Value::Object(initial)) => initial.clone(),
             _ => Map::new(),
         };
-        start.insert("apiVersion".to_owned(), self.api_version.into());
-        start.insert("kind".to_owned(), self.kind.into());
-        Value::Object(start)
+        initial_object.insert("apiVersion".to_owned(), self.api_version.into());
+        initial_object.insert("kind".to_owned(), self.kind.into());
+        Value::Object(initial_object)
     }
 
     fn updater(&self) -> Result<Updater<'_>, ApplyError> {
@@ -320,8 +322,7 @@ fn check(
     })
 }
 
-/// Merges the oldest entries of updates, those of each version into one, until few enough
-/// remain.
+/// Merges the oldest `Update` entries, per version, until at most [`MAX_UPDATE_MANAGERS`] remain.
 fn cap_update_managers(managed: &mut ManagedFields) {
     let is_update = |entry: &ManagedFieldsEntry| entry.id.operation == Operation::Update;
     let mut count = managed.entries.iter().filter(|entry| is_update(entry)).count();
@@ -330,7 +331,7 @@ fn cap_update_managers(managed: &mut ManagedFields) {
     }
     let (mut updates, others): (Vec<_>, Vec<_>) =
         std::mem::take(&mut managed.entries).into_iter().partition(is_update);
-    // What was merged before is the oldest, whatever its time says to the second.
+    // An entry that was merged before is the oldest, whatever its timestamp.
     updates.sort_by_cached_key(|entry| (!is_ancient(&entry.id), entry.seconds(), entry.id.sort_key()));
     let mut rest = updates.into_iter();
     let mut buckets: Vec<Vec<ManagedFieldsEntry>> = Vec::new();
@@ -348,7 +349,7 @@ fn cap_update_managers(managed: &mut ManagedFields) {
         others.into_iter().chain(buckets.into_iter().filter_map(merge_bucket)).chain(rest).collect();
 }
 
-/// One entry for all of a version; the time is that of the youngest.
+/// Merges the entries of one version; the result has the latest timestamp.
 fn merge_bucket(mut bucket: Vec<ManagedFieldsEntry>) -> Option<ManagedFieldsEntry> {
     if bucket.len() < 2 {
         return bucket.pop();
@@ -371,13 +372,13 @@ fn uid(object: &Value) -> &str {
     object.get("metadata").map_or("", |metadata| text(metadata, "uid"))
 }
 
-/// The type of an object as Go prints it.
+/// Formats group, version and kind as Go does.
 fn type_name(object: &Value) -> String {
     let (api_version, kind) = (text(object, "apiVersion"), text(object, "kind"));
     let slash = match api_version.matches('/').count() {
         0 => "/",
         1 => "",
-        // Of no group and version at all, whatever its kind.
+        // A malformed group/version prints as empty, without the kind.
         _ => return "/, Kind=".to_owned(),
     };
     format!("{slash}{api_version}, Kind={kind}")

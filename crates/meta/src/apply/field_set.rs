@@ -1,8 +1,8 @@
-//! A set of fields of an object.
+//! Sets of fields of an object.
 //!
-//! It is a tree: each node is one step, says whether the place it leads to is in the set, and
-//! holds the places below. A place can be in the set without what is below it, and the
-//! reverse: who owns an item of a list need not own all its fields.
+//! A set is a tree. Each node is one path element; it records whether its path is a member of the
+//! set, and its children. A path can be a member without its children, and the reverse: the manager
+//! that owns a list item need not own all its fields.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::path_element::PathElement;
 
-/// The steps from the root of an object to a place in it.
+/// A path from the root of an object to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub Vec<PathElement>);
 
@@ -29,11 +29,11 @@ impl FromIterator<PathElement> for Path {
 /// A set of fields of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Ascending by element; each is a member or has children.
+    /// Ascending by element; each node is a member or has children.
     nodes: Vec<FieldNode>,
 }
 
-/// A step, and what of the set lies there.
+/// A path element, and the part of the set below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldNode {
     pub(super) element: PathElement,
@@ -47,7 +47,7 @@ impl FieldNode {
     }
 }
 
-/// What two sets say of one step.
+/// A node present in one or both of two sets.
 enum Joined<L, R> {
     Left(L),
     Right(R),
@@ -55,12 +55,12 @@ enum Joined<L, R> {
 }
 
 impl FieldSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A set of these fields.
+    /// Creates a set of fields, given as paths of field names.
     pub fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = Self::new();
         for path in paths {
@@ -69,7 +69,7 @@ impl FieldSet {
         set
     }
 
-    /// A set of nodes in any order, without two of the same step.
+    /// Creates a set of nodes in any order, with distinct elements.
     pub(super) fn from_nodes(mut nodes: Vec<FieldNode>) -> Self {
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
             nodes.sort_by(|a, b| a.element.cmp(&b.element));
@@ -89,17 +89,17 @@ impl FieldSet {
         &mut self.nodes
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if the set has no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many fields are in it.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
-    /// Adds a field. The whole object is no field: nobody owns it.
+    /// Adds a path. Ignores the empty path: the whole object is not a field and has no owner.
     pub fn insert(&mut self, path: &Path) {
         let Some((last, parents)) = path.0.split_last() else { return };
         let mut set = self;
@@ -110,36 +110,36 @@ impl FieldSet {
     }
 
     fn descend(&mut self, element: &PathElement) -> &mut FieldNode {
-        let at = match self.search(element) {
-            Ok(at) => at,
-            Err(at) => {
+        let index = match self.search(element) {
+            Ok(index) => index,
+            Err(index) => {
                 let node = FieldNode { element: element.clone(), member: false, children: Self::default() };
-                self.nodes.insert(at, node);
-                at
+                self.nodes.insert(index, node);
+                index
             }
         };
-        &mut self.nodes[at]
+        &mut self.nodes[index]
     }
 
     fn search(&self, element: &PathElement) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.element.cmp(element))
     }
 
-    /// The node of a step.
+    /// Returns the child node of an element.
     pub(super) fn node(&self, element: &PathElement) -> Option<&FieldNode> {
-        self.search(element).ok().map(|at| &self.nodes[at])
+        self.search(element).ok().map(|index| &self.nodes[index])
     }
 
-    /// The node of a field.
+    /// Returns the child node of a field.
     pub(super) fn field(&self, name: &str) -> Option<&FieldNode> {
-        let at = self.nodes.binary_search_by(|node| match &node.element {
+        let index = self.nodes.binary_search_by(|node| match &node.element {
             PathElement::Field(other) => (**other).cmp(name),
             _ => Ordering::Greater,
         });
-        at.ok().map(|at| &self.nodes[at])
+        index.ok().map(|index| &self.nodes[index])
     }
 
-    /// Whether a field is in it.
+    /// Returns true if the path is a member.
     pub fn contains(&self, path: &Path) -> bool {
         let Some((last, parents)) = path.0.split_last() else { return false };
         let mut set = self;
@@ -152,7 +152,7 @@ impl FieldSet {
         set.node(last).is_some_and(|node| node.member)
     }
 
-    /// What is in either.
+    /// Returns the union of two sets.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         if self.is_empty() || other.is_empty() {
@@ -172,7 +172,7 @@ impl FieldSet {
         Self { nodes }
     }
 
-    /// What is in any of them. Joining two at a time keeps the cost of many large sets down.
+    /// Returns the union of many sets. Merging pairwise keeps the cost of many large sets down.
     pub(super) fn union_all(mut sets: Vec<Self>) -> Self {
         while sets.len() > 1 {
             let mut halves = sets.into_iter();
@@ -184,7 +184,7 @@ impl FieldSet {
         sets.pop().unwrap_or_default()
     }
 
-    /// What is in both.
+    /// Returns the intersection of two sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let mut nodes = Vec::new();
@@ -199,7 +199,7 @@ impl FieldSet {
         Self { nodes }
     }
 
-    /// Whether all of it is in `other`.
+    /// Returns true if every member is also in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         let mut others = other.nodes.iter().peekable();
         self.nodes.iter().all(|node| {
@@ -210,7 +210,7 @@ impl FieldSet {
         })
     }
 
-    /// Takes out what is in `other`, and nothing below it.
+    /// Removes the members of `other`, but not their descendants.
     pub fn remove(&mut self, other: &Self) {
         self.remove_where(other, |node, other| {
             node.member &= !other.member;
@@ -218,7 +218,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes out what is in `other`, with all that lies below.
+    /// Removes the members of `other` with their descendants.
     pub fn remove_subtrees(&mut self, other: &Self) {
         self.remove_where(other, |node, other| {
             if other.member {
@@ -230,7 +230,7 @@ impl FieldSet {
         });
     }
 
-    /// Changes each node that `other` has too, and drops those that are then empty.
+    /// Applies `change` to each node that `other` has too, and drops nodes that become empty.
     fn remove_where(&mut self, other: &Self, change: impl Fn(&mut FieldNode, &FieldNode)) {
         if other.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl FieldSet {
         });
     }
 
-    /// Without what has other fields of the set below it.
+    /// Returns the members without members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| FieldNode {
@@ -256,7 +256,7 @@ impl FieldSet {
         Self { nodes: nodes.collect() }
     }
 
-    /// All fields: at each level first those of the level itself, then those below.
+    /// Returns all members: at each level first its own, then those below.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::with_capacity(self.len());
         self.collect_paths(&mut Vec::new(), &mut paths);
@@ -286,18 +286,18 @@ impl<'a> FromIterator<&'a Path> for FieldSet {
     }
 }
 
-/// One path on each line.
+/// Prints one path per line.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, path) in self.paths().iter().enumerate() {
-            let newline = if at > 0 { "\n" } else { "" };
+        for (index, path) in self.paths().iter().enumerate() {
+            let newline = if index > 0 { "\n" } else { "" };
             write!(f, "{newline}{path}")?;
         }
         Ok(())
     }
 }
 
-/// Walks two ascending lists of nodes together.
+/// Walks two sorted lists of nodes in parallel.
 fn join<N: Borrow<FieldNode>>(
     left: impl IntoIterator<Item = N>,
     right: impl IntoIterator<Item = N>,
@@ -333,13 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_and_its_child_are_members_apart() {
+    fn parent_and_child_are_separate_members() {
         let mut both = set(&["a", "a.b", "c.d"]);
         assert_eq!(both.len(), 3);
         both.remove(&set(&["a"]));
         assert_eq!(both, set(&["a.b", "c.d"]));
         both.remove(&set(&["c"]));
-        assert_eq!(both, set(&["a.b", "c.d"]), "a parent says nothing of its child");
+        assert_eq!(both, set(&["a.b", "c.d"]), "removing a parent does not remove its child");
         both.remove_subtrees(&set(&["c"]));
         assert_eq!(both, set(&["a.b"]));
         both.remove_subtrees(&set(&["a.b.c"]));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined() {
+    fn set_operations_match_expected_results() {
         let (left, right) = (set(&["a", "b.c", "b.d", "e"]), set(&["a.x", "b", "b.d", "f"]));
         assert_eq!(left.intersection(&right), set(&["b.d"]));
         assert!(set(&["b.d", "e"]).is_subset(&left) && FieldSet::new().is_subset(&left));
@@ -359,13 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn members_come_before_what_lies_below() {
+    fn paths_lists_members_before_descendants() {
         let paths: Vec<_> = set(&["a.b", "c", "a.b.c", "b"]).paths().iter().map(Path::to_string).collect();
         assert_eq!(paths, [".b", ".c", ".a.b", ".a.b.c"]);
     }
 
     #[test]
-    fn elements_of_other_kinds_are_found() {
+    fn contains_finds_value_elements() {
         let item = PathElement::value(json!(5));
         let path: Path = [PathElement::field("list"), item].into_iter().collect();
         let mut found = set(&["list", "m"]);

@@ -1,72 +1,75 @@
-//! Sets of fields as they stand in `fieldsV1`.
+//! Encoding of field sets as `fieldsV1`.
 //!
-//! A set is a JSON object with an entry for each step; `{}` says that the place is in the
-//! set, `"."` that it is besides what lies below it.
+//! A set is a JSON object with an entry for each path element. The value `{}` means that the path
+//! is a member; a key `"."` that the path is a member in addition to its descendants.
 
 use serde_json::{Map, Value};
 
 use super::field_set::{FieldNode, FieldSet};
 use super::path_element::{PathElement, push_json_string};
 
-/// How deep a set may go. JSON documents of requests are read to a depth of 128.
+/// Maximum nesting depth of a set. Request bodies in JSON are limited to a depth of 128.
 pub const MAX_DEPTH: usize = 256;
 
-/// How many steps a set may have. A request of 3 MiB, the largest allowed, cannot hold so many.
+/// Maximum number of path elements in a set. A request of 3 MiB, the largest allowed, cannot
+/// contain so many.
 pub const MAX_FIELDS: usize = 1 << 20;
 
-/// Why `fieldsV1` could not be read.
+/// Reason why `fieldsV1` could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldsV1Error {
-    /// Something that is no set.
+    /// The value is not a field set.
     #[error("fields must be an object")]
     NotAnObject,
-    /// Text that is no path element.
+    /// A key is not a path element.
     #[error("parsing key {text:?} as path element: {reason}")]
     Element {
-        /// The text.
+        /// The key.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// More than [`MAX_DEPTH`] levels.
+    /// The set is nested more than [`MAX_DEPTH`] levels deep.
     #[error("fields are nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
-    /// More than [`MAX_FIELDS`] steps.
+    /// The set has more than [`MAX_FIELDS`] path elements.
     #[error("there are more than {MAX_FIELDS} fields")]
     TooMany,
-    /// Text that is no JSON.
+    /// The text is not JSON.
     #[error("{0}")]
     Json(String),
 }
 
-/// The key that says that the place itself is in the set, besides what lies below it.
+/// The key that marks a path as a member in addition to its descendants.
 pub(super) const MEMBER: &str = ".";
 
 impl FieldSet {
-    /// Reads a set from its JSON form.
+    /// Decodes a set from its JSON form.
     ///
     /// # Errors
-    /// If it is no set, or one of unreasonable size.
+    /// If the value is not a field set, or exceeds a limit.
     pub fn from_fields_v1(fields: &Value) -> Result<Self, FieldsV1Error> {
         Reader { left: MAX_FIELDS }.read(fields, MAX_DEPTH).map(|(_, set)| set)
     }
 
-    /// Reads a set from its JSON text.
+    /// Decodes a set from JSON text.
     ///
     /// # Errors
-    /// If it is no set, or one of unreasonable size.
+    /// If the text is not a field set, or exceeds a limit.
     pub fn from_json(text: &str) -> Result<Self, FieldsV1Error> {
         let fields = serde_json::from_str(text).map_err(|error| FieldsV1Error::Json(error.to_string()))?;
         Self::from_fields_v1(&fields)
     }
 
-    /// The JSON form. Its entries are in the order of the map type; see [`FieldSet::to_json`].
+    /// Encodes the set as JSON. Entries are in the order of the map type; see
+    /// [`FieldSet::to_json`].
     pub fn to_fields_v1(&self) -> Value {
         Value::Object(contents(self, false))
     }
 
-    /// The JSON text, byte for byte as upstream writes it: entries in the order of elements.
+    /// Encodes the set as JSON text, byte for byte as kube-apiserver: entries in the order of path
+    /// elements.
     pub fn to_json(&self) -> String {
         let mut out = String::new();
         push_contents(&mut out, &mut String::new(), self, false);
@@ -74,7 +77,7 @@ impl FieldSet {
     }
 }
 
-/// Whether this is a set, and in the form in which it would be written.
+/// Returns true if this is a valid set that would be encoded in exactly this form.
 pub(super) fn is_canonical(fields: &Value) -> bool {
     let Value::Object(fields) = fields else { return false };
     let mut check = CanonicalCheck { left: MAX_FIELDS, text: String::new() };
@@ -117,7 +120,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether the place itself is a member, and what lies below.
+    /// Decodes a set. Returns whether the path itself is a member, and its descendants.
     fn read(&mut self, fields: &Value, depth: usize) -> Result<(bool, FieldSet), FieldsV1Error> {
         let map = match fields {
             Value::Object(map) => map,
@@ -141,17 +144,18 @@ impl Reader {
     }
 }
 
-/// Different texts may mean one element, such as `v:1` and `v:1.0`.
+/// Merges nodes with equal elements: different keys can denote one element, such as `v:1` and
+/// `v:1.0`.
 fn merge_equal(mut nodes: Vec<FieldNode>) -> Vec<FieldNode> {
     if nodes.is_sorted_by(|a, b| a.element < b.element) {
         return nodes;
     }
     nodes.sort_by(|a, b| a.element.cmp(&b.element));
-    nodes.dedup_by(|later, kept| {
-        let equal = later.element == kept.element;
+    nodes.dedup_by(|later, first| {
+        let equal = later.element == first.element;
         if equal {
-            kept.member |= later.member;
-            kept.children = std::mem::take(&mut kept.children).union(std::mem::take(&mut later.children));
+            first.member |= later.member;
+            first.children = std::mem::take(&mut first.children).union(std::mem::take(&mut later.children));
         }
         equal
     });
@@ -191,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_written_as_it_was_read() {
+    fn fields_v1_round_trips() {
         for text in [
             "{}",
             r#"{"f:data":{".":{},"f:a":{},"f:b":{}}}"#,
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_understood() {
+    fn non_canonical_fields_v1_is_decoded() {
         for (text, expected) in [
             (r#"{"f:a":null}"#, r#"{"f:a":{}}"#),
             (r#"{"f:a":{".":{}}}"#, r#"{"f:a":{}}"#),
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn malformed_fields_v1_is_rejected() {
         for text in ["[]", "3", "{", r#"{"a":{}}"#, r#"{"f:a":[]}"#, r#"{"ff:a":{}}"#, r#"{"v:{":{}}"#] {
             assert!(FieldSet::from_json(text).is_err(), "{text}");
         }

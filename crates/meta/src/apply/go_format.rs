@@ -1,13 +1,13 @@
-//! Values as Go prints them, where messages that clients read contain them.
+//! Formatting of values as in Go, for messages returned to clients.
 //!
-//! kube-apiserver puts Go's `%v`, `%#v`, `%q` and `%T` into apply errors and conflict paths.
-//! Only what can stand in a JSON document is covered.
+//! kube-apiserver puts Go's `%v`, `%#v`, `%q` and `%T` into apply errors and conflict paths. Only
+//! values that JSON can express are supported.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// Text in double quotes (`%q`).
+/// Formats a string in double quotes (`%q`).
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -41,7 +41,7 @@ fn push_escape(out: &mut String, letter: char, width: usize, character: char) {
     let _ = write!(out, "\\{letter}{:0width$x}", u32::from(character));
 }
 
-/// A number as `%v` prints it.
+/// Formats a number as `%v` does.
 pub(crate) fn number(number: &Number) -> String {
     match number.as_i64() {
         Some(whole) => whole.to_string(),
@@ -49,7 +49,7 @@ pub(crate) fn number(number: &Number) -> String {
     }
 }
 
-/// A number as Go's JSON encoders write it.
+/// Formats a number as Go's JSON encoders do.
 pub(super) fn json_number(number: &Number) -> String {
     match number.as_i64() {
         Some(whole) => whole.to_string(),
@@ -57,8 +57,8 @@ pub(super) fn json_number(number: &Number) -> String {
     }
 }
 
-/// The shortest digits that mean this number, with an exponent if it is at least `10^above`
-/// or smaller than `10^below`.
+/// Formats the shortest decimal of a number; in scientific notation if it is at least `10^above` or
+/// smaller than `10^below`.
 fn float(value: f64, above: i32, below: i32) -> String {
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -70,7 +70,7 @@ fn float(value: f64, above: i32, below: i32) -> String {
     format!("{value}")
 }
 
-/// A value as `%v` prints it.
+/// Formats a value as `%v` does.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -89,7 +89,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A value as `%#v` prints it.
+/// Formats a value as `%#v` does.
 pub(super) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -108,7 +108,7 @@ pub(super) fn syntax(value: &Value) -> String {
     }
 }
 
-/// The type of a value (`%T`).
+/// Returns the Go type of a value (`%T`).
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_printed_as_go_does() {
+    fn floats_are_formatted_as_in_go() {
         for (value, plain, as_json) in [
             (80.0, "80", "80"),
             (1_000_000.0, "1e+06", "1000000"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_quoted_as_go_does() {
+    fn strings_are_quoted_as_in_go() {
         for (text, expected) in [
             ("a\"b\\c", r#""a\"b\\c""#),
             ("\n\t\u{7}\u{1}\u{7f}", r#""\n\t\a\x01\x7f""#),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_printed_as_go_does() {
+    fn values_are_formatted_as_in_go() {
         let value = json!({"a": [1, "x", null], "b": {"c": true}});
         assert_eq!(plain(&value), "map[a:[1 x <nil>] b:map[c:true]]");
         assert_eq!(

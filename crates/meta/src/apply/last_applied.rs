@@ -1,9 +1,9 @@
-//! From client-side to server-side apply.
+//! Migration from client-side to server-side apply.
 //!
-//! `kubectl apply` without `--server-side` remembers what it applied in an annotation. When
-//! the same user goes over to server-side apply, what the annotation says and the object
-//! still has is theirs: it must not conflict. While the annotation is there it is kept true,
-//! so that the way back is open too.
+//! `kubectl apply` without `--server-side` records the configuration in an annotation. When the
+//! user switches to server-side apply, fields that the annotation contains and that the live object
+//! still has unchanged do not conflict. As long as the annotation exists, server-side apply keeps
+//! it up to date, so that the user can switch back.
 
 use serde_json::{Map, Value};
 
@@ -12,16 +12,17 @@ use super::field_set::FieldSet;
 use super::path_element::push_json;
 use super::typed::{Strictness, Type};
 
-/// Where kubectl remembers what it applied.
+/// The annotation in which `kubectl apply` records the last applied configuration.
 pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The manager whose annotation it is. Whoever wants none of this uses another name.
+/// The manager name to which this migration applies. A client that does not want it uses another
+/// name.
 pub(super) const KUBECTL: &str = "kubectl";
 
-/// How large all annotations of an object may be together.
+/// Maximum size of all annotations of an object together.
 const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
 
-/// The conflicts that remain when the annotation is believed.
+/// Returns the conflicts about fields that are not in the annotation.
 pub(super) fn remaining(
     conflicts: Conflicts,
     object_type: Type<'_>,
@@ -34,7 +35,7 @@ pub(super) fn remaining(
     Conflicts(conflicts)
 }
 
-/// What was applied and is still so.
+/// Returns the fields that were applied client-side and have not changed since.
 fn applied_before(object_type: Type<'_>, api_version: &str, live: &Value) -> Option<FieldSet> {
     let applied: Value = serde_json::from_str(annotation(live)?).ok()?;
     if applied.get("apiVersion")?.as_str()? != api_version {
@@ -56,7 +57,7 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(LAST_APPLIED_ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Makes the annotation of an object, if it has one, say what was applied now.
+/// Updates the annotation, if the object has one, to the applied configuration.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
@@ -77,7 +78,7 @@ fn size(annotations: &Map<String, Value>) -> usize {
     annotations.iter().map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
-/// The text of a configuration as upstream's encoder writes it: safe in HTML, with a newline.
+/// Encodes a configuration as kube-apiserver does: with HTML escapes and a final newline.
 fn without_annotation(config: &Value) -> String {
     let mut config = config.clone();
     if let Some(Value::Object(annotations)) =

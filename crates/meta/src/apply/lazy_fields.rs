@@ -1,8 +1,8 @@
-//! Fields of an entry that most writes leave as they are.
+//! Fields of a managedFields entry, decoded lazily.
 //!
-//! A write changes few fields, and most entries have none of them. Whether one has is seen in
-//! its JSON form as well, so it is read only if it must change. That halves the cost of a
-//! write, of which reading and writing all entries would be the greatest part.
+//! A write changes few fields, and most entries contain none of them. The JSON form is enough to
+//! detect that, so an entry is decoded only if it must change. That halves the cost of a write,
+//! most of which would otherwise be decoding and encoding all entries.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,16 @@ use super::field_set::FieldSet;
 use super::fields_v1::{FieldsV1Error, is_canonical};
 use super::typed::Type;
 
-/// Fields in one of two forms.
+/// The fields of an entry, in JSON form or decoded.
 #[derive(Clone, Debug)]
 pub(super) enum LazyFields {
-    /// As they were sent, and as they would be written.
+    /// In JSON form, valid and canonical.
     Encoded(Value),
     Decoded(FieldSet),
 }
 
 impl LazyFields {
-    /// Fields as they were sent, checked.
+    /// Validates the fields of an entry; decodes them only if they are not canonical.
     pub(super) fn new(fields: Value) -> Result<Self, FieldsV1Error> {
         if is_canonical(&fields) {
             return Ok(Self::Encoded(fields));
@@ -46,7 +46,7 @@ impl LazyFields {
         }
     }
 
-    /// The fields, to be changed.
+    /// Decodes the fields for modification.
     pub(super) fn get_mut(&mut self) -> &mut FieldSet {
         if let Self::Encoded(fields) = self {
             *self = Self::Decoded(decode(fields));
@@ -64,30 +64,30 @@ impl LazyFields {
         }
     }
 
-    /// Takes out what is in `other`, and nothing below it.
+    /// Removes the members of `other`, but not their descendants.
     pub(super) fn remove(&mut self, other: &FieldSet) {
-        let is_concerned = match self {
+        let has_overlap = match self {
             Self::Encoded(Value::Object(fields)) => intersects(fields, other, &mut String::new()),
             _ => true,
         };
-        if is_concerned {
+        if has_overlap {
             self.get_mut().remove(other);
         }
     }
 
-    /// Adds what is in `other`.
+    /// Adds the members of `other`.
     pub(super) fn insert(&mut self, other: FieldSet) {
-        let is_there = match self {
+        let is_contained = match self {
             Self::Encoded(Value::Object(fields)) => contains(fields, &other, &mut String::new()),
             _ => false,
         };
-        if !is_there {
+        if !is_contained {
             let own = self.get_mut();
             *own = std::mem::take(own).union(other);
         }
     }
 
-    /// Makes the fields fit a type.
+    /// Adapts the fields to a type whose lists or maps have become atomic.
     pub(super) fn reconcile(&mut self, object_type: Type<'_>) {
         let fits = match self {
             Self::Encoded(Value::Object(fields)) => object_type.fits(fields),
@@ -113,12 +113,12 @@ impl From<FieldSet> for LazyFields {
     }
 }
 
-/// What was found to be a set when it came in still is one.
+/// Decodes fields that [`LazyFields::new`] has validated.
 fn decode(fields: &Value) -> FieldSet {
     FieldSet::from_fields_v1(fields).unwrap_or_default()
 }
 
-/// Whether a set in its JSON form has a member in common with another.
+/// Returns true if an encoded set has a member in common with another set.
 fn intersects(fields: &Map<String, Value>, other: &FieldSet, key: &mut String) -> bool {
     other.nodes().iter().any(|node| {
         key.clear();
@@ -129,7 +129,7 @@ fn intersects(fields: &Map<String, Value>, other: &FieldSet, key: &mut String) -
     })
 }
 
-/// Whether a set in its JSON form has all members of another.
+/// Returns true if an encoded set contains all members of another set.
 fn contains(fields: &Map<String, Value>, other: &FieldSet, key: &mut String) -> bool {
     other.nodes().iter().all(|node| {
         key.clear();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_only_to_be_changed() {
+    fn fields_are_decoded_only_on_change() {
         let mut fields = LazyFields::new(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"v:1": {}}})).unwrap();
         fields.remove(&FieldSet::from_json(r#"{"f:c":{},"f:a":{"f:x":{}},"f:z":{}}"#).unwrap());
         fields.insert(FieldSet::from_json(r#"{"f:a":{".":{},"f:b":{}}}"#).unwrap());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_read_at_once() {
+    fn non_canonical_fields_are_decoded_at_once() {
         for fields in [json!({"f:a": {".": {}}}), json!({"v:1.0": {}}), json!({"x:y": {}}), json!(null)] {
             assert!(!is_encoded(&LazyFields::new(fields.clone()).unwrap()), "{fields}");
         }

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns what.
+//! `metadata.managedFields`: field ownership by manager.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,17 +11,17 @@ use super::lazy_fields::LazyFields;
 use super::path_element::push_json_string;
 use super::timestamp;
 
-/// How fields came to be owned.
+/// The operation by which fields came to be owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// By a configuration that was applied.
+    /// Server-side apply.
     Apply,
-    /// By any other write.
+    /// Any other write.
     Update,
 }
 
 impl Operation {
-    /// As it stands in an entry.
+    /// Returns the value of `operation` in an entry.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -30,22 +30,22 @@ impl Operation {
     }
 }
 
-/// Whose an entry is. One who applies has a single entry whatever the version; one who
-/// updates has one for each.
+/// The identity of an entry. A manager has one entry for apply regardless of the version, and one
+/// for updates per version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ManagerId {
-    /// The name it goes by.
+    /// The manager's name.
     pub manager: String,
-    /// How it writes.
+    /// The operation.
     pub operation: Operation,
-    /// The version it writes; empty if it applies.
+    /// The version of the update; empty for apply.
     pub api_version: String,
-    /// The subresource it writes to; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: String,
 }
 
 impl ManagerId {
-    /// Whoever writes like this.
+    /// Creates the identity of a manager; ignores `api_version` for apply.
     pub fn new(manager: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
         let api_version = match operation {
             Operation::Apply => "",
@@ -59,7 +59,7 @@ impl ManagerId {
         }
     }
 
-    /// Text that upstream orders managers by: its JSON form.
+    /// Returns the sort key of managers in kube-apiserver: the JSON form.
     pub(super) fn sort_key(&self) -> String {
         let mut key = String::from("{");
         let fields = [
@@ -81,81 +81,81 @@ impl ManagerId {
     }
 }
 
-/// What one manager owns.
+/// One entry of managedFields: the fields that a manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedFieldsEntry {
-    /// Whose it is.
+    /// The manager.
     pub id: ManagerId,
-    /// The version of the object in which the fields are those.
+    /// The version of the object to which the field paths refer.
     pub api_version: String,
-    /// When it last changed something.
+    /// The time of the manager's last change.
     pub time: Option<String>,
-    /// The fields, read when they are needed.
+    /// The fields, decoded lazily.
     pub(super) fields: LazyFields,
 }
 
-/// All that is owned of an object, at most one entry for each manager.
+/// All entries of an object, at most one per manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManagedFields {
-    /// In no particular order.
+    /// Unordered; sorted by [`ManagedFields::encode`].
     pub entries: Vec<ManagedFieldsEntry>,
 }
 
-/// Why `metadata.managedFields` could not be read.
+/// Reason why `metadata.managedFields` could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagedFieldsError {
-    /// Not a list of entries.
+    /// The value is not a list of entries.
     #[error("managedFields must be a list of entries")]
     NotAList,
-    /// A field of an entry with something else than text.
+    /// A field of an entry is not a string.
     #[error("{field} of managed fields entry {at} must be a string")]
     NotText {
-        /// The entry.
+        /// Index of the entry.
         at: usize,
-        /// Its field.
+        /// The field.
         field: &'static str,
     },
-    /// An operation that is not known.
+    /// The operation is unknown.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// An entry without a version.
+    /// An entry has no `apiVersion`.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// An entry that does not say in what form its fields are.
+    /// An entry has no `fieldsType`.
     #[error("missing fieldsType in managed fields entry {0}")]
     MissingFieldsType(usize),
-    /// An entry with fields in a form that is not known.
+    /// An entry has an unknown `fieldsType`.
     #[error("invalid fieldsType {fields_type:?} in managed fields entry {at}")]
     FieldsType {
-        /// The entry.
+        /// Index of the entry.
         at: usize,
-        /// The form.
+        /// The value of `fieldsType`.
         fields_type: String,
     },
-    /// A time that is none.
+    /// The time of an entry is malformed.
     #[error("invalid time {time:?} in managed fields entry {at}")]
     Time {
-        /// The entry.
+        /// Index of the entry.
         at: usize,
-        /// What stands there.
+        /// The value of `time`.
         time: String,
     },
-    /// Fields that are no set.
+    /// The `fieldsV1` of an entry is malformed.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsV1Error),
 }
 
 impl ManagedFields {
-    /// Reads the entries; none if there is nothing.
+    /// Decodes the entries; an absent list has none.
     ///
     /// # Errors
-    /// If one of them is not as it should be.
+    /// If an entry is malformed.
     pub fn decode(managed_fields: Option<&Value>) -> Result<Self, ManagedFieldsError> {
         Self::decode_owned(managed_fields.cloned())
     }
 
-    /// Reads the entries, which may be kept as they are.
+    /// Decodes the entries like [`ManagedFields::decode`], without copying their fields.
     pub(super) fn decode_owned(managed_fields: Option<Value>) -> Result<Self, ManagedFieldsError> {
         let entries = match managed_fields {
             None | Some(Value::Null) => return Ok(Self::default()),
@@ -163,39 +163,39 @@ impl ManagedFields {
             Some(_) => return Err(ManagedFieldsError::NotAList),
         };
         let mut managed = Self { entries: Vec::with_capacity(entries.len()) };
-        let mut places = HashMap::with_capacity(if entries.len() > 16 { entries.len() } else { 0 });
+        let mut indices = HashMap::with_capacity(if entries.len() > 16 { entries.len() } else { 0 });
         for (at, entry) in entries.into_iter().enumerate() {
             let Value::Object(entry) = entry else { return Err(ManagedFieldsError::NotAList) };
-            managed.put(EncodedEntry { at, entry }.decode()?, &mut places);
+            managed.put(EncodedEntry { at, entry }.decode()?, &mut indices);
         }
         Ok(managed)
     }
 
-    /// Of two entries of one manager the later counts. A long list is hostile, and must not
-    /// take time that grows with its square.
-    fn put(&mut self, entry: ManagedFieldsEntry, places: &mut HashMap<ManagerId, usize>) {
-        let known = if places.capacity() == 0 {
+    /// Adds an entry; of two entries of one manager the later wins. A hostile request may have a
+    /// long list, so this must not take quadratic time: `indices` is used for long lists.
+    fn put(&mut self, entry: ManagedFieldsEntry, indices: &mut HashMap<ManagerId, usize>) {
+        let existing = if indices.capacity() == 0 {
             self.entries.iter().position(|other| other.id == entry.id)
         } else {
             let next = self.entries.len();
-            let place = *places.entry(entry.id.clone()).or_insert(next);
-            (place < next).then_some(place)
+            let index = *indices.entry(entry.id.clone()).or_insert(next);
+            (index < next).then_some(index)
         };
-        match known {
-            Some(place) => self.entries[place] = entry,
+        match existing {
+            Some(index) => self.entries[index] = entry,
             None => self.entries.push(entry),
         }
     }
 
-    /// The entry of a manager.
+    /// Returns the entry of a manager.
     pub fn get(&self, id: &ManagerId) -> Option<&ManagedFieldsEntry> {
         self.entries.iter().find(|entry| entry.id == *id)
     }
 
-    /// Puts an entry in the place of that of the same manager, which is given back.
+    /// Adds an entry, replacing and returning an entry of the same manager.
     pub(super) fn replace(&mut self, entry: ManagedFieldsEntry) -> Option<ManagedFieldsEntry> {
-        match self.entries.iter_mut().find(|known| known.id == entry.id) {
-            Some(known) => Some(std::mem::replace(known, entry)),
+        match self.entries.iter_mut().find(|existing| existing.id == entry.id) {
+            Some(existing) => Some(std::mem::replace(existing, entry)),
             None => {
                 self.entries.push(entry);
                 None
@@ -203,8 +203,8 @@ impl ManagedFields {
         }
     }
 
-    /// Writes the entries, those that apply first, then from the oldest to the newest; nothing
-    /// if there are none.
+    /// Encodes the entries: first those of apply, then from oldest to newest. `None` if there are
+    /// no entries.
     pub fn encode(mut self) -> Option<Value> {
         self.entries.sort_by(|a, b| {
             let by_time = a.id.operation.cmp(&b.id.operation).then_with(|| a.seconds().cmp(&b.seconds()));
@@ -216,17 +216,17 @@ impl ManagedFields {
 }
 
 impl ManagedFieldsEntry {
-    /// An entry that says that a manager owns these fields of this version.
+    /// Creates an entry: the manager owns these fields of this version.
     pub fn new(id: ManagerId, api_version: &str, time: Option<String>, fields: FieldSet) -> Self {
         Self { id, api_version: api_version.to_owned(), time, fields: fields.into() }
     }
 
-    /// What is owned.
+    /// Returns the fields.
     pub fn fields(&self) -> Cow<'_, FieldSet> {
         self.fields.read()
     }
 
-    /// When it last changed something; entries without a time are older than any.
+    /// Returns the time in Unix seconds, or 0 for an entry without time, which sorts first.
     pub(super) fn seconds(&self) -> i64 {
         self.time.as_deref().and_then(timestamp::to_unix).unwrap_or(0)
     }
@@ -252,8 +252,8 @@ impl ManagedFieldsEntry {
     }
 }
 
-/// Whether this is a request to forget who owns what: one empty entry. So is a list without any, which is read
-/// as that where objects have types; in others it says nothing.
+/// Returns true if the request resets managedFields with a list of one empty entry. An empty list
+/// has the same effect for kinds with Go types; for others it has none.
 pub fn is_reset(managed_fields: Option<&Value>) -> bool {
     let Some(Value::Array(entries)) = managed_fields else { return false };
     match entries.as_slice() {
@@ -269,7 +269,7 @@ fn is_absent(value: &Value) -> bool {
     value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 
-/// An entry as it was sent.
+/// An entry of a request, not yet decoded.
 struct EncodedEntry {
     at: usize,
     entry: Map<String, Value>,

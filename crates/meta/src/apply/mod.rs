@@ -1,11 +1,11 @@
-//! Field ownership and server-side apply.
+//! Server-side apply and field management.
 //!
-//! Who wrote which field of an object is told by `metadata.managedFields`. [`FieldManager`]
-//! keeps it true on each write, and merges configurations that are applied. Below it lie
-//! sets of fields ([`FieldSet`]) and what the schema says of an object's fields ([`typed`]).
+//! `metadata.managedFields` records which manager wrote which field of an object. [`FieldManager`]
+//! updates it on each write and merges applied configurations. It builds on sets of fields
+//! ([`FieldSet`]) and on the types of a schema ([`typed`]).
 //!
-//! It does not default, prune, validate or store: the caller does that with what it is given
-//! back, and decides with [`unchanged_but_for_times`] whether there is anything to store.
+//! This module does not default, prune, validate or store objects: the caller does that with the
+//! result, and calls [`unchanged_but_for_times`] to detect a write that changes nothing.
 
 mod conflict;
 mod equality;

@@ -1,7 +1,7 @@
-//! One step from a value to a part of it.
+//! Path elements: a step from a value to one of its children.
 //!
-//! In `fieldsV1` a step is text: `f:name` for a field, `k:{"name":"web"}` for an item of a
-//! list with keys, `v:"value"` for a member of a set, `i:0` for a place in a list.
+//! In `fieldsV1` an element is a string: `f:name` for a field, `k:{"name":"web"}` for an item of a
+//! list with keys, `v:"value"` for a member of a set, `i:0` for a list index.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,35 +11,35 @@ use serde_json::{Number, Value};
 use super::fields_v1::FieldsV1Error;
 use super::{go_format, value_order};
 
-/// One step from a value to a part of it.
+/// A step from a value to one of its children.
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// A field of an object, or an entry of a map.
     Field(Box<str>),
-    /// The item of a list whose keys have these values, ascending by name.
+    /// A list item identified by the values of its keys, ascending by name.
     Key(Box<[KeyField]>),
     /// A member of a set.
     Value(Box<Value>),
-    /// The place in a list.
+    /// A list index.
     Index(i64),
 }
 
-/// One key of a list item and its value.
+/// A key of a list item and its value.
 #[derive(Clone, Debug)]
 pub struct KeyField {
-    /// The field of the item.
+    /// The name of the key field.
     pub name: Box<str>,
-    /// What it is set to.
+    /// Its value.
     pub value: Value,
 }
 
 impl PathElement {
-    /// A field of an object.
+    /// Creates the element of a field.
     pub fn field(name: impl Into<Box<str>>) -> Self {
         Self::Field(name.into())
     }
 
-    /// An item of a list with keys.
+    /// Creates the element of a list item with keys.
     pub fn key(mut fields: Vec<KeyField>) -> Self {
         if fields.len() > 1 {
             fields.sort_by(|a, b| a.name.cmp(&b.name));
@@ -47,16 +47,16 @@ impl PathElement {
         Self::Key(fields.into())
     }
 
-    /// A member of a set.
+    /// Creates the element of a member of a set.
     pub fn value(value: Value) -> Self {
         Self::Value(Box::new(value))
     }
 
-    /// Reads the text form; nothing if it is of a kind that is not known, which is left out
-    /// and not refused, because later versions may write more kinds.
+    /// Parses the string form. Returns `None` for an unknown kind of element, which callers skip
+    /// instead of rejecting, because later versions of Kubernetes may write more kinds.
     ///
     /// # Errors
-    /// If the text is no path element.
+    /// If the text is not a path element.
     pub fn parse(text: &str) -> Result<Option<Self>, FieldsV1Error> {
         let bad = |reason: &str| FieldsV1Error::Element { text: text.to_owned(), reason: reason.to_owned() };
         if text.len() < 2 {
@@ -65,7 +65,7 @@ impl PathElement {
         if text.as_bytes()[1] != b':' {
             return Err(bad("missing colon"));
         }
-        // Both bytes are whole characters: the second is a colon.
+        // Slicing at byte 2 is on a character boundary: the second byte is a colon.
         let rest = &text[2..];
         match text.as_bytes()[0] {
             b'f' => Ok(Some(Self::field(rest))),
@@ -84,7 +84,7 @@ impl PathElement {
         }
     }
 
-    /// Appends the text form.
+    /// Appends the string form.
     pub(super) fn write_to(&self, out: &mut String) {
         match self {
             Self::Field(name) => {
@@ -125,7 +125,8 @@ fn parse_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Numbers read from `fieldsV1` are floats upstream, which shows in how paths are printed.
+/// Converts numbers to floats, as Go decodes those in `fieldsV1`; the difference shows in printed
+/// paths.
 fn floats(value: Value) -> Value {
     match value {
         Value::Number(number) => {
@@ -135,7 +136,7 @@ fn floats(value: Value) -> Value {
     }
 }
 
-/// JSON as upstream writes it: with text safe in HTML.
+/// Encodes JSON as kube-apiserver does: with HTML escapes.
 pub(super) fn push_json(out: &mut String, value: &Value) {
     match value {
         Value::Number(number) => out.push_str(&go_format::json_number(number)),
@@ -167,7 +168,7 @@ pub(super) fn push_json(out: &mut String, value: &Value) {
     }
 }
 
-/// Text in JSON, with the escapes that upstream's encoder chooses.
+/// Encodes a JSON string with the escapes that kube-apiserver's encoder chooses.
 pub(super) fn push_json_string(out: &mut String, text: &str, html_safe: bool) {
     out.push('"');
     for character in text.chars() {
@@ -223,7 +224,7 @@ impl PartialEq for PathElement {
 
 impl Eq for PathElement {}
 
-/// As it stands in a printed path: `.name`, `[name="web"]`, `[="value"]`, `[0]`.
+/// Formats an element of a path: `.name`, `[name="web"]`, `[="value"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_forms_are_read_and_written() {
+    fn string_form_round_trips() {
         for (text, printed) in [
             ("f:spec", ".spec"),
             ("f:a.b/c", ".a.b/c"),
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_element_is_refused_and_what_is_unknown_left_out() {
+    fn malformed_element_is_rejected_and_unknown_kind_skipped() {
         for text in ["", "f", "ff", "é", "k:[]", "k:{", "v:", "v:{]", "i:x", "i:99999999999999999999"] {
             assert!(PathElement::parse(text).is_err(), "{text:?}");
         }
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_ordered_by_value_and_kinds_by_letter() {
+    fn elements_are_ordered_by_kind_and_value() {
         let ascending = [
             "f:a",
             "f:b",

@@ -1,4 +1,4 @@
-//! Removing what a manager applied before and does not apply any more.
+//! Removal of fields that a manager applied before and does not apply any more.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use super::typed::Type;
 use super::update::Updater;
 use super::versions::{ConversionError, Versioned};
 
-/// Removes a field if its manager applied it last time and not this time, and nobody else
-/// owns it.
+/// Removes fields that the manager applied last time and not this time, unless another manager owns
+/// them.
 pub(super) struct Pruner<'a> {
     pub(super) updater: &'a Updater<'a>,
-    /// What all own now, with the configuration that is being applied.
+    /// The entries of all managers, including the configuration being applied.
     pub(super) managed: &'a ManagedFields,
-    /// What the manager owned before.
+    /// The manager's previous entry.
     pub(super) last: &'a ManagedFieldsEntry,
 }
 
 impl Pruner<'_> {
-    /// The merged object without what is to be removed.
+    /// Returns the merged object without the fields to remove.
     pub(super) fn prune(&self, merged: Value) -> Result<Value, ConversionError> {
         if self.last.fields.is_empty() {
             return Ok(merged);
@@ -44,11 +44,11 @@ impl Pruner<'_> {
             .at(self.updater.versions, self.updater.api_version)?
             .map(|pruned| pruned.object.into_owned())
         };
-        // The version that is being written is always there.
+        // The conversion to the version of the request always succeeds.
         Ok(pruned.unwrap_or(merged))
     }
 
-    /// Puts back what went although someone owns it, for each version that fields are owned of.
+    /// Restores removed fields that another manager owns, for each version with owned fields.
     fn add_back_owned<'v>(
         &self,
         merged: &Versioned<'v>,
@@ -57,7 +57,7 @@ impl Pruner<'_> {
         let (mut merged, mut pruned) = (merged.clone(), pruned);
         for (api_version, owned) in self.owned_by_version() {
             let versions = self.updater.versions;
-            let (Some(object_type), Some(merged_then), Some(pruned_then)) = (
+            let (Some(object_type), Some(merged_at), Some(pruned_at)) = (
                 self.updater.type_at(api_version),
                 merged.at(versions, api_version)?,
                 pruned.at(versions, api_version)?,
@@ -65,31 +65,32 @@ impl Pruner<'_> {
                 continue;
             };
             let named = |set| object_type.with_named_fields(set);
-            let mut gone = named(object_type.to_field_set(&merged_then.object));
-            gone.remove(&named(object_type.to_field_set(&pruned_then.object)));
-            gone.remove(&named(owned));
+            let mut removed = named(object_type.to_field_set(&merged_at.object));
+            removed.remove(&named(object_type.to_field_set(&pruned_at.object)));
+            removed.remove(&named(owned));
             pruned =
-                merged_then.with_object(object_type.remove(merged_then.object.clone().into_owned(), &gone));
-            merged = merged_then;
+                merged_at.with_object(object_type.remove(merged_at.object.clone().into_owned(), &removed));
+            merged = merged_at;
         }
         Ok(pruned)
     }
 
-    /// The version that the manager applied before comes first: an object without fields that
-    /// conversion needs could not be converted.
+    /// Groups the owned fields by version. The version of the manager's previous apply comes first,
+    /// because an object without fields that conversion needs could not be converted.
     fn owned_by_version(&self) -> Vec<(&str, FieldSet)> {
         let mut owned: Vec<(&str, Vec<FieldSet>)> = vec![(&self.last.api_version, Vec::new())];
         for entry in &self.managed.entries {
             let fields = entry.fields().into_owned();
-            match owned.iter_mut().find(|known| known.0 == entry.api_version) {
-                Some(known) => known.1.push(fields),
+            match owned.iter_mut().find(|group| group.0 == entry.api_version) {
+                Some(group) => group.1.push(fields),
                 None => owned.push((&entry.api_version, vec![fields])),
             }
         }
         owned.into_iter().map(|(version, sets)| (version, FieldSet::union_all(sets))).collect()
     }
 
-    /// Puts back what went only because something around it did: fields that nobody owns.
+    /// Restores removed fields that are not in the manager's previous set and have no owner: they
+    /// went only with their parent.
     fn add_back_dangling<'v>(
         &self,
         object_type: Type<'_>,
@@ -97,13 +98,13 @@ impl Pruner<'_> {
         pruned: &Versioned<'v>,
         last: &FieldSet,
     ) -> Versioned<'v> {
-        let mut gone = object_type.with_named_fields(object_type.to_field_set(&merged.object));
-        gone.remove(&object_type.with_named_fields(object_type.to_field_set(&pruned.object)));
-        let gone = gone.intersection(last);
-        if gone.is_empty() {
+        let mut removed = object_type.with_named_fields(object_type.to_field_set(&merged.object));
+        removed.remove(&object_type.with_named_fields(object_type.to_field_set(&pruned.object)));
+        let removed = removed.intersection(last);
+        if removed.is_empty() {
             return merged.clone();
         }
         let object = Cow::into_owned(merged.object.clone());
-        merged.with_object(object_type.remove(object, &gone))
+        merged.with_object(object_type.remove(object, &removed))
     }
 }

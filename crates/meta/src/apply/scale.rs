@@ -1,19 +1,19 @@
-//! Who owns the number of replicas, seen from the object and from its Scale.
+//! Ownership of the replica count, translated between an object and its Scale subresource.
 //!
-//! Both tell of the same field, each in its own version and at its own path. A write to the
-//! Scale is tracked there, and what came of it is told by the object again.
+//! Both contain the same field, each in its own version and at its own path. A write to the Scale
+//! is tracked in the version of the Scale, and the result is translated back to the object.
 
 use super::field_set::{FieldSet, Path};
 use super::managed_fields::{ManagedFields, ManagedFieldsEntry, ManagerId};
 use super::path_element::PathElement;
 
-/// The version of Scale objects.
+/// The `apiVersion` of Scale objects.
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Where a Scale has the number of replicas.
+/// Path of the replica count in a Scale.
 const IN_SCALE: &[&str] = &["spec", "replicas"];
 
-/// What is owned of an object that has a Scale.
+/// The managedFields of an object that has a Scale.
 #[derive(Clone, Debug)]
 pub struct ScaleOwnership {
     managed: ManagedFields,
@@ -22,7 +22,7 @@ pub struct ScaleOwnership {
 }
 
 impl ScaleOwnership {
-    /// Of an object of this version that has its number of replicas at this path of fields.
+    /// Creates the ownership of an object of this version whose replica count is at this path.
     pub fn new<'a>(
         managed: ManagedFields,
         api_version: &str,
@@ -32,22 +32,22 @@ impl ScaleOwnership {
         Self { managed, api_version: api_version.to_owned(), replicas }
     }
 
-    /// The entries of those who own the number of replicas, as the Scale tells them.
+    /// Returns the entries that own the replica count, translated to the Scale.
     pub fn of_scale(&self) -> ManagedFields {
         let owners = self.managed.entries.iter().filter(|entry| self.owns_replicas(entry));
-        let told = owners.map(|entry| {
+        let entries = owners.map(|entry| {
             let id = &entry.id;
             let id = ManagerId::new(&id.manager, id.operation, SCALE_VERSION, &id.subresource);
             let fields = FieldSet::of_fields(&[IN_SCALE]);
             ManagedFieldsEntry::new(id, SCALE_VERSION, entry.time.clone(), fields)
         });
-        ManagedFields { entries: told.collect() }
+        ManagedFields { entries: entries.collect() }
     }
 
-    /// The entries of the object, now that those of its Scale are these.
+    /// Returns the entries of the object after a write to its Scale, whose entries are `scale`.
     ///
-    /// Only one who applies is known again: whoever updates has another identity in each
-    /// version, and so gets an entry of its own, without a time. Upstream does the same.
+    /// Only an apply manager is recognized: the identity of an update manager contains the version,
+    /// so it gets a new entry without a time. kube-apiserver does the same.
     pub fn of_object(self, scale: ManagedFields) -> ManagedFields {
         let mut of_scale = scale.entries;
         let mut entries = Vec::with_capacity(self.managed.entries.len() + of_scale.len());
@@ -59,19 +59,20 @@ impl ScaleOwnership {
                 entries.push(entry.clone());
                 continue;
             }
-            match of_scale.iter().position(|known| known.id == entry.id) {
-                Some(place) => {
-                    of_scale.swap_remove(place);
+            match of_scale.iter().position(|other| other.id == entry.id) {
+                Some(index) => {
+                    of_scale.swap_remove(index);
                     entries.push(entry.clone());
                 }
                 None => entries.extend(self.without_replicas(entry)),
             }
         }
         let in_scale: Path = IN_SCALE.iter().map(|name| PathElement::field(*name)).collect();
-        let newly = of_scale.into_iter().filter(|entry| entry.fields().contains(&in_scale));
+        let new_owners = of_scale.into_iter().filter(|entry| entry.fields().contains(&in_scale));
         let fields = self.replicas_set();
         entries.extend(
-            newly.map(|entry| ManagedFieldsEntry::new(entry.id, &self.api_version, None, fields.clone())),
+            new_owners
+                .map(|entry| ManagedFieldsEntry::new(entry.id, &self.api_version, None, fields.clone())),
         );
         ManagedFields { entries }
     }
@@ -86,12 +87,12 @@ impl ScaleOwnership {
         set
     }
 
-    /// Nothing if that was all.
+    /// Returns the entry without the replica count; `None` if no other field is left.
     fn without_replicas(&self, entry: &ManagedFieldsEntry) -> Option<ManagedFieldsEntry> {
         let mut fields = entry.fields().into_owned();
         fields.remove(&self.replicas_set());
-        let left = ManagedFieldsEntry::new(entry.id.clone(), &entry.api_version, entry.time.clone(), fields);
-        (!left.fields().is_empty()).then_some(left)
+        let rest = ManagedFieldsEntry::new(entry.id.clone(), &entry.api_version, entry.time.clone(), fields);
+        (!rest.fields().is_empty()).then_some(rest)
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_the_replicas_are_told_in_the_version_of_the_scale() {
+    fn of_scale_translates_owners_of_replicas() {
         let scale = ownership().of_scale();
         assert_eq!(scale.entries.len(), 1);
         assert_eq!(scale.entries[0].api_version, "autoscaling/v1");
@@ -125,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn who_scales_takes_the_replicas_from_the_others() {
+    fn scale_update_takes_replicas_from_other_managers() {
         let by_b = json!([{"manager": "b", "operation": "Update", "apiVersion": "autoscaling/v1",
             "subresource": "scale", "fieldsType": "FieldsV1", "time": "2026-01-02T00:00:00Z",
             "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
-        let told = ownership().of_object(managed(by_b)).encode().unwrap();
+        let entries = ownership().of_object(managed(by_b)).encode().unwrap();
         assert_eq!(
-            told,
+            entries,
             json!([
                 {"manager": "a", "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
                  "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
@@ -144,11 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn one_who_applied_them_keeps_them_where_nobody_took_them() {
-        let kept = ownership();
-        let scale = kept.of_scale();
-        let told = kept.of_object(scale);
-        let a = told.get(&ManagerId::new("a", Operation::Apply, "", "")).unwrap();
+    fn apply_manager_keeps_replicas_if_scale_is_unchanged() {
+        let ownership = ownership();
+        let scale = ownership.of_scale();
+        let entries = ownership.of_object(scale);
+        let a = entries.get(&ManagerId::new("a", Operation::Apply, "", "")).unwrap();
         assert_eq!(a.fields().len(), 2);
     }
 }

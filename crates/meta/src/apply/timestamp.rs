@@ -1,7 +1,7 @@
-//! Times of entries, which order them.
+//! Timestamps of managedFields entries, which determine their order.
 
-/// A time in the one form that is written, `2006-01-02T15:04:05Z`, from any that is read
-/// (RFC 3339: with fractions of seconds, in other zones). Nothing if it is no time.
+/// Converts an RFC 3339 time, with any zone and fraction, to the canonical form
+/// `2006-01-02T15:04:05Z`. `None` if it is malformed.
 pub(super) fn canonical(text: &str) -> Option<String> {
     if is_canonical(text) {
         return Some(text.to_owned());
@@ -13,7 +13,7 @@ fn is_canonical(text: &str) -> bool {
     text.len() == 20 && text.ends_with('Z') && to_unix(text).is_some()
 }
 
-/// Seconds since 1970.
+/// Parses an RFC 3339 time to Unix seconds.
 pub(super) fn to_unix(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
@@ -39,7 +39,7 @@ fn digits(bytes: &[u8]) -> Option<i64> {
         .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
 }
 
-/// What follows the seconds: a fraction, which does not count, and the zone.
+/// Parses an optional fraction, which is ignored, and the zone offset in seconds.
 fn zone(bytes: &[u8]) -> Option<i64> {
     let zone = match bytes {
         [b'.', fraction @ ..] => {
@@ -75,7 +75,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01, counted in years that begin in March, so that leap days come last.
+/// Returns the days since 1970-01-01. Counts in years that begin in March, so that the leap day
+/// comes last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);
@@ -86,7 +87,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 fn from_unix(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Not later than the year it is, whichever way the count goes.
+    // A lower bound of the year, for negative counts too; the loop below advances it.
     let mut year = 1970 + days.div_euclid(if days < 0 { 365 } else { 366 });
     while days_since_1970(year + 1, 1, 1) <= days {
         year += 1;
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_in_any_form_and_written_in_one() {
+    fn valid_times_are_converted_to_canonical_form() {
         for (text, seconds, written) in [
             ("1970-01-01T00:00:00Z", 0, "1970-01-01T00:00:00Z"),
             ("2024-02-29T12:34:56Z", 1_709_210_096, "2024-02-29T12:34:56Z"),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_time_is_rejected() {
         for text in [
             "",
             "now",
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_survives_the_round_trip() {
+    fn every_day_round_trips() {
         for day in (-40_000..60_000).step_by(7) {
             let text = from_unix(day * 86_400 + 86_399);
             assert_eq!(to_unix(&text), Some(day * 86_400 + 86_399), "{text}");

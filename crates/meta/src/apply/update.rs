@@ -1,8 +1,8 @@
-//! What a write does to who owns what.
+//! Ownership rules of a write.
 //!
-//! Whoever changes a field owns it from then on, alone; with apply only if nobody else owned
-//! it, or by force. These are the rules themselves; [`super::FieldManager`] decides when they
-//! are used and by whom.
+//! A manager that changes a field becomes its only owner. With apply, it may change a field only if
+//! no other manager owns it, or by force. [`super::FieldManager`] decides when these rules apply
+//! and to which manager.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -16,11 +16,11 @@ use super::field_set::FieldSet;
 use super::lazy_fields::LazyFields;
 use super::managed_fields::{ManagedFields, ManagedFieldsEntry, ManagerId};
 use super::prune::Pruner;
-use super::typed::{Comparison, Type, Uncounted};
+use super::typed::{Comparison, IgnoredFields, Type};
 use super::value_order;
 use super::versions::{ConversionError, Versioned, Versions};
 
-/// What says which object it is, and what only the server writes.
+/// Fields that identify the object or that only the server writes.
 pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::of_fields(&[
         &["apiVersion"],
@@ -38,7 +38,7 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     ])
 });
 
-/// The kind and version that is written.
+/// The type and version of a write.
 #[derive(Clone, Copy)]
 pub(super) struct Updater<'a> {
     pub(super) versions: &'a dyn Versions,
@@ -49,14 +49,14 @@ pub(super) struct Updater<'a> {
 
 /// The outcome of [`Updater::update`].
 pub(super) struct Outcome {
-    /// Whether the writer changed anything that can be owned.
+    /// True if the write changed a field that can be owned.
     pub(super) has_changed: bool,
-    /// Whether the new object may not be of its type, see [`Comparison::is_malformed`].
+    /// True if the new object may not match its type, see [`Comparison::is_malformed`].
     pub(super) is_malformed: bool,
 }
 
 impl Updater<'_> {
-    /// Takes what changed from all that owned it and gives it to the writer.
+    /// Transfers the ownership of changed fields from all their owners to the writer.
     pub(super) fn update(
         &self,
         live: &Value,
@@ -80,20 +80,20 @@ impl Updater<'_> {
         let server_side = changed.intersection(&NEVER_OWNED);
         changed.remove(&NEVER_OWNED);
         let has_changed = !changed.is_empty();
-        self.give(managed, id, changed, &server_side);
+        self.assign(managed, id, changed, &server_side);
         managed.entries.retain(|entry| !entry.fields.is_empty());
         Ok(Outcome { has_changed, is_malformed })
     }
 
-    /// What the writer owns of an object that nobody has written before, as it is stored; none if only
-    /// [`Self::update`] can tell.
+    /// Returns the fields that the creator of an object owns, as `fieldsV1`. `None` if only
+    /// [`Self::update`] can compute them.
     pub(super) fn created(&self, start: &Value, new: &Value) -> Option<Map<String, Value>> {
-        let trees = self.reset_fields.excepted(self.api_version)?;
-        self.object_type.created(start, new, Uncounted { fields: Some(&NEVER_OWNED), trees })
+        let trees = self.reset_fields.excluded_subtrees(self.api_version)?;
+        self.object_type.created(start, new, IgnoredFields { fields: Some(&NEVER_OWNED), trees })
     }
 
-    /// Makes the writer the owner of what it changed.
-    fn give(&self, managed: &mut ManagedFields, id: &ManagerId, changed: FieldSet, server_side: &FieldSet) {
+    /// Adds the changed fields to the writer's entry.
+    fn assign(&self, managed: &mut ManagedFields, id: &ManagerId, changed: FieldSet, server_side: &FieldSet) {
         match managed.entries.iter_mut().find(|entry| entry.id == *id) {
             Some(entry) => {
                 entry.fields.remove(server_side);
@@ -105,7 +105,7 @@ impl Updater<'_> {
         }
     }
 
-    /// Merges a configuration; the object that results, or nothing if it is as it was.
+    /// Merges a configuration. Returns the resulting object, or `None` if nothing changed.
     pub(super) fn apply(
         &self,
         live: &Value,
@@ -119,8 +119,9 @@ impl Updater<'_> {
         let merged = self.object_type.merge(live.clone(), config);
         let fields = self.reset_fields.filter(self.api_version, self.object_type.to_field_set(config));
         let last = managed.get(id);
-        // What is all applied again leaves nothing to remove: the usual case, and much cheaper.
-        // Something empty is the exception: it is a field only as long as it is empty.
+        // If every field is applied again there is nothing to prune: the usual case, and much
+        // cheaper. Empty values are the exception: an empty object is a field only as long as it is
+        // empty.
         let is_covered =
             last.is_none_or(|last| last.api_version == self.api_version && last.fields().is_subset(&fields));
         let may_prune = !is_covered || mentions_empty(config);
@@ -134,7 +135,8 @@ impl Updater<'_> {
         Ok((!value_order::equal(live, &new)).then_some(new))
     }
 
-    /// Takes what changed from others that owned it, if that is allowed.
+    /// Removes changed fields from the sets of other managers, or reports conflicts without
+    /// `force`.
     fn take_over(
         &self,
         live: &Value,
@@ -164,7 +166,7 @@ impl Updater<'_> {
         Ok(())
     }
 
-    /// Makes entries fit the schemas of today, and drops those of versions that are gone.
+    /// Adapts entries to the current schemas, and drops entries of removed versions.
     fn reconcile(&self, managed: &mut ManagedFields) {
         managed.entries.retain_mut(|entry| match self.type_at(&entry.api_version) {
             Some(object_type) => {
@@ -183,7 +185,7 @@ impl Updater<'_> {
     }
 }
 
-/// Nobody owns what another has changed, or what is gone.
+/// Removes fields that were changed, added or removed by another manager.
 fn disown(fields: &mut LazyFields, comparison: &Comparison) {
     fields.remove(&comparison.modified);
     fields.remove(&comparison.added);
@@ -199,13 +201,13 @@ fn mentions_empty(value: &Value) -> bool {
     }
 }
 
-/// How an object changed, seen at each version that someone owns fields of.
+/// The comparison of two objects at each version with owned fields, computed lazily.
 struct Comparisons<'u> {
     updater: &'u Updater<'u>,
     live: Versioned<'u>,
     new: Versioned<'u>,
-    /// The first is that of the version written.
-    known: Vec<(Cow<'u, str>, Option<Comparison>)>,
+    /// The first is that of the version of the request.
+    by_version: Vec<(Cow<'u, str>, Option<Comparison>)>,
 }
 
 impl<'u> Comparisons<'u> {
@@ -215,20 +217,20 @@ impl<'u> Comparisons<'u> {
             updater,
             live: Versioned::borrowed(live, updater.api_version),
             new: Versioned::borrowed(new, updater.api_version),
-            known: vec![(Cow::Borrowed(updater.api_version), Some(own))],
+            by_version: vec![(Cow::Borrowed(updater.api_version), Some(own))],
         }
     }
 
     fn at(&mut self, api_version: &str) -> Result<Option<&Comparison>, ConversionError> {
-        let place = match self.known.iter().position(|known| known.0 == api_version) {
-            Some(place) => place,
+        let index = match self.by_version.iter().position(|entry| entry.0 == api_version) {
+            Some(index) => index,
             None => {
                 let found = self.compare(api_version)?;
-                self.known.push((Cow::Owned(api_version.to_owned()), found));
-                self.known.len() - 1
+                self.by_version.push((Cow::Owned(api_version.to_owned()), found));
+                self.by_version.len() - 1
             }
         };
-        Ok(self.known[place].1.as_ref())
+        Ok(self.by_version[index].1.as_ref())
     }
 
     fn compare(&self, api_version: &str) -> Result<Option<Comparison>, ConversionError> {
@@ -245,7 +247,7 @@ impl<'u> Comparisons<'u> {
     }
 
     fn into_own(self) -> Comparison {
-        self.known.into_iter().next().and_then(|known| known.1).unwrap_or_default()
+        self.by_version.into_iter().next().and_then(|entry| entry.1).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,7 @@
-//! An order over all JSON values, by which path elements are sorted.
+//! A total order of JSON values, used to sort path elements.
 //!
-//! Numbers come first and are compared as numbers whatever their spelling; then text,
-//! booleans, lists, maps and null. It is the order that `fieldsV1` is written in.
+//! Numbers come first and are compared by value regardless of notation; then strings, booleans,
+//! lists, maps and null. `fieldsV1` is written in this order.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) fn compare(left: &Value, right: &Value) -> Ordering {
     }
 }
 
-/// Whether two values are equal; `1` and `1.0` are.
+/// Returns true if two values are equal; numbers are compared by value, so `1` equals `1.0`.
 pub(super) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right).is_eq(),
@@ -36,7 +36,7 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// A value as it stands in a printed path.
+/// Formats a value for a path in a message.
 pub(super) fn display(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -67,7 +67,7 @@ fn rank(value: &Value) -> u8 {
 fn compare_numbers(left: &Number, right: &Number) -> Ordering {
     match (left.as_i64(), right.as_i64()) {
         (Some(left), Some(right)) => left.cmp(&right),
-        // JSON knows no NaN, so this is total.
+        // JSON has no NaN, so this is total.
         _ => left.as_f64().partial_cmp(&right.as_f64()).unwrap_or(Ordering::Equal),
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_have_a_total_order() {
+    fn values_are_totally_ordered() {
         let ascending = [
             json!(-1),
             json!(0.5),

@@ -1,7 +1,7 @@
-//! The versions of a kind, between which objects are converted.
+//! The versions of a kind, and conversion between them.
 //!
-//! Who wrote at another version owns fields of that version: to know whether they change, the
-//! object is looked at in that version.
+//! The field paths of a managedFields entry refer to the version of its write. To determine whether
+//! these fields change, the object is converted to that version.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,25 @@ use crate::schema::{NodeId, Schema};
 
 /// The versions of a kind.
 pub trait Versions {
-    /// The type of objects at a version; nothing if there is no such version any more.
+    /// Returns the type of objects at a version; `None` if the version has been removed.
     fn object_type(&self, api_version: &str) -> Option<Type<'_>>;
 
-    /// An object of one version at another, both of which there are.
+    /// Converts an object from one version to another, both of which exist.
     ///
     /// # Errors
-    /// If it cannot be converted.
+    /// If the object cannot be converted.
     fn convert(&self, object: &Value, from: &str, to: &str) -> Result<Value, ConversionError>;
 }
 
-/// Why an object could not be converted.
+/// A failed conversion between versions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to convert object from {from} to {to}: {reason}")]
 pub struct ConversionError {
-    /// The version it is in.
+    /// The version of the object.
     pub from: String,
-    /// The version it should be in.
+    /// The requested version.
     pub to: String,
-    /// What went wrong.
+    /// The reason.
     pub reason: String,
 }
 
@@ -39,7 +39,7 @@ pub struct ConversionError {
 pub struct OneVersion<'s> {
     /// The schema.
     pub schema: &'s Schema,
-    /// The type of objects in it.
+    /// The type of the object in the schema.
     pub node: NodeId,
     /// The version.
     pub api_version: &'s str,
@@ -75,7 +75,7 @@ impl<'v> Versioned<'v> {
         Self { object: Cow::Owned(object), api_version: self.api_version.clone() }
     }
 
-    /// The object at another version; nothing if there is no such version any more.
+    /// Converts the object to another version; `None` if that version has been removed.
     pub(super) fn at(&self, versions: &dyn Versions, to: &str) -> Result<Option<Self>, ConversionError> {
         if *self.api_version == *to {
             return Ok(Some(self.clone()));

@@ -1,4 +1,4 @@
-//! One thing that is wrong with one field.
+//! A validation error of one field, like `field.Error` in apimachinery.
 
 use std::fmt;
 
@@ -8,37 +8,37 @@ use super::format::{json_text, quoted, write_json_string};
 use super::{Path, Ratchet};
 use crate::go_json;
 
-/// What is wrong with a field.
+/// The type of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// It must be there.
+    /// The field is required.
     Required,
-    /// Its value is malformed or out of range.
+    /// The value is malformed or out of range.
     Invalid,
-    /// Its value is not among those allowed.
+    /// The value is not among the allowed ones.
     NotSupported,
-    /// It may not be set under these circumstances.
+    /// The field may not be set in this context.
     Forbidden,
-    /// It is longer than allowed.
+    /// The value is longer than allowed.
     TooLong,
-    /// It is shorter than allowed.
+    /// The value is shorter than allowed.
     TooShort,
-    /// It has more items than allowed.
+    /// The list has more items than allowed.
     TooMany,
-    /// It has fewer items than required.
+    /// The list has fewer items than required.
     TooFew,
-    /// Its value stands elsewhere already.
+    /// The value occurs more than once.
     Duplicate,
-    /// What it refers to does not exist.
+    /// The referenced object or value does not exist.
     NotFound,
-    /// Its value is of another type.
+    /// The value has the wrong type.
     TypeInvalid,
-    /// The server failed while checking it.
+    /// The server failed to validate the field.
     InternalError,
 }
 
 impl ErrorKind {
-    /// The reason of the cause in a `Status`.
+    /// Returns the `reason` of the cause in a `Status`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -72,7 +72,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the message shows the value.
+    /// Returns true if the message contains the value.
     fn shows_value(self) -> bool {
         !matches!(
             self,
@@ -81,32 +81,32 @@ impl ErrorKind {
     }
 }
 
-/// The value that was found, as its message shows it.
+/// The rejected value, in the form in which the message prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadValue {
-    /// Not shown.
+    /// Not printed.
     Omitted,
-    /// A plain string, shown in Go's quotes.
+    /// A plain string, quoted as in Go.
     Text(String),
-    /// Shown in digits.
+    /// Printed in decimal.
     Int(i64),
-    /// Shown in Go's shortest form.
+    /// Printed in Go's shortest form.
     Float(f64),
-    /// Shown as a word.
+    /// Printed as `true` or `false`.
     Bool(bool),
-    /// JSON text, shown as it is: objects, lists, null, and in upstream every string that
-    /// has a type of its own.
+    /// JSON text, printed unchanged: objects, lists, null, and every string that has a named type
+    /// in kube-apiserver.
     Json(String),
 }
 
 impl BadValue {
-    /// A value shown as JSON whatever it is. Upstream prints strings of a named type (an
-    /// operator, a uid, a policy) so, which differs from [`BadValue::Text`] in the escapes.
+    /// Prints any value as JSON. kube-apiserver prints strings of a named type (an operator, a uid,
+    /// a policy) this way; the escapes differ from those of [`BadValue::Text`].
     pub fn json(value: &Value) -> Self {
         Self::Json(json_text(value))
     }
 
-    /// A string of a named type; see [`BadValue::json`].
+    /// Prints a string of a named type; see [`BadValue::json`].
     pub fn named(text: &str) -> Self {
         let mut json = String::with_capacity(text.len() + 2);
         write_json_string(&mut json, text);
@@ -178,23 +178,23 @@ impl fmt::Display for BadValue {
     }
 }
 
-/// One thing that is wrong with one field.
+/// A validation error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What is wrong.
+    /// The type of the error.
     pub kind: ErrorKind,
     /// The path of the field.
     pub field: String,
-    /// What was found there.
+    /// The rejected value.
     pub bad_value: BadValue,
-    /// More about it; may be empty.
+    /// Further explanation; may be empty.
     pub detail: String,
-    /// When it may stay in an object that is updated, if ever.
+    /// The condition under which an update may keep the error, if any.
     pub ratchet: Option<Ratchet>,
 }
 
 impl FieldError {
-    /// The field must be there.
+    /// The field is required.
     pub fn required(path: &Path<'_>, detail: impl Into<String>) -> Self {
         Self::build(ErrorKind::Required, path, BadValue::Omitted, detail.into())
     }
@@ -204,12 +204,12 @@ impl FieldError {
         Self::build(ErrorKind::Invalid, path, value.into(), detail.into())
     }
 
-    /// The value is of another type.
+    /// The value has the wrong type.
     pub fn type_invalid(path: &Path<'_>, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::build(ErrorKind::TypeInvalid, path, value.into(), detail.into())
     }
 
-    /// The value is not among those allowed, which the message lists in the given order.
+    /// The value is not among the allowed ones, which the message lists in the given order.
     pub fn not_supported(path: &Path<'_>, value: impl Into<BadValue>, allowed: &[&str]) -> Self {
         let mut detail = String::new();
         for (index, value) in allowed.iter().enumerate() {
@@ -219,7 +219,7 @@ impl FieldError {
         Self::build(ErrorKind::NotSupported, path, value.into(), detail)
     }
 
-    /// The field may not be set under these circumstances.
+    /// The field may not be set in this context.
     pub fn forbidden(path: &Path<'_>, detail: impl Into<String>) -> Self {
         Self::build(ErrorKind::Forbidden, path, BadValue::Omitted, detail.into())
     }
@@ -254,17 +254,17 @@ impl FieldError {
         Self::build(ErrorKind::TooFew, path, BadValue::Json(found.to_string()), detail)
     }
 
-    /// The value stands elsewhere already.
+    /// The value occurs more than once.
     pub fn duplicate(path: &Path<'_>, value: impl Into<BadValue>) -> Self {
         Self::build(ErrorKind::Duplicate, path, value.into(), String::new())
     }
 
-    /// What the value refers to does not exist.
+    /// The referenced object or value does not exist.
     pub fn not_found(path: &Path<'_>, value: impl Into<BadValue>) -> Self {
         Self::build(ErrorKind::NotFound, path, value.into(), String::new())
     }
 
-    /// The server failed while checking the field.
+    /// The server failed to validate the field.
     pub fn internal(path: &Path<'_>, detail: impl Into<String>) -> Self {
         Self::build(ErrorKind::InternalError, path, BadValue::Omitted, detail.into())
     }
@@ -273,13 +273,13 @@ impl FieldError {
         Self { kind, field: path.to_string(), bad_value, detail, ratchet: None }
     }
 
-    /// The same, of a rule that an update may break under these circumstances, unless it has others.
+    /// Sets the condition under which an update may keep the error, unless one is set.
     #[must_use]
     pub fn unless(self, ratchet: Ratchet) -> Self {
         Self { ratchet: self.ratchet.or(Some(ratchet)), ..self }
     }
 
-    /// The message without the field's path, as a `Status` cause has it.
+    /// Returns the message without the field's path, for the cause in a `Status`.
     pub fn body(&self) -> String {
         let mut body = self.kind.title().to_owned();
         if self.kind.shows_value() && self.bad_value != BadValue::Omitted {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_form() {
+    fn message_of_each_error_kind_matches_kube_apiserver() {
         let path = &Path::root("spec.a");
         check(FieldError::required(path, ""), "spec.a: Required value");
         check(FieldError::required(path, "why"), "spec.a: Required value: why");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_its_form() {
+    fn bad_value_of_each_type_is_formatted_as_in_go() {
         let path = &Path::root("a");
         for (value, expected) in [
             (json!("x<y"), "a: Invalid value: \"x<y\": no"),

@@ -1,7 +1,7 @@
-//! Values in messages: Go's quoting of strings and its JSON.
+//! Formatting of values in messages: Go's string quoting and JSON encoding.
 //!
-//! Rust's own forms differ in the escapes, and a message has to look the same whichever
-//! server wrote it.
+//! Rust's own formats use different escapes, and messages have to be identical to those of
+//! kube-apiserver.
 
 use std::fmt::{self, Write};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::go_json;
 
-/// Prints text in double quotes with Go's escapes, as its `%q` does.
+/// Formats text in double quotes with Go's escapes, like `%q`.
 pub fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
 }
 
-/// See [`quoted`].
+/// Displays quoted text; see [`quoted`].
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(&'a str);
 
@@ -43,20 +43,21 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Whether a character shows: a letter, mark, number, punctuation, symbol or the space.
+/// Returns true if Go considers the character printable: a letter, mark, number, punctuation,
+/// symbol or the space.
 pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // The standard library keeps the table but shows it only through `escape_debug`,
-    // which in second place leaves combining marks alone, as Go does.
+    // The standard library exposes its table only through `escape_debug`, which does not escape a
+    // combining mark unless it comes first; neither does Go.
     let mut pair = [b'a', 0, 0, 0, 0];
     let length = c.encode_utf8(&mut pair[1..]).len();
     let Ok(pair) = std::str::from_utf8(&pair[..=length]) else { return false };
     pair.escape_debug().nth(1) == Some(c)
 }
 
-/// JSON as Go's encoder writes it: compact, with `<`, `>` and `&` escaped.
+/// Formats JSON as Go's encoder does: compact, with `<`, `>` and `&` escaped.
 pub fn json_text(value: &Value) -> String {
     let mut text = String::new();
     write_json(&mut text, value);
@@ -91,7 +92,7 @@ fn write_json(out: &mut String, value: &Value) {
     }
 }
 
-/// A JSON string with Go's escapes.
+/// Writes a JSON string with Go's escapes.
 pub(crate) fn write_json_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -1,15 +1,15 @@
-//! Everything that is wrong with an object.
+//! A list of validation errors.
 
 use std::fmt;
 
 use super::FieldError;
 
-/// Everything that is wrong with an object, in the order in which it was found.
+/// The validation errors of an object, in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(Vec<FieldError>);
 
 impl ErrorList {
-    /// Nothing wrong so far.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
@@ -19,32 +19,33 @@ impl ErrorList {
         self.0.push(error);
     }
 
-    /// Whether nothing is wrong.
+    /// Returns true if there are no errors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many errors there are.
+    /// Returns the number of errors.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All errors in order.
+    /// Iterates over the errors in order.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }
 
-    /// `Ok` when nothing is wrong.
+    /// Returns `Ok` if there are no errors.
     ///
     /// # Errors
-    /// The list itself, when it is not empty.
+    /// The list itself, if it is not empty.
     pub fn into_result(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }
 }
 
 impl fmt::Display for ErrorList {
-    /// One message as it is, several in brackets, repeated ones once.
+    /// Formats like apimachinery's aggregate: one message as is, several in brackets, duplicates
+    /// once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut messages: Vec<String> = Vec::with_capacity(self.0.len());
         for error in &self.0 {
@@ -105,7 +106,7 @@ mod tests {
     use crate::field::Path;
 
     #[test]
-    fn brackets_stand_around_several_messages() {
+    fn several_messages_are_printed_in_brackets() {
         let (a, b) = (Path::root("a"), Path::root("b"));
         let mut errors = ErrorList::new();
         assert_eq!(errors.to_string(), "");

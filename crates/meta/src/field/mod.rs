@@ -1,6 +1,6 @@
-//! Where in an object something is wrong, and what: the errors of validation.
+//! Validation errors with the path of the field.
 //!
-//! Texts are upstream's to the letter, since clients show them and tests compare them.
+//! Messages are identical to kube-apiserver's, because clients show them and tests compare them.
 
 mod error;
 mod format;

@@ -1,12 +1,12 @@
-//! The way from an object's root to one of its fields.
+//! Paths of fields, for validation errors.
 
 use std::fmt;
 
-/// A path, such as `spec.containers[0].ports[1].name`.
+/// The path of a field, such as `spec.containers[0].ports[1].name`.
 ///
-/// Paths are built on the way down and printed only when something is wrong, so a path
-/// is a chain of borrowed links and building one allocates nothing. A name may hold
-/// several steps: `path.child("spec.template")`.
+/// Validation builds paths for every field but prints them only for errors, so a path is a chain of
+/// borrowed links and building one allocates nothing. A name may contain several elements:
+/// `path.child("spec.template")`.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -15,23 +15,23 @@ pub struct Path<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
-    /// No path at all.
-    Nowhere,
+    /// The empty path.
+    Nil,
     Name(&'a str),
     Index(usize),
     Key(&'a str),
 }
 
 impl<'a> Path<'a> {
-    /// No path. It prints as `<nil>`, and its children are roots.
-    pub const NIL: Path<'static> = Path { parent: None, step: Step::Nowhere };
+    /// The empty path. It prints as `<nil>`, and its children are roots.
+    pub const NIL: Path<'static> = Path { parent: None, step: Step::Nil };
 
-    /// A field of the root.
+    /// Creates the path of a top-level field.
     pub const fn root(name: &'a str) -> Self {
         Self { parent: None, step: Step::Name(name) }
     }
 
-    /// A field of what stands here.
+    /// Creates the path of a field of this object.
     pub fn child<'b>(&'b self, name: &'b str) -> Path<'b>
     where
         'a: 'b,
@@ -39,7 +39,7 @@ impl<'a> Path<'a> {
         self.with(Step::Name(name))
     }
 
-    /// An item of the list that stands here.
+    /// Creates the path of an item of this list.
     pub fn index<'b>(&'b self, index: usize) -> Path<'b>
     where
         'a: 'b,
@@ -47,7 +47,7 @@ impl<'a> Path<'a> {
         self.with(Step::Index(index))
     }
 
-    /// A value of the map that stands here.
+    /// Creates the path of a value of this map.
     pub fn key<'b>(&'b self, key: &'b str) -> Path<'b>
     where
         'a: 'b,
@@ -59,7 +59,7 @@ impl<'a> Path<'a> {
     where
         'a: 'b,
     {
-        let parent = if matches!(self.step, Step::Nowhere) { None } else { Some(self) };
+        let parent = if matches!(self.step, Step::Nil) { None } else { Some(self) };
         Path { parent, step }
     }
 }
@@ -70,9 +70,10 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Nowhere => f.write_str("<nil>"),
+            Step::Nil => f.write_str("<nil>"),
             Step::Index(index) => write!(f, "[{index}]"),
-            // Upstream keeps names and keys in one place and takes an empty name for a key.
+            // apimachinery stores names and keys in the same field and prints an empty name as a
+            // key.
             Step::Key(key) => write!(f, "[{key}]"),
             Step::Name("") => f.write_str("[]"),
             Step::Name(name) if self.parent.is_some() => write!(f, ".{name}"),
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_print_as_in_upstream_messages() {
+    fn paths_are_formatted_as_in_kube_apiserver() {
         let spec = Path::root("spec");
         let containers = spec.child("containers");
         let container = containers.index(0);

@@ -1,27 +1,28 @@
-//! What an update may keep although a rule forbids it by now.
+//! Ratcheting validation: errors that an update may keep.
 //!
-//! Rules get stricter over time, and objects that were stored before do not. Nobody could write such an object
-//! any more, not even to mend something else or to remove a finalizer. So a rule that came later says when an
-//! update may break it.
+//! Validation rules get stricter over time, but stored objects do not change. Without ratcheting
+//! such an object could not be updated any more, not even to fix another field or to remove a
+//! finalizer. So each newer rule states when an update may violate it.
 
 use serde_json::Value;
 
 use super::{ErrorList, FieldError};
 
-/// When an update may break a rule.
+/// The condition under which an update may violate a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ratchet {
-    /// If the object broke the rule of this name before, wherever in it.
+    /// The old object violates the rule of this name, in any field.
     Broken(&'static str),
-    /// If the object had this value before, and broke the rule of this name with it, wherever in it.
+    /// The old object violates the rule of this name with the same value, in any field.
     Kept(&'static str),
-    /// If what stands at these paths is as it was before.
+    /// The values at these paths are unchanged.
     Unchanged(&'static [&'static [&'static str]]),
 }
 
 impl Ratchet {
-    /// Whether an error may stand in the object that `old` becomes.
-    fn forgives(self, error: &FieldError, before: &ErrorList, new: &Value, old: &Value) -> bool {
+    /// Returns true if an update from `old` to `new` may keep the error. `before` are the errors of
+    /// `old`.
+    fn permits(self, error: &FieldError, before: &ErrorList, new: &Value, old: &Value) -> bool {
         match self {
             Self::Broken(_) => before.iter().any(|other| other.ratchet == Some(self)),
             Self::Kept(_) => {
@@ -33,39 +34,39 @@ impl Ratchet {
 }
 
 impl ErrorList {
-    /// Does a check whose rule an update may break under these circumstances.
+    /// Runs a check whose errors an update may keep under this condition.
     pub fn ratcheted(&mut self, ratchet: Ratchet, check: impl FnOnce(&mut Self)) {
-        let mut found = Self::new();
-        check(&mut found);
-        self.extend(found.into_iter().map(|error| error.unless(ratchet)));
+        let mut errors = Self::new();
+        check(&mut errors);
+        self.extend(errors.into_iter().map(|error| error.unless(ratchet)));
     }
 
-    /// Leaves out what an update from `old` to `new` may keep. `check` tells what is wrong with an object.
+    /// Removes the errors that an update from `old` to `new` may keep. `check` validates an object.
     pub fn forgive(&mut self, new: &Value, old: &Value, check: impl FnOnce(&Value, &mut Self)) {
         if self.iter().all(|error| error.ratchet.is_none()) {
             return;
         }
         let mut before = Self::new();
         check(old, &mut before);
-        let found = std::mem::take(self);
+        let errors = std::mem::take(self);
         self.extend(
-            found.into_iter().filter(|error| {
-                error.ratchet.is_none_or(|ratchet| !ratchet.forgives(error, &before, new, old))
+            errors.into_iter().filter(|error| {
+                error.ratchet.is_none_or(|ratchet| !ratchet.permits(error, &before, new, old))
             }),
         );
     }
 }
 
-/// What stands at a path; an empty list or object is the same as none.
+/// Returns the value at a path; an empty list or object counts as absent.
 fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    let found = path.iter().try_fold(object, |value, name| value.get(name))?;
-    let is_empty = match found {
+    let value = path.iter().try_fold(object, |value, name| value.get(name))?;
+    let is_empty = match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         _ => false,
     };
-    (!is_empty).then_some(found)
+    (!is_empty).then_some(value)
 }
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
         }
     }
 
-    fn kept(new: &Value, old: &Value) -> String {
+    fn remaining_errors(new: &Value, old: &Value) -> String {
         let mut errors = ErrorList::new();
         check(new, &mut errors);
         errors.forgive(new, old, check);
@@ -100,12 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_before_may_stay() {
+    fn update_keeps_errors_of_old_object() {
         let broken = json!({"broken": [1], "kept": [1, 2], "unchanged": [1], "whole": 1, "always": true});
-        assert_eq!(kept(&broken, &broken), "always: Required value");
+        assert_eq!(remaining_errors(&broken, &broken), "always: Required value");
         let more = json!({"broken": [1, 2], "kept": [2, 3], "unchanged": [1], "whole": 2});
-        assert_eq!(kept(&more, &broken), "[kept: Invalid value: 3, unchanged: Invalid value: 1]");
-        assert_eq!(kept(&json!({"broken": [1]}), &json!({"kept": [1]})), "broken: Invalid value: 1");
-        assert_eq!(kept(&json!({"unchanged": [1], "whole": []}), &json!({})), "");
+        assert_eq!(remaining_errors(&more, &broken), "[kept: Invalid value: 3, unchanged: Invalid value: 1]");
+        assert_eq!(
+            remaining_errors(&json!({"broken": [1]}), &json!({"kept": [1]})),
+            "broken: Invalid value: 1"
+        );
+        assert_eq!(remaining_errors(&json!({"unchanged": [1], "whole": []}), &json!({})), "");
     }
 }

@@ -1,6 +1,6 @@
-//! Names of API types: group, version, kind and resource, alone and together.
+//! Identifiers of API types: group, version, kind and resource, and their combinations.
 //!
-//! They print as upstream prints them, because these forms stand in error messages
+//! They are formatted as in kube-apiserver, because these strings occur in error messages
 //! (`deployments.apps`), in `apiVersion` and in owner references.
 
 mod version;
@@ -11,10 +11,10 @@ use std::str::FromStr;
 
 pub use version::compare_versions;
 
-/// Text that is usually known when the program is built.
+/// A string that is usually a compile-time constant.
 type Name = Cow<'static, str>;
 
-/// An API group and one of its versions, as in `apiVersion`.
+/// An API group and version, as in `apiVersion`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {
     /// Empty for the core group.
@@ -23,7 +23,7 @@ pub struct GroupVersion {
     pub version: Name,
 }
 
-/// A kind of objects, whatever the version.
+/// A group and kind, without version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
     /// Empty for the core group.
@@ -32,7 +32,7 @@ pub struct GroupKind {
     pub kind: Name,
 }
 
-/// A kind of objects in one version.
+/// A group, version and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionKind {
     /// Empty for the core group.
@@ -43,7 +43,7 @@ pub struct GroupVersionKind {
     pub kind: Name,
 }
 
-/// A collection of objects, whatever the version.
+/// A group and resource, without version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// Empty for the core group.
@@ -52,7 +52,7 @@ pub struct GroupResource {
     pub resource: Name,
 }
 
-/// A collection of objects in one version.
+/// A group, version and resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionResource {
     /// Empty for the core group.
@@ -69,115 +69,115 @@ pub struct GroupVersionResource {
 pub struct ParseGroupVersionError(pub String);
 
 impl GroupVersion {
-    /// From its parts.
+    /// Creates a group and version.
     pub fn new(group: impl Into<Name>, version: impl Into<Name>) -> Self {
         Self { group: group.into(), version: version.into() }
     }
 
-    /// From parts known when the program is built.
+    /// Creates a group and version in a constant.
     pub const fn from_static(group: &'static str, version: &'static str) -> Self {
         Self { group: Cow::Borrowed(group), version: Cow::Borrowed(version) }
     }
 
-    /// A kind of this group and version.
+    /// Adds a kind.
     pub fn with_kind(&self, kind: impl Into<Name>) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
     }
 
-    /// A resource of this group and version.
+    /// Adds a resource.
     pub fn with_resource(&self, resource: impl Into<Name>) -> GroupVersionResource {
         let (group, version) = (self.group.clone(), self.version.clone());
         GroupVersionResource { group, version, resource: resource.into() }
     }
 
-    /// Whether nothing is said.
+    /// Returns true if group and version are empty.
     pub fn is_empty(&self) -> bool {
         self.group.is_empty() && self.version.is_empty()
     }
 }
 
 impl GroupKind {
-    /// From its parts.
+    /// Creates a group and kind.
     pub fn new(group: impl Into<Name>, kind: impl Into<Name>) -> Self {
         Self { group: group.into(), kind: kind.into() }
     }
 
-    /// From parts known when the program is built.
+    /// Creates a group and kind in a constant.
     pub const fn from_static(group: &'static str, kind: &'static str) -> Self {
         Self { group: Cow::Borrowed(group), kind: Cow::Borrowed(kind) }
     }
 
-    /// The kind in this version.
+    /// Adds a version.
     pub fn with_version(&self, version: impl Into<Name>) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: version.into(), kind: self.kind.clone() }
     }
 }
 
 impl GroupVersionKind {
-    /// From its parts.
+    /// Creates a group, version and kind.
     pub fn new(group: impl Into<Name>, version: impl Into<Name>, kind: impl Into<Name>) -> Self {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// From parts known when the program is built.
+    /// Creates a group, version and kind in a constant.
     pub const fn from_static(group: &'static str, version: &'static str, kind: &'static str) -> Self {
         Self { group: Cow::Borrowed(group), version: Cow::Borrowed(version), kind: Cow::Borrowed(kind) }
     }
 
-    /// From the two fields of an object or reference. An `apiVersion` that does not parse
-    /// leaves group and version empty, as upstream does.
+    /// Creates it from `apiVersion` and `kind` of an object or reference. A malformed `apiVersion`
+    /// yields an empty group and version, as in apimachinery.
     pub fn from_api_version(api_version: &str, kind: &str) -> Self {
         let group_version: GroupVersion = api_version.parse().unwrap_or_default();
         group_version.with_kind(kind.to_owned())
     }
 
-    /// Without the kind: what `apiVersion` holds.
+    /// Returns the group and version.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
 
-    /// Without the version.
+    /// Returns the group and kind.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind { group: self.group.clone(), kind: self.kind.clone() }
     }
 }
 
 impl GroupResource {
-    /// From its parts.
+    /// Creates a group and resource.
     pub fn new(group: impl Into<Name>, resource: impl Into<Name>) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
 
-    /// From parts known when the program is built.
+    /// Creates a group and resource in a constant.
     pub const fn from_static(group: &'static str, resource: &'static str) -> Self {
         Self { group: Cow::Borrowed(group), resource: Cow::Borrowed(resource) }
     }
 
-    /// From `resource.group`, the form in which it prints.
+    /// Parses `resource.group`, the format of its `Display`.
     pub fn parse(text: &str) -> Self {
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
         Self::new(group.to_owned(), resource.to_owned())
     }
 
-    /// The resource in this version.
+    /// Adds a version.
     pub fn with_version(&self, version: impl Into<Name>) -> GroupVersionResource {
         let (group, resource) = (self.group.clone(), self.resource.clone());
         GroupVersionResource { group, version: version.into(), resource }
     }
 
-    /// Whether nothing is said.
+    /// Returns true if group and resource are empty.
     pub fn is_empty(&self) -> bool {
         self.group.is_empty() && self.resource.is_empty()
     }
 }
 
 impl GroupVersionResource {
-    /// From its parts.
+    /// Creates a group, version and resource.
     pub fn new(group: impl Into<Name>, version: impl Into<Name>, resource: impl Into<Name>) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// From parts known when the program is built.
+    /// Creates a group, version and resource in a constant.
     pub const fn from_static(group: &'static str, version: &'static str, resource: &'static str) -> Self {
         Self {
             group: Cow::Borrowed(group),
@@ -186,12 +186,12 @@ impl GroupVersionResource {
         }
     }
 
-    /// Without the version.
+    /// Returns the group and resource.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.resource.clone() }
     }
 
-    /// Without the resource.
+    /// Returns the group and version.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
@@ -200,7 +200,8 @@ impl GroupVersionResource {
 impl FromStr for GroupVersion {
     type Err = ParseGroupVersionError;
 
-    /// Reads an `apiVersion`. Empty text, or one slash alone, is the empty group version.
+    /// Parses an `apiVersion`. An empty string or a single slash yields the empty group and
+    /// version.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (group, version) = match text.split_once('/') {
             None => ("", text),
@@ -251,7 +252,7 @@ fn dotted(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
     if group.is_empty() { Ok(()) } else { write!(f, ".{group}") }
 }
 
-/// The group and version of an `apiVersion` that is known to be one; the core group is empty.
+/// Splits a valid `apiVersion` into group and version; the core group is empty.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_print_as_in_upstream_messages() {
+    fn display_matches_kube_apiserver() {
         assert_eq!(GroupResource::from_static("apps", "deployments").to_string(), "deployments.apps");
         assert_eq!(GroupResource::from_static("", "pods").to_string(), "pods");
         assert_eq!(GroupKind::from_static("apps", "Deployment").to_string(), "Deployment.apps");
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_version_has_at_most_one_slash() {
+    fn api_version_with_two_slashes_is_rejected() {
         for (text, group, version) in
             [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("", "", ""), ("/", "", ""), ("/v1", "", "v1")]
         {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_resource_reads_what_it_prints() {
+    fn group_resource_display_round_trips() {
         let resource = GroupResource::parse("ingresses.networking.k8s.io");
         assert_eq!(resource, GroupResource::from_static("networking.k8s.io", "ingresses"));
         assert_eq!(GroupResource::parse("pods"), GroupResource::from_static("", "pods"));

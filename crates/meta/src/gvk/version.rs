@@ -1,8 +1,8 @@
-//! Which of two versions is preferred: in discovery, and as a kind's default.
+//! Priority order of API versions, for discovery and the preferred version of a kind.
 
 use std::cmp::Ordering;
 
-/// How stable a version is, the most stable last.
+/// Stability of a version, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stability {
     Alpha,
@@ -12,9 +12,8 @@ enum Stability {
 
 /// Compares two versions; the greater one is preferred.
 ///
-/// General availability comes before beta before alpha, then the higher number wins:
-/// `v2 > v1 > v2beta1 > v1beta2 > v1alpha1`. Names of any other form come after all of
-/// these, in alphabetical order.
+/// GA versions precede beta, beta precedes alpha, then the higher number wins: `v2 > v1 > v2beta1 >
+/// v1beta2 > v1alpha1`. Names in any other format come last, in alphabetical order.
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -24,7 +23,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability, major and minor number of a version such as `v1` or `v2beta1`.
+/// Parses stability, major and minor number of a version such as `v1` or `v2beta1`.
 fn parse(version: &str) -> Option<(Stability, i64, i64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -40,7 +39,7 @@ fn parse(version: &str) -> Option<(Stability, i64, i64)> {
 }
 
 fn number(digits: &str) -> Option<i64> {
-    // `i64::from_str` would also take a sign.
+    // `i64::from_str` would also accept a sign.
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preferred_versions_are_greater() {
+    fn stable_version_compares_greater() {
         let ordered = [
             "v10",
             "v2",

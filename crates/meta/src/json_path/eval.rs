@@ -1,4 +1,4 @@
-//! Follows paths.
+//! Evaluation of JSONPath expressions.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use super::{Filter, JsonPath, LostJsonPath, Operator, Range, Step, To};
 
-type Found<'a> = Vec<Cow<'a, Value>>;
-type Followed<T> = Result<T, LostJsonPath>;
+type Values<'a> = Vec<Cow<'a, Value>>;
+type EvalResult<T> = Result<T, LostJsonPath>;
 
-fn lost<T>(message: impl Into<String>) -> Followed<T> {
+fn failure<T>(message: impl Into<String>) -> EvalResult<T> {
     Err(LostJsonPath(message.into()))
 }
 
-/// What a path leads to from these.
-pub(super) fn find<'a>(path: &'a JsonPath, from: Found<'a>) -> Followed<Found<'a>> {
-    path.steps.iter().try_fold(from, |found, step| follow(step, found))
+/// Evaluates a path for several values.
+pub(super) fn find<'a>(path: &'a JsonPath, from: Values<'a>) -> EvalResult<Values<'a>> {
+    path.steps.iter().try_fold(from, |found, step| evaluate_step(step, found))
 }
 
-fn follow<'a>(step: &'a Step, from: Found<'a>) -> Followed<Found<'a>> {
+fn evaluate_step<'a>(step: &'a Step, from: Values<'a>) -> EvalResult<Values<'a>> {
     let mut found = Vec::new();
     match step {
         Step::Literal(value) => found.extend(from.iter().map(|_| Cow::Borrowed(value))),
@@ -56,7 +56,7 @@ fn field<'a>(value: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
     }
 }
 
-fn children(value: Cow<'_, Value>) -> Found<'_> {
+fn children(value: Cow<'_, Value>) -> Values<'_> {
     match value {
         Cow::Borrowed(Value::Object(fields)) => fields.values().map(Cow::Borrowed).collect(),
         Cow::Borrowed(Value::Array(items)) => items.iter().map(Cow::Borrowed).collect(),
@@ -66,8 +66,8 @@ fn children(value: Cow<'_, Value>) -> Found<'_> {
     }
 }
 
-/// The value and all that is in it, as far as it has parts.
-fn descend<'a>(value: Cow<'a, Value>, found: &mut Found<'a>) {
+/// Appends the value and all its descendants, except scalars and empty values.
+fn descend<'a>(value: Cow<'a, Value>, found: &mut Values<'a>) {
     let parts = children(value.clone());
     if parts.is_empty() {
         return;
@@ -76,11 +76,11 @@ fn descend<'a>(value: Cow<'a, Value>, found: &mut Found<'a>) {
     parts.into_iter().for_each(|part| descend(part, found));
 }
 
-fn list(value: Cow<'_, Value>) -> Followed<Found<'_>> {
-    if value.is_array() { Ok(children(value)) } else { lost("not an array or slice") }
+fn list(value: Cow<'_, Value>) -> EvalResult<Values<'_>> {
+    if value.is_array() { Ok(children(value)) } else { failure("not an array or slice") }
 }
 
-fn items(items: Found<'_>, range: Range) -> Followed<Found<'_>> {
+fn items(items: Values<'_>, range: Range) -> EvalResult<Values<'_>> {
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let from_end = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
     let from = from_end(range.from.unwrap_or(0));
@@ -93,15 +93,15 @@ fn items(items: Found<'_>, range: Range) -> Followed<Found<'_>> {
         return Ok(Vec::new());
     }
     if from < 0 || from >= length || to < 0 || to > length || from > to {
-        return lost(format!("array index out of bounds: index {from}, length {length}"));
+        return failure(format!("array index out of bounds: index {from}, length {length}"));
     }
     let step = usize::try_from(range.step.unwrap_or(1)).ok().filter(|step| *step > 0);
-    let Some(step) = step else { return lost("step must be > 0") };
+    let Some(step) = step else { return failure("step must be > 0") };
     let (skipped, taken) = (usize::try_from(from).unwrap_or(0), usize::try_from(to - from).unwrap_or(0));
     Ok(items.into_iter().skip(skipped).take(taken).step_by(step).collect())
 }
 
-fn passes(filter: &Filter, item: &Value) -> Followed<bool> {
+fn passes(filter: &Filter, item: &Value) -> EvalResult<bool> {
     let left = find(&filter.left, vec![Cow::Borrowed(item)]);
     let Some((operator, right)) = &filter.compare else {
         return Ok(left.is_ok_and(|found| !found.is_empty()));
@@ -110,19 +110,19 @@ fn passes(filter: &Filter, item: &Value) -> Followed<bool> {
     match (left.as_slice(), right.as_slice()) {
         ([], _) | (_, []) => Ok(false),
         ([left], [right]) => compare(*operator, left, right),
-        _ => lost("can only compare one element at a time"),
+        _ => failure("can only compare one element at a time"),
     }
 }
 
-fn compare(operator: Operator, left: &Value, right: &Value) -> Followed<bool> {
+fn compare(operator: Operator, left: &Value, right: &Value) -> EvalResult<bool> {
     let order = match (left, right) {
         (Value::String(left), Value::String(right)) => left.cmp(right),
         (Value::Bool(left), Value::Bool(right)) if left == right => Ordering::Equal,
-        // Truths are equal or not, but in no order.
+        // Booleans are only equal or unequal; they have no order.
         (Value::Bool(_), Value::Bool(_)) => match operator {
             Operator::Equal => return Ok(false),
             Operator::NotEqual => return Ok(true),
-            _ => return lost("invalid type for comparison"),
+            _ => return failure("invalid type for comparison"),
         },
         (Value::Number(left), Value::Number(right)) if left.is_i64() == right.is_i64() => {
             match (left.as_i64(), right.as_i64()) {
@@ -133,7 +133,7 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Followed<bool> {
                 }
             }
         }
-        _ => return lost("incompatible types for comparison"),
+        _ => return failure("incompatible types for comparison"),
     };
     Ok(match operator {
         Operator::Less => order.is_lt(),

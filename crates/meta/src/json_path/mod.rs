@@ -1,9 +1,9 @@
-//! The paths by which custom kinds name values in their objects, such as
-//! `.status.conditions[?(@.type=="Ready")].status`: as much of client-go's JSONPath as stands between
-//! one pair of braces.
+//! JSONPath, as used by CustomResourceDefinitions for printer columns and selectable fields, such
+//! as `.status.conditions[?(@.type=="Ready")].status`: the subset of client-go's JSONPath that can
+//! occur within one pair of braces.
 //!
-//! A path that leads nowhere finds nothing, which is no fault; comparing what cannot be compared, or
-//! asking for an item that a list does not have, is one.
+//! A path to an absent field yields no values, which is not an error; comparing values that are not
+//! comparable, or an index out of bounds, is an error.
 
 mod eval;
 mod parse;
@@ -15,18 +15,18 @@ use serde_json::Value;
 use crate::apply::go_format;
 use crate::field::json_text;
 
-/// A path.
+/// A parsed JSONPath expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     steps: Vec<Step>,
 }
 
-/// Why a text is no path.
+/// A syntax error in a JSONPath expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidJsonPath(String);
 
-/// Why a path cannot be followed in an object.
+/// A JSONPath expression that cannot be evaluated for an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LostJsonPath(String);
@@ -39,17 +39,17 @@ enum Step {
     Items(Range),
     /// All fields, or all items.
     All,
-    /// The value itself and everything in it.
+    /// Recursive descent: the value and all its descendants.
     Deep,
-    /// The items for which something is so.
+    /// The items that match a condition.
     Filter(Box<Filter>),
-    /// What several paths find.
+    /// The values of several paths.
     Union(Vec<JsonPath>),
-    /// A value that stands in the path.
+    /// A literal.
     Literal(Value),
 }
 
-/// Items from one index to another; below zero counted from the end.
+/// A slice of a list; negative indices count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     from: Option<i64>,
@@ -68,7 +68,7 @@ enum To {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: JsonPath,
-    /// None: whether there is something at `left`.
+    /// `None`: test for existence.
     compare: Option<(Operator, JsonPath)>,
 }
 
@@ -83,32 +83,32 @@ enum Operator {
 }
 
 impl JsonPath {
-    /// Reads a path, without braces around it.
+    /// Parses a path without the surrounding braces.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the syntax is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidJsonPath> {
         parse::parse(text)
     }
 
-    /// All that it leads to.
+    /// Returns all values at the path.
     ///
     /// # Errors
-    /// If it cannot be followed.
+    /// If the path cannot be evaluated for this object.
     pub fn find<'a>(&'a self, object: &'a Value) -> Result<Vec<Cow<'a, Value>>, LostJsonPath> {
         eval::find(self, vec![Cow::Borrowed(object)])
     }
 
-    /// The first that it leads to, if anything.
+    /// Returns the first value at the path, if any.
     ///
     /// # Errors
-    /// If it cannot be followed.
+    /// If the path cannot be evaluated for this object.
     pub fn first<'a>(&'a self, object: &'a Value) -> Result<Option<Cow<'a, Value>>, LostJsonPath> {
         Ok(self.find(object)?.into_iter().next())
     }
 }
 
-/// A value as text, as upstream's columns and selectors show it.
+/// Formats a value as kube-apiserver does for printer columns and selectable fields.
 pub fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => "<no value>".into(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_where_client_go_leads_them() {
+    fn find_returns_same_values_as_client_go() {
         for (path, expected) in [
             (".name", json!(["x"])),
             ("$.name", json!(["x"])),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_as_go_shows_them() {
+    fn values_are_formatted_as_in_go() {
         let value = json!({"a": ["<b>", 1.5]});
         assert_eq!(text(&value), "{\"a\":[\"\\u003cb\\u003e\",1.5]}");
         assert_eq!(text(&json!(1e6)), "1e+06");
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn some_paths_are_none() {
+    fn malformed_path_is_rejected() {
         for path in [".a[", ".a[x y", ".a[?(@.b", ".a[?(@.b)", "....a", ".a[1:2:3:4]", "%", ".a\n"] {
             assert!(JsonPath::parse(path).is_err(), "{path:?}");
         }
     }
 
     #[test]
-    fn some_paths_cannot_be_followed() {
+    fn incomparable_values_and_bad_indices_are_errors() {
         let object = json!({"list": [1], "text": "x"});
         for path in [".list[1]", ".text[0]", ".list[?(@ == \"a\")]", ".text[?(@.a)]"] {
             assert!(JsonPath::parse(path).unwrap().find(&object).is_err(), "{path}");

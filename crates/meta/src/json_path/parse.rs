@@ -1,9 +1,9 @@
-//! Reads paths.
+//! Parser for JSONPath expressions.
 
 use super::{Filter, InvalidJsonPath, JsonPath, Operator, Range, Step, To};
 
-/// What ends the name of a field.
-const ENDS: &[char] = &['.', ',', '[', ']', '$', '@', '{', '}', ' ', '\t', '\r', '\n'];
+/// Characters that end the name of a field.
+const FIELD_DELIMITERS: &[char] = &['.', ',', '[', ']', '$', '@', '{', '}', ' ', '\t', '\r', '\n'];
 
 type Parsed<T> = Result<T, InvalidJsonPath>;
 
@@ -11,21 +11,21 @@ fn invalid<T>(message: impl Into<String>) -> Parsed<T> {
     Err(InvalidJsonPath(message.into()))
 }
 
-/// Reads a whole text as a path.
+/// Parses a complete expression.
 pub(super) fn parse(text: &str) -> Parsed<JsonPath> {
-    let mut reader = Reader { rest: text, steps: Vec::new() };
-    while !reader.rest.is_empty() {
-        reader.step()?;
+    let mut parser = Parser { rest: text, steps: Vec::new() };
+    while !parser.rest.is_empty() {
+        parser.step()?;
     }
-    Ok(JsonPath { steps: reader.steps })
+    Ok(JsonPath { steps: parser.steps })
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     rest: &'a str,
     steps: Vec<Step>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn take(&mut self, prefix: &str) -> bool {
         let taken = self.rest.strip_prefix(prefix);
         self.rest = taken.unwrap_or(self.rest);
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
             return if self.rest.starts_with(names_field) { self.field() } else { Ok(()) };
         }
         match self.rest.chars().next() {
-            // What stands for the object itself leads nowhere else.
+            // `@` and `$` denote the object itself, so they add no step.
             Some(' ' | '@' | '$') => {
                 self.rest = &self.rest[1..];
                 Ok(())
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The name of a field, in which a backslash takes the meaning of what follows.
+    /// Parses a field name, in which a backslash escapes the next character.
     fn field(&mut self) -> Parsed<()> {
         let mut name = String::new();
         let mut characters = self.rest.char_indices();
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         while let Some((at, character)) = characters.next() {
             if character == '\\' {
                 name.extend(characters.next().map(|(_, escaped)| escaped).filter(|escaped| *escaped != '\\'));
-            } else if ENDS.contains(&character) {
+            } else if FIELD_DELIMITERS.contains(&character) {
                 end = at;
                 break;
             } else {
@@ -106,9 +106,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A word that is no field: only truths have a meaning between one pair of braces.
+    /// Parses a bare word; within one pair of braces only `true` and `false` are valid.
     fn word(&mut self) -> Parsed<()> {
-        let (word, rest) = self.rest.split_at(self.rest.find(ENDS).unwrap_or(self.rest.len()));
+        let (word, rest) = self.rest.split_at(self.rest.find(FIELD_DELIMITERS).unwrap_or(self.rest.len()));
         let value = match word {
             "true" => true,
             "false" => false,
@@ -157,8 +157,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What stands between the brackets of a filter, and what follows them. Brackets in quotes do not
-    /// end it.
+    /// Splits off the text between the parentheses of a filter, and returns it and the rest.
+    /// Parentheses in quotes do not end it.
     fn filter_text(&self) -> Parsed<(&'a str, &'a str)> {
         let mut quote = None;
         let mut escaped = false;
@@ -193,7 +193,7 @@ fn operator(text: &str) -> Parsed<Operator> {
     })
 }
 
-/// Such as `0`, `1:3`, `-2:` or `::2`.
+/// Parses an index or slice such as `0`, `1:3`, `-2:` or `::2`.
 fn range(text: &str) -> Parsed<Range> {
     let mut parts = (if text == "*" { ":" } else { text }).split(':');
     let mut number = || match parts.next() {
@@ -216,7 +216,7 @@ fn range(text: &str) -> Parsed<Range> {
     Ok(Range { from: from.flatten(), to, step: step.flatten() })
 }
 
-/// A text up to the quote that ends it, and what follows.
+/// Parses a quoted string up to the closing quote; returns it and the rest.
 fn unquote(text: &str, quote: char) -> Option<(String, &str)> {
     let mut found = String::new();
     let mut characters = text.char_indices();

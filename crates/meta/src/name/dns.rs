@@ -1,11 +1,11 @@
-//! Labels and subdomains of the domain name system, as RFC 1123 and RFC 1035 have them.
+//! Validation of DNS labels and subdomains according to RFC 1123 and RFC 1035.
 
 use super::{Messages, max_length_bytes, max_length_characters, regex_error};
 
-/// Longest label, in bytes.
+/// Maximum length of a label, in bytes.
 pub const DNS1123_LABEL_MAX_LENGTH: usize = 63;
 
-/// Longest subdomain, in bytes.
+/// Maximum length of a subdomain, in bytes.
 pub const DNS1123_SUBDOMAIN_MAX_LENGTH: usize = 253;
 
 const LABEL_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -20,7 +20,7 @@ const DNS1035_MESSAGE: &str = "a DNS-1035 label must consist of lower case alpha
 const WILDCARD_REGEX: &str = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const WILDCARD_MESSAGE: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 
-/// One label, such as a namespace: `my-name`.
+/// Validates a DNS label, such as the name of a namespace: `my-name`.
 pub fn dns1123_label(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_LABEL_MAX_LENGTH {
@@ -36,7 +36,7 @@ pub fn dns1123_label(value: &str) -> Messages {
     messages
 }
 
-/// Labels with dots between them, such as most names: `example.com`.
+/// Validates a DNS subdomain, the rule for most names: `example.com`.
 pub fn dns1123_subdomain(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -48,7 +48,7 @@ pub fn dns1123_subdomain(value: &str) -> Messages {
     messages
 }
 
-/// The same rule in the wording that stands in messages about label keys.
+/// Validates a DNS subdomain, with the message used for label keys.
 pub(super) fn dns1123_subdomain_of_key(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -60,7 +60,7 @@ pub(super) fn dns1123_subdomain_of_key(value: &str) -> Messages {
     messages
 }
 
-/// A subdomain in which letters may be upper case.
+/// Validates a DNS subdomain that may contain upper-case letters.
 pub fn dns1123_subdomain_caseless(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -72,7 +72,7 @@ pub fn dns1123_subdomain_caseless(value: &str) -> Messages {
     messages
 }
 
-/// A subdomain whose labels may hold underscores, such as a DNS search path.
+/// Validates a DNS subdomain whose labels may contain underscores, such as a DNS search path.
 pub fn dns1123_subdomain_with_underscore(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -84,7 +84,7 @@ pub fn dns1123_subdomain_with_underscore(value: &str) -> Messages {
     messages
 }
 
-/// One label that starts with a letter, such as a service: `my-name`.
+/// Validates a DNS label that starts with a letter, such as the name of a service: `my-name`.
 pub fn dns1035_label(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_LABEL_MAX_LENGTH {
@@ -96,7 +96,7 @@ pub fn dns1035_label(value: &str) -> Messages {
     messages
 }
 
-/// A subdomain below a star, such as the host of an ingress rule: `*.example.com`.
+/// Validates a wildcard subdomain, such as the host of an ingress rule: `*.example.com`.
 pub fn wildcard_dns1123_subdomain(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -124,7 +124,7 @@ fn is_label_with_underscore(value: &str) -> bool {
         && value.bytes().all(|byte| alphanumeric(byte) || byte == b'-' || byte == b'_')
 }
 
-/// Whether a value has a first and a last byte, and both are of a kind.
+/// Returns true if a value is not empty and its first and last bytes match.
 pub(super) fn ends_fit(value: &str, fits: impl Fn(u8) -> bool) -> bool {
     match value.as_bytes() {
         [] => false,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels() {
+    fn invalid_dns_label_is_rejected() {
         let regex = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
         assert!(dns1123_label("0-a").is_empty());
         assert!(dns1123_label(&"a".repeat(63)).is_empty());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn subdomains() {
+    fn invalid_dns_subdomain_is_rejected() {
         assert!(dns1123_subdomain("a.b-c.0").is_empty());
         assert_eq!(
             dns1123_subdomain("A"),

@@ -1,12 +1,13 @@
-//! Identifiers and small values: environment variables, config keys, ports, percentages.
+//! Validation of identifiers and small values: environment variables, config keys, ports,
+//! percentages.
 
 use super::dns::{DNS1123_SUBDOMAIN_MAX_LENGTH, ends_fit};
 use super::{EMPTY, Messages, max_length_characters, regex_error};
 
-/// Longest port name, in bytes; RFC 6335 says so of service names.
+/// Maximum length of a port name, in bytes, according to RFC 6335.
 const PORT_NAME_MAX_LENGTH: usize = 15;
 
-/// An identifier of C, such as a downward-API field: `my_name`.
+/// Validates a C identifier, such as the name of a downward-API field: `my_name`.
 pub fn c_identifier(value: &str) -> Messages {
     let starts = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if starts && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -16,7 +17,7 @@ pub fn c_identifier(value: &str) -> Messages {
     vec![regex_error(message, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"]).into()]
 }
 
-/// An environment variable as a config map's keys may become one.
+/// Validates the name of an environment variable by the strict rule, for keys of config maps.
 pub fn env_var_name(value: &str) -> Messages {
     let starts = value.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     let mut messages = Messages::new();
@@ -29,7 +30,8 @@ pub fn env_var_name(value: &str) -> Messages {
     messages
 }
 
-/// An environment variable of a container: anything printable but the equals sign.
+/// Validates the name of a container's environment variable: any printable ASCII except the equals
+/// sign.
 pub fn relaxed_env_var_name(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.is_empty() {
@@ -41,7 +43,7 @@ pub fn relaxed_env_var_name(value: &str) -> Messages {
     messages
 }
 
-/// A key of a config map or secret.
+/// Validates a key of a ConfigMap or Secret.
 pub fn config_map_key(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
@@ -60,7 +62,7 @@ fn is_config_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
 }
 
-/// Keys become file names, which must stay inside their directory.
+/// Rejects keys that, used as file names, would leave their directory.
 fn parent_directory(value: &str) -> Option<std::borrow::Cow<'static, str>> {
     match value {
         "." => Some("must not be '.'".into()),
@@ -70,7 +72,7 @@ fn parent_directory(value: &str) -> Option<std::borrow::Cow<'static, str>> {
     }
 }
 
-/// The name of a port, such as `http`.
+/// Validates the name of a port, such as `http`.
 pub fn port_name(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > PORT_NAME_MAX_LENGTH {
@@ -92,12 +94,12 @@ pub fn port_name(value: &str) -> Messages {
     messages
 }
 
-/// The number of a port.
+/// Validates a port number.
 pub fn port_number(value: i64) -> Messages {
     in_range(value, 1, 65_535)
 }
 
-/// A number between two others, both included.
+/// Validates a number in an inclusive range.
 pub fn in_range(value: i64, low: i64, high: i64) -> Messages {
     if (low..=high).contains(&value) {
         return Messages::new();
@@ -105,7 +107,7 @@ pub fn in_range(value: i64, low: i64, high: i64) -> Messages {
     vec![format!("must be between {low} and {high}, inclusive").into()]
 }
 
-/// The name of an HTTP header.
+/// Validates the name of an HTTP header.
 pub fn http_header_name(value: &str) -> Messages {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Messages::new();
@@ -114,7 +116,7 @@ pub fn http_header_name(value: &str) -> Messages {
     vec![regex_error(message, "[-A-Za-z0-9]+", &["X-Header-Name"]).into()]
 }
 
-/// A whole number of percent, such as `25%`.
+/// Validates an integer percentage, such as `25%`.
 pub fn percent(value: &str) -> Messages {
     let digits = value.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -124,7 +126,7 @@ pub fn percent(value: &str) -> Messages {
     vec![regex_error(message, "[0-9]+%", &["1%", "93%"]).into()]
 }
 
-/// A whole number without leading zeros, such as a resource version.
+/// Validates an integer without leading zeros, such as a resource version.
 pub fn decimal_integer(value: &str) -> Messages {
     if value.is_empty() {
         return vec![EMPTY.into()];
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environment_variables() {
+    fn invalid_environment_variable_name_is_rejected() {
         assert!(env_var_name("my.env-name_1").is_empty());
         assert_eq!(
             env_var_name("1a"),
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn invalid_port_is_rejected() {
         assert!(port_name("http-2").is_empty());
         assert_eq!(
             port_name(""),
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn small_values() {
+    fn invalid_small_value_is_rejected() {
         assert!(percent("0%").is_empty() && !percent("%").is_empty() && !percent("1").is_empty());
         for good in ["0", "1", "-1", "10"] {
             assert!(decimal_integer(good).is_empty(), "{good:?}");

@@ -1,14 +1,14 @@
-//! IP addresses and CIDR blocks.
+//! Validation of IP addresses and CIDR blocks.
 //!
-//! Fields that upstream added lately take the canonical form only. Older ones take any
-//! unambiguous form, and an update may keep what was valid when it was stored: the parsers
-//! here are as sloppy as the first releases of Kubernetes were.
+//! Newer fields of the API accept the canonical form only. Older fields accept any unambiguous
+//! form, and an update may keep a value that was valid when it was stored: the "sloppy" parsers
+//! here accept what the first releases of Kubernetes accepted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{ErrorList, FieldError, Path, quoted};
 
-/// Checks an address in a field that demands the canonical form.
+/// Validates an address in a field that requires the canonical form.
 pub fn ip(path: &Path<'_>, value: &str) -> ErrorList {
     let (parsed, mut errors) = checked_ip(path, value, true);
     if let Some(parsed) = parsed
@@ -20,13 +20,13 @@ pub fn ip(path: &Path<'_>, value: &str) -> ErrorList {
     errors
 }
 
-/// Checks an address in a field that is older than the strict rules. `strict` refuses
-/// ambiguous forms and is to be true for new values.
+/// Validates an address in a field that is older than the strict rules. `strict` rejects ambiguous
+/// forms; pass true for new values.
 pub fn ip_in_old_field(path: &Path<'_>, value: &str, strict: bool) -> ErrorList {
     checked_ip(path, value, strict).1
 }
 
-/// Checks a block in a field that demands the canonical form.
+/// Validates a CIDR block in a field that requires the canonical form.
 pub fn cidr(path: &Path<'_>, value: &str) -> ErrorList {
     let (parsed, mut errors) = checked_cidr(path, value, true);
     if let Some(parsed) = parsed
@@ -38,25 +38,25 @@ pub fn cidr(path: &Path<'_>, value: &str) -> ErrorList {
     errors
 }
 
-/// Checks a block in a field that is older than the strict rules; see [`ip_in_old_field`].
+/// Validates a CIDR block in a field that is older than the strict rules; see [`ip_in_old_field`].
 pub fn cidr_in_old_field(path: &Path<'_>, value: &str, strict: bool) -> ErrorList {
     checked_cidr(path, value, strict).1
 }
 
-/// Checks an address with the length of its network, such as `192.168.1.5/24`.
+/// Validates an interface address with prefix length, such as `192.168.1.5/24`.
 pub fn interface_address(path: &Path<'_>, value: &str) -> ErrorList {
     let Some(parsed) = parse_cidr_sloppy(value) else {
         let message = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
         return FieldError::invalid(path, value, message).into();
     };
     let mapped = parsed.bits == 128 && parsed.address.is_ipv4() && parsed.prefix > 32;
-    // Below zero for a prefix that no mapped address can have, as upstream prints it.
+    // Negative for a prefix that no IPv4-mapped address can have, as kube-apiserver prints it.
     let prefix = i16::from(parsed.prefix) - if mapped { 96 } else { 0 };
     let canonical = format!("{}/{prefix}", parsed.address);
     if canonical == value { ErrorList::new() } else { not_canonical(path, value, &canonical).into() }
 }
 
-/// What to tell a client about an address of an older field that is valid but unusual.
+/// Returns API warnings for an address in an older field that is valid but not canonical.
 pub fn ip_warnings(path: &Path<'_>, value: &str) -> Vec<String> {
     let Some(parsed) = parse_ip_sloppy(value) else { return Vec::new() };
     match value.parse::<IpAddr>() {
@@ -79,16 +79,17 @@ pub fn ip_warnings(path: &Path<'_>, value: &str) -> Vec<String> {
     }
 }
 
-/// What to tell a client about a block of an older field that is valid but unusual.
+/// Returns API warnings for a CIDR block in an older field that is valid but not canonical.
 pub fn cidr_warnings(path: &Path<'_>, value: &str) -> Vec<String> {
     let Some(parsed) = parse_cidr_sloppy(value) else { return Vec::new() };
-    let (shown, network) = (quoted(value), parsed.network());
+    let (quoted_value, network) = (quoted(value), parsed.network());
     let mut warnings = Vec::new();
     if parsed.first() != parsed.address {
         let single = format!("{}/{}", parsed.address, parsed.bits);
         let choice = format!("{} or {}", quoted(&network), quoted(&single));
-        warnings
-            .push(format!("{path}: CIDR value {shown} is ambiguous in this context (should be {choice}?)"));
+        warnings.push(format!(
+            "{path}: CIDR value {quoted_value} is ambiguous in this context (should be {choice}?)"
+        ));
     }
     match parse_prefix_strict(value) {
         Some(strict) if !is_mapped(strict.0) => {
@@ -96,31 +97,32 @@ pub fn cidr_warnings(path: &Path<'_>, value: &str) -> Vec<String> {
             if warnings.is_empty() && strict.0.is_ipv6() && canonical != value {
                 let canonical = quoted(&canonical);
                 warnings.push(format!(
-                    "{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({canonical})"
+                    "{path}: IPv6 CIDR value {quoted_value} should be in RFC 5952 canonical format ({canonical})"
                 ));
             }
         }
         _ => {
             let network = quoted(&network);
-            warnings.push(format!("{path}: non-standard CIDR value {shown} is invalid: use {network}"));
+            warnings
+                .push(format!("{path}: non-standard CIDR value {quoted_value} is invalid: use {network}"));
         }
     }
     warnings
 }
 
-/// A parsed block: an address, and how many of its bits name the network.
+/// A parsed CIDR value: an address and its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The address as written; one mapped into IPv6 is the IPv4 address.
+    /// The address; an IPv4-mapped IPv6 address is converted to IPv4.
     pub address: IpAddr,
-    /// How many bits name the network, of [`Cidr::bits`].
+    /// The prefix length, out of [`Cidr::bits`].
     pub prefix: u8,
-    /// How long the address was as written: 32 or 128.
+    /// The length of the address as written: 32 or 128.
     pub bits: u8,
 }
 
 impl Cidr {
-    /// The first address of the block.
+    /// Returns the first address of the block.
     pub fn first(&self) -> IpAddr {
         match self.address {
             IpAddr::V4(address) if self.bits == 32 => {
@@ -132,23 +134,22 @@ impl Cidr {
         }
     }
 
-    /// The canonical form of the block, as Go prints it.
+    /// Formats the block in canonical form, as Go does.
     fn network(&self) -> String {
         let first = self.first();
-        // A mapped address counts its prefix in IPv6.
+        // The prefix of an IPv4-mapped address is counted in IPv6.
         let prefix = if self.bits == 128 && first.is_ipv4() { self.prefix - 96 } else { self.prefix };
         format!("{first}/{prefix}")
     }
 }
 
-/// The address without the bits beyond the prefix; it may thereby stop being a mapped one.
+/// Clears the bits beyond the prefix; the result may not be IPv4-mapped any more.
 fn masked(address: Ipv6Addr, prefix: u8) -> IpAddr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
     IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask)).to_canonical()
 }
 
-/// Reads an address, ignoring leading zeros in its numbers. An IPv4 address mapped into
-/// IPv6 is that IPv4 address.
+/// Parses an address, ignoring leading zeros. Converts an IPv4-mapped IPv6 address to IPv4.
 pub fn parse_ip_sloppy(value: &str) -> Option<IpAddr> {
     match value.bytes().find(|byte| matches!(byte, b'.' | b':'))? {
         b'.' => parse_v4_sloppy(value).map(IpAddr::V4),
@@ -156,7 +157,7 @@ pub fn parse_ip_sloppy(value: &str) -> Option<IpAddr> {
     }
 }
 
-/// Reads an address with the length of its network, ignoring leading zeros.
+/// Parses an address with prefix length, ignoring leading zeros.
 pub fn parse_cidr_sloppy(value: &str) -> Option<Cidr> {
     let (address, prefix) = value.split_once('/')?;
     let (address, bits) = match parse_v4_sloppy(address) {
@@ -231,7 +232,7 @@ fn parse_v6_sloppy(value: &str) -> Option<Ipv6Addr> {
     };
     let (mut all, before) = groups(head)?;
     let (end, after) = groups(tail)?;
-    // The gap stands for at least one group. Dotted quads can stand at the end only.
+    // The gap stands for at least one group. A dotted quad is allowed at the end only.
     if before + after > 7 || head.contains('.') {
         return None;
     }
@@ -239,7 +240,7 @@ fn parse_v6_sloppy(value: &str) -> Option<Ipv6Addr> {
     Some(all.into())
 }
 
-/// The groups of one side of an IPv6 address, the last of which may be an IPv4 address.
+/// Parses the groups of one side of an IPv6 address, the last of which may be a dotted quad.
 fn groups(value: &str) -> Option<([u16; 8], usize)> {
     let mut groups = [0; 8];
     let mut count = 0;
@@ -260,7 +261,7 @@ fn groups(value: &str) -> Option<([u16; 8], usize)> {
     Some((groups, count))
 }
 
-/// A number of digits alone, which `from_str_radix` does not insist on.
+/// Parses a number that consists of digits only; `from_str_radix` would also accept a sign.
 fn number(digits: &str, radix: u32, max: u32) -> Option<u32> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
         return None;
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn new_fields_demand_the_canonical_form() {
+    fn non_canonical_value_in_new_field_is_rejected() {
         for (value, expected) in [
             ("10.9.8.7", ""),
             ("2001:db8::ffff", ""),
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn old_fields_take_more_and_warn() {
+    fn non_canonical_value_in_old_field_is_accepted_with_warning() {
         let path = Path::root("f");
         assert!(ip_in_old_field(&path, "010.9.8.7", false).is_empty());
         assert!(!ip_in_old_field(&path, "010.9.8.7", true).is_empty());

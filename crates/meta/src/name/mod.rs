@@ -1,7 +1,7 @@
-//! Rules for names, keys and small values, with upstream's texts for what is wrong.
+//! Validation of names, keys and small values, with kube-apiserver's messages.
 //!
-//! A rule is a function from a value to [`Messages`]; none means that the value is fine.
-//! Rules look at bytes and allocate only when they have something to say.
+//! A rule is a function from a value to [`Messages`], which are empty for a valid value. Rules work
+//! on bytes and allocate only for invalid values.
 
 mod dns;
 mod generate;
@@ -30,46 +30,46 @@ pub use qualified::{
     LABEL_VALUE_MAX_LENGTH, label_value, path_segment_name, path_segment_prefix, qualified_name,
 };
 
-/// What is wrong with a value; empty when it is fine.
+/// The messages of a violated rule; empty for a valid value.
 pub type Messages = Vec<Cow<'static, str>>;
 
-/// The rule for the names of a kind. With `prefix` the value is a `generateName`, to
-/// which random characters will be appended.
+/// The rule for the names of a kind. If `prefix` is true, the value is a `generateName`, to which
+/// random characters will be appended.
 pub type NameRule = fn(value: &str, prefix: bool) -> Messages;
 
-/// [`NameRule`] of most kinds: a DNS subdomain.
+/// The [`NameRule`] of most kinds: a DNS subdomain.
 pub fn object_dns_subdomain(value: &str, prefix: bool) -> Messages {
     dns1123_subdomain(&completed(value, prefix))
 }
 
-/// [`NameRule`] of kinds whose name is declared as a long name: a DNS subdomain, whose length is counted in bytes.
-/// Prefixes are not checked.
+/// The [`NameRule`] of kinds with the format `k8s-long-name`: a DNS subdomain, whose length is
+/// counted in bytes. A `generateName` is not checked.
 pub fn object_long_name(value: &str, prefix: bool) -> Messages {
     if prefix { Messages::new() } else { dns::dns1123_subdomain_of_key(value) }
 }
 
-/// [`NameRule`] of namespaces and others: a DNS label.
+/// The [`NameRule`] of namespaces and some other kinds: a DNS label.
 pub fn object_dns_label(value: &str, prefix: bool) -> Messages {
     dns1123_label(&completed(value, prefix))
 }
 
-/// [`NameRule`] of services: a DNS label that starts with a letter.
+/// The [`NameRule`] of services: a DNS label that starts with a letter.
 pub fn object_dns1035_label(value: &str, prefix: bool) -> Messages {
     dns1035_label(&completed(value, prefix))
 }
 
-/// [`NameRule`] that every kind shares: what fits into one segment of a URL's path.
+/// The [`NameRule`] common to all kinds: the name must be a valid segment of a URL path.
 pub fn object_path_segment(value: &str, prefix: bool) -> Messages {
     if prefix { path_segment_prefix(value) } else { path_segment_name(value) }
 }
 
-/// [`NameRule`] of IPAddress: an IP address in its canonical form. A prefix of one is not an address.
+/// The [`NameRule`] of IPAddress: an IP address in canonical form. A `generateName` is not checked.
 pub fn object_ip_address(value: &str, _prefix: bool) -> Messages {
     ip(&Path::NIL, value).into_iter().map(|error| error.detail.into()).collect()
 }
 
-/// A prefix may end with a dash, because something follows it. Like upstream, this looks
-/// at a name in which the dash and the character before it gave way to a letter.
+/// Completes a `generateName`, which may end with a dash because characters follow. Like
+/// kube-apiserver, replaces the dash and the character before it with a letter.
 fn completed(value: &str, prefix: bool) -> Cow<'_, str> {
     match value.strip_suffix('-') {
         Some(stem) if prefix && !stem.is_empty() => {
@@ -82,19 +82,19 @@ fn completed(value: &str, prefix: bool) -> Cow<'_, str> {
     }
 }
 
-/// A value with too many bytes, in the older of upstream's two wordings.
+/// The older of kube-apiserver's two messages for a value with too many bytes.
 fn max_length_characters(length: usize) -> Cow<'static, str> {
     format!("must be no more than {length} characters").into()
 }
 
-/// A value with too many bytes, in the newer of upstream's two wordings.
+/// The newer of kube-apiserver's two messages for a value with too many bytes.
 fn max_length_bytes(length: usize) -> Cow<'static, str> {
     format!("must be no more than {length} bytes").into()
 }
 
 const EMPTY: &str = "must be non-empty";
 
-/// A value that does not have the form of a regular expression.
+/// The message for a value that does not match a regular expression.
 fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
     let mut text = format!("{message} (");
     for (index, example) in examples.iter().enumerate() {
@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_name_has_a_limit_in_bytes_and_no_rule_for_prefixes() {
+    fn long_name_is_limited_in_bytes_and_accepts_any_prefix() {
         assert!(object_long_name(&"a".repeat(254), false).contains(&"must be no more than 253 bytes".into()));
         assert!(object_long_name("A", true).is_empty());
         assert!(!object_long_name("A", false).is_empty());
     }
 
     #[test]
-    fn a_prefix_may_end_with_a_dash() {
+    fn generate_name_ending_with_dash_is_accepted() {
         assert!(object_dns_label("web-", true).is_empty());
         assert!(!object_dns_label("web-", false).is_empty());
         assert!(!object_dns_label("-", true).is_empty());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn regex_errors_may_lack_examples() {
+    fn regex_error_without_examples_omits_them() {
         assert_eq!(regex_error("no", "x+", &[]), "no (regex used for validation is 'x+')");
         assert_eq!(
             regex_error("no", "x+", &["a", "b"]),

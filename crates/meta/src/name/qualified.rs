@@ -1,9 +1,9 @@
-//! Keys and values of labels, and names as segments of a URL's path.
+//! Validation of label keys and values, and of names as segments of URL paths.
 
 use super::dns::{dns1123_subdomain_of_key, ends_fit};
 use super::{EMPTY, Messages, max_length_bytes, regex_error};
 
-/// Longest label value, in bytes.
+/// Maximum length of a label value, in bytes.
 pub const LABEL_VALUE_MAX_LENGTH: usize = 63;
 
 const KEY_NAME_MAX_LENGTH: usize = 63;
@@ -13,8 +13,8 @@ const KEY_EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
 const VALUE_REGEX: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 const VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// A name with an optional prefix, such as the key of a label, an annotation or a
-/// finalizer: `example.com/MyName`.
+/// Validates a qualified name: the key of a label, an annotation or a finalizer, with an optional
+/// prefix: `example.com/MyName`.
 pub fn qualified_name(value: &str) -> Messages {
     let (prefix, name) = match value.split_once('/') {
         None => (None, value),
@@ -45,7 +45,7 @@ fn prefix_part(prefix: &str) -> Messages {
     messages.into_iter().map(|message| format!("prefix part {message}").into()).collect()
 }
 
-/// The value of a label; may be empty.
+/// Validates the value of a label; may be empty.
 pub fn label_value(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.len() > LABEL_VALUE_MAX_LENGTH {
@@ -62,7 +62,7 @@ fn is_key_name(value: &str) -> bool {
         && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// A name that can stand as one segment of a URL's path.
+/// Validates a name used as a segment of a URL path.
 pub fn path_segment_name(value: &str) -> Messages {
     if value == "." || value == ".." {
         return vec![format!("may not be '{value}'").into()];
@@ -70,7 +70,7 @@ pub fn path_segment_name(value: &str) -> Messages {
     path_segment_prefix(value)
 }
 
-/// The beginning of such a name.
+/// Validates the prefix of a name used as a segment of a URL path.
 pub fn path_segment_prefix(value: &str) -> Messages {
     let mut messages = Messages::new();
     if value.contains('/') {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qualified_names() {
+    fn invalid_qualified_name_is_rejected() {
         let name_part = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         for good in ["a", "A.b_c-1", "example.com/A", "1/2"] {
             assert!(qualified_name(good).is_empty(), "{good:?}");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values() {
+    fn invalid_label_value_is_rejected() {
         for good in ["", "a", "A.b_c-1"] {
             assert!(label_value(good).is_empty(), "{good:?}");
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn path_segments() {
+    fn invalid_path_segment_is_rejected() {
         assert!(path_segment_name("system:node").is_empty());
         assert_eq!(path_segment_name("."), ["may not be '.'"]);
         assert_eq!(path_segment_name("a/b%c"), ["may not contain '/'", "may not contain '%'"]);

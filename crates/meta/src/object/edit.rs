@@ -1,17 +1,17 @@
-//! Changes to the metadata of an object.
+//! Modification of an object's metadata.
 
 use serde_json::{Map, Value};
 
 use super::{Meta, OwnerReference};
 use crate::time::Time;
 
-/// The metadata of an object, to be changed. What is set to nothing is removed.
+/// Mutable access to the metadata of an object. Setting a field to an empty value removes it.
 #[derive(Debug)]
 pub struct MetaMut<'a>(&'a mut Map<String, Value>);
 
 impl<'a> MetaMut<'a> {
-    /// Of an object; `None` when that is no object, or its metadata is none. Metadata
-    /// that is absent is added.
+    /// Returns the metadata of an object, added if absent. `None` if the value is not an object, or
+    /// its metadata is not.
     pub fn of(object: &'a mut Value) -> Option<Self> {
         let metadata = object.as_object_mut()?.entry("metadata").or_insert(Value::Null);
         if metadata.is_null() {
@@ -20,7 +20,7 @@ impl<'a> MetaMut<'a> {
         metadata.as_object_mut().map(Self)
     }
 
-    /// As a view.
+    /// Returns a read-only view.
     pub fn view(&self) -> Meta<'_> {
         Meta::from_map(self.0)
     }
@@ -37,67 +37,67 @@ impl<'a> MetaMut<'a> {
         self.set(name, (!text.is_empty()).then(|| text.into()));
     }
 
-    /// Sets the name.
+    /// Sets `metadata.name`.
     pub fn set_name(&mut self, name: &str) {
         self.set_text("name", name);
     }
 
-    /// Sets from what the name is to be made.
+    /// Sets `metadata.generateName`.
     pub fn set_generate_name(&mut self, prefix: &str) {
         self.set_text("generateName", prefix);
     }
 
-    /// Sets the namespace.
+    /// Sets `metadata.namespace`.
     pub fn set_namespace(&mut self, namespace: &str) {
         self.set_text("namespace", namespace);
     }
 
-    /// Sets the uid.
+    /// Sets `metadata.uid`.
     pub fn set_uid(&mut self, uid: &str) {
         self.set_text("uid", uid);
     }
 
-    /// Sets the resource version.
+    /// Sets `metadata.resourceVersion`.
     pub fn set_resource_version(&mut self, resource_version: &str) {
         self.set_text("resourceVersion", resource_version);
     }
 
-    /// Sets the generation; zero removes it.
+    /// Sets `metadata.generation`; zero removes it.
     pub fn set_generation(&mut self, generation: i64) {
         self.set("generation", (generation != 0).then(|| generation.into()));
     }
 
-    /// Sets when the object was created.
+    /// Sets `metadata.creationTimestamp`.
     pub fn set_creation_timestamp(&mut self, time: Option<Time>) {
         self.set("creationTimestamp", time.map(|time| time.to_string().into()));
     }
 
-    /// Sets when the object was, or will be, deleted.
+    /// Sets `metadata.deletionTimestamp`.
     pub fn set_deletion_timestamp(&mut self, time: Option<Time>) {
         self.set("deletionTimestamp", time.map(|time| time.to_string().into()));
     }
 
-    /// Sets how long the object may take to end.
+    /// Sets `metadata.deletionGracePeriodSeconds`.
     pub fn set_deletion_grace_period_seconds(&mut self, seconds: Option<i64>) {
         self.set("deletionGracePeriodSeconds", seconds.map(Value::from));
     }
 
-    /// Sets one label.
+    /// Sets a label.
     pub fn set_label(&mut self, key: &str, value: &str) {
         self.set_entry("labels", key, value);
     }
 
-    /// Removes one label.
+    /// Removes a label.
     pub fn remove_label(&mut self, key: &str) {
         self.remove_entry("labels", key);
     }
 
-    /// Sets one annotation.
+    /// Sets an annotation.
     pub fn set_annotation(&mut self, key: &str, value: &str) {
         self.set_entry("annotations", key, value);
     }
 
-    /// Removes one annotation.
+    /// Removes an annotation.
     pub fn remove_annotation(&mut self, key: &str) {
         self.remove_entry("annotations", key);
     }
@@ -120,13 +120,13 @@ impl<'a> MetaMut<'a> {
         }
     }
 
-    /// Sets all finalizers.
+    /// Replaces all finalizers.
     pub fn set_finalizers<'b>(&mut self, finalizers: impl IntoIterator<Item = &'b str>) {
         let finalizers: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
         self.set_list("finalizers", finalizers);
     }
 
-    /// Adds a finalizer; whether it was not there.
+    /// Adds a finalizer. Returns false if the object already had it.
     pub fn add_finalizer(&mut self, name: &str) -> bool {
         if self.view().has_finalizer(name) {
             return false;
@@ -137,7 +137,7 @@ impl<'a> MetaMut<'a> {
         true
     }
 
-    /// Removes a finalizer; whether it was there.
+    /// Removes a finalizer. Returns false if the object did not have it.
     pub fn remove_finalizer(&mut self, name: &str) -> bool {
         if !self.view().has_finalizer(name) {
             return false;
@@ -148,13 +148,13 @@ impl<'a> MetaMut<'a> {
         true
     }
 
-    /// Sets all owners.
+    /// Replaces all owner references.
     pub fn set_owner_references<'b>(&mut self, owners: impl IntoIterator<Item = OwnerReference<'b>>) {
         let owners = owners.into_iter().map(OwnerReference::to_value).collect();
         self.set_list("ownerReferences", owners);
     }
 
-    /// Sets who set which fields.
+    /// Replaces all entries of `metadata.managedFields`.
     pub fn set_managed_fields(&mut self, entries: Vec<Value>) {
         self.set_list("managedFields", entries);
     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_to_nothing_is_removed() {
+    fn empty_value_removes_field() {
         let mut object = json!({});
         let mut meta = MetaMut::of(&mut object).unwrap();
         meta.set_name("x");

@@ -1,7 +1,7 @@
-//! What all objects have in common: their kind and their metadata.
+//! Type and object metadata, common to all kinds.
 //!
-//! Objects are JSON trees; these are views of them. A field that is absent, null or of
-//! another type reads as unset: decoding has refused such objects before.
+//! Objects are JSON trees; this module provides views of them. A field that is absent, null or of
+//! the wrong type reads as unset: the decoders have already rejected objects with wrong types.
 
 mod edit;
 mod owner;
@@ -26,34 +26,34 @@ pub use validate::{immutable, validate_object_meta, validate_object_meta_update}
 use crate::gvk::GroupVersionKind;
 use crate::time::Time;
 
-/// Finalizer of an object whose dependents are to be left alone.
+/// The finalizer that orphans the dependents of an object.
 pub const FINALIZER_ORPHAN_DEPENDENTS: &str = "orphan";
 
-/// Finalizer of an object whose dependents are to be deleted first.
+/// The finalizer of foreground deletion: dependents are deleted first.
 pub const FINALIZER_DELETE_DEPENDENTS: &str = "foregroundDeletion";
 
-/// `apiVersion` and `kind` of an object.
+/// Returns `apiVersion` and `kind` of an object.
 pub fn group_version_kind(object: &Value) -> GroupVersionKind {
     let field = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     GroupVersionKind::from_api_version(field("apiVersion"), field("kind"))
 }
 
-/// The metadata of an object.
+/// A view of the metadata of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta<'a>(Option<&'a Map<String, Value>>);
 
 impl<'a> Meta<'a> {
-    /// Of an object.
+    /// Returns the metadata of an object.
     pub fn of(object: &'a Value) -> Self {
         Self(object.get("metadata").and_then(Value::as_object))
     }
 
-    /// From the metadata itself.
+    /// Creates a view of a metadata map.
     pub fn from_map(metadata: &'a Map<String, Value>) -> Self {
         Self(Some(metadata))
     }
 
-    /// A field of it.
+    /// Returns a field; `None` if it is null.
     pub fn field(self, name: &str) -> Option<&'a Value> {
         self.0?.get(name).filter(|value| !value.is_null())
     }
@@ -62,42 +62,42 @@ impl<'a> Meta<'a> {
         self.field(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its name; empty when unset.
+    /// Returns `metadata.name`; empty if unset.
     pub fn name(self) -> &'a str {
         self.text("name")
     }
 
-    /// From what its name is to be made; empty when unset.
+    /// Returns `metadata.generateName`; empty if unset.
     pub fn generate_name(self) -> &'a str {
         self.text("generateName")
     }
 
-    /// Its namespace; empty when unset.
+    /// Returns `metadata.namespace`; empty if unset.
     pub fn namespace(self) -> &'a str {
         self.text("namespace")
     }
 
-    /// What tells it from others that had its name; empty when unset.
+    /// Returns `metadata.uid`, which distinguishes objects that had the same name; empty if unset.
     pub fn uid(self) -> &'a str {
         self.text("uid")
     }
 
-    /// When it was last changed; empty when unset.
+    /// Returns `metadata.resourceVersion`; empty if unset.
     pub fn resource_version(self) -> &'a str {
         self.text("resourceVersion")
     }
 
-    /// How often its desired state has changed; zero when unset.
+    /// Returns `metadata.generation`, the number of changes of the spec; zero if unset.
     pub fn generation(self) -> i64 {
         self.field("generation").and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// When it was created.
+    /// Returns `metadata.creationTimestamp`.
     pub fn creation_timestamp(self) -> Option<Time> {
         self.time("creationTimestamp")
     }
 
-    /// When it was, or will be, deleted.
+    /// Returns `metadata.deletionTimestamp`.
     pub fn deletion_timestamp(self) -> Option<Time> {
         self.time("deletionTimestamp")
     }
@@ -107,57 +107,57 @@ impl<'a> Meta<'a> {
         (!time.is_zero()).then_some(time)
     }
 
-    /// Whether it is being deleted.
+    /// Returns true if the object is being deleted.
     pub fn is_deleting(self) -> bool {
         self.field("deletionTimestamp").is_some()
     }
 
-    /// How long it may take to end.
+    /// Returns `metadata.deletionGracePeriodSeconds`.
     pub fn deletion_grace_period_seconds(self) -> Option<i64> {
         self.field("deletionGracePeriodSeconds")?.as_i64()
     }
 
-    /// Its labels.
+    /// Returns `metadata.labels`.
     pub fn labels(self) -> Option<&'a Map<String, Value>> {
         self.field("labels")?.as_object()
     }
 
-    /// One label.
+    /// Returns the value of a label.
     pub fn label(self, key: &str) -> Option<&'a str> {
         self.labels()?.get(key)?.as_str()
     }
 
-    /// Its annotations.
+    /// Returns `metadata.annotations`.
     pub fn annotations(self) -> Option<&'a Map<String, Value>> {
         self.field("annotations")?.as_object()
     }
 
-    /// One annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(self, key: &str) -> Option<&'a str> {
         self.annotations()?.get(key)?.as_str()
     }
 
-    /// Who has something to do before it may go.
+    /// Iterates over `metadata.finalizers`.
     pub fn finalizers(self) -> impl Iterator<Item = &'a str> {
         self.list("finalizers").iter().filter_map(Value::as_str)
     }
 
-    /// Whether it has this finalizer.
+    /// Returns true if the object has this finalizer.
     pub fn has_finalizer(self, name: &str) -> bool {
         self.finalizers().any(|finalizer| finalizer == name)
     }
 
-    /// On whom it depends.
+    /// Iterates over `metadata.ownerReferences`.
     pub fn owner_references(self) -> impl Iterator<Item = OwnerReference<'a>> {
         self.list("ownerReferences").iter().map(OwnerReference::of)
     }
 
-    /// The one owner that manages it.
+    /// Returns the owner reference with `controller: true`.
     pub fn controller(self) -> Option<OwnerReference<'a>> {
         self.owner_references().find(|owner| owner.controller == Some(true))
     }
 
-    /// Who set which fields.
+    /// Returns `metadata.managedFields`.
     pub fn managed_fields(self) -> &'a [Value] {
         self.list("managedFields")
     }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read() {
+    fn metadata_fields_are_returned() {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
             "name": "x", "generateName": "g", "namespace": "n", "uid": "u", "resourceVersion": "5", "generation": 2,
             "creationTimestamp": "1970-01-01T00:00:01Z", "deletionTimestamp": "1970-01-01T00:00:02Z",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_reads_as_unset() {
+    fn absent_or_null_field_reads_as_unset() {
         for object in [json!({}), json!(null), json!({"metadata": {"name": 1, "creationTimestamp": null}})] {
             let meta = Meta::of(&object);
             assert_eq!((meta.name(), meta.generation(), meta.creation_timestamp()), ("", 0, None));

@@ -1,24 +1,24 @@
-//! References from an object to those on which it depends.
+//! Owner references.
 
 use serde_json::{Map, Value};
 
 use crate::field::json_text;
 use crate::gvk::GroupVersionKind;
 
-/// `OwnerReference` of meta/v1.
+/// An `OwnerReference` of meta/v1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerReference<'a> {
-    /// Of the owner.
+    /// The owner's `apiVersion`.
     pub api_version: &'a str,
-    /// Of the owner.
+    /// The owner's kind.
     pub kind: &'a str,
-    /// Of the owner, in the same namespace or none.
+    /// The name of the owner, which is in the same namespace or cluster-scoped.
     pub name: &'a str,
-    /// Of the owner; a namesake is not the owner.
+    /// The owner's uid; an object with the same name and another uid is not the owner.
     pub uid: &'a str,
-    /// Whether the owner manages the object.
+    /// True if the owner is the managing controller.
     pub controller: Option<bool>,
-    /// Whether the owner has to wait for the object when it is deleted in the foreground.
+    /// True if foreground deletion of the owner waits for the object.
     pub block_owner_deletion: Option<bool>,
 }
 
@@ -37,12 +37,12 @@ impl<'a> OwnerReference<'a> {
         }
     }
 
-    /// Refers to the one owner that manages an object.
+    /// Creates a reference to the managing controller.
     pub fn controller(api_version: &'a str, kind: &'a str, name: &'a str, uid: &'a str) -> Self {
         Self { api_version, kind, name, uid, controller: Some(true), block_owner_deletion: Some(true) }
     }
 
-    /// The owner's kind.
+    /// Returns the owner's group, version and kind.
     pub fn group_version_kind(self) -> GroupVersionKind {
         GroupVersionKind::from_api_version(self.api_version, self.kind)
     }
@@ -55,12 +55,12 @@ impl<'a> OwnerReference<'a> {
         texts.into_iter().chain(flags.into_iter().filter_map(|(name, flag)| Some((name, flag?.into()))))
     }
 
-    /// As an item of `ownerReferences`.
+    /// Converts the reference to an item of `ownerReferences`.
     pub fn to_value(self) -> Value {
         Value::Object(self.fields().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
     }
 
-    /// As messages show it: in JSON, with fields in upstream's order.
+    /// Formats the reference for messages: JSON, with fields in kube-apiserver's order.
     pub(super) fn json(self) -> String {
         let fields: Vec<String> =
             self.fields().map(|(name, value)| format!("\"{name}\":{}", json_text(&value))).collect();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_read_as_they_are_written() {
+    fn owner_reference_round_trips() {
         let owner = OwnerReference::controller("apps/v1", "ReplicaSet", "x", "1");
         assert_eq!(OwnerReference::of(&owner.to_value()), owner);
         assert_eq!(

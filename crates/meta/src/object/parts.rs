@@ -1,4 +1,4 @@
-//! Validation of the parts of metadata: labels, annotations, owners, finalizers, managers.
+//! Validation of labels, annotations, owner references, finalizers and managedFields.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use crate::field::{BadValue, ErrorList, FieldError, Path, is_printable, json_tex
 use crate::gvk::GroupVersionKind;
 use crate::name;
 
-/// How many bytes all annotations of an object may have together, keys included.
+/// Maximum size of all annotations of an object together, in bytes, including keys.
 pub const TOTAL_ANNOTATION_SIZE_LIMIT: usize = 256 * 1024;
 
-/// Longest name of a field manager, in bytes.
+/// Maximum length of a field manager's name, in bytes.
 pub const FIELD_MANAGER_MAX_LENGTH: usize = 128;
 
 const SUBRESOURCE_MAX_LENGTH: usize = 256;
 
-/// Events come and go too quickly to own anything.
-const BANNED_OWNER: GroupVersionKind = GroupVersionKind::from_static("", "v1", "Event");
+/// Events are too short-lived to own objects.
+const DISALLOWED_OWNER: GroupVersionKind = GroupVersionKind::from_static("", "v1", "Event");
 
-/// Checks keys and values of labels.
+/// Validates keys and values of labels.
 pub fn validate_labels<'a>(
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     path: &Path<'_>,
@@ -34,7 +34,7 @@ pub fn validate_labels<'a>(
     errors
 }
 
-/// Checks keys and the total size of annotations.
+/// Validates keys and the total size of annotations.
 pub fn validate_annotations<'a>(
     annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     path: &Path<'_>,
@@ -43,7 +43,7 @@ pub fn validate_annotations<'a>(
     let mut total_bytes = 0;
     for (key, value) in annotations {
         total_bytes += key.len() + value.len();
-        // Unlike those of labels, prefixes of annotations may be upper case.
+        // Unlike label keys, annotation keys may have an upper-case prefix.
         errors.extend(invalid(path, key, name::qualified_name(&key.to_lowercase())));
     }
     if total_bytes > TOTAL_ANNOTATION_SIZE_LIMIT {
@@ -52,7 +52,7 @@ pub fn validate_annotations<'a>(
     errors
 }
 
-/// Checks each owner, and that at most one of them is the controller.
+/// Validates owner references, of which at most one may be the controller.
 pub fn validate_owner_references(owners: &[OwnerReference<'_>], path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     let mut controller: Option<String> = None;
@@ -87,14 +87,14 @@ fn validate_owner_reference(owner: OwnerReference<'_>, path: &Path<'_>) -> Error
             errors.push(FieldError::invalid(&path.child(field), value, "must not be empty"));
         }
     }
-    if kind == BANNED_OWNER {
+    if kind == DISALLOWED_OWNER {
         let message = format!("{kind} is disallowed from being an owner");
         errors.push(FieldError::invalid(path, BadValue::Json(owner.json()), message));
     }
     errors
 }
 
-/// Checks the names of finalizers, and that they do not contradict each other.
+/// Validates finalizers; `orphan` and `foregroundDeletion` exclude each other.
 pub fn validate_finalizers(finalizers: &[&str], path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     for finalizer in finalizers {
@@ -109,7 +109,7 @@ pub fn validate_finalizers(finalizers: &[&str], path: &Path<'_>) -> ErrorList {
     errors
 }
 
-/// Refuses finalizers that an object under deletion did not have.
+/// Rejects finalizers added to an object that is being deleted.
 pub fn validate_no_new_finalizers<'a>(
     new: impl IntoIterator<Item = &'a str>,
     old: impl IntoIterator<Item = &'a str>,
@@ -128,7 +128,7 @@ pub fn validate_no_new_finalizers<'a>(
     Some(FieldError::forbidden(path, message))
 }
 
-/// Checks the entries of `managedFields`, but not the fields that they list.
+/// Validates the entries of `managedFields`, except for `fieldsV1`.
 pub fn validate_managed_fields(entries: &[Value], path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     for (index, entry) in entries.iter().enumerate() {
@@ -151,7 +151,7 @@ pub fn validate_managed_fields(entries: &[Value], path: &Path<'_>) -> ErrorList 
     errors
 }
 
-/// Checks the name of a field manager.
+/// Validates the name of a field manager.
 pub fn validate_field_manager(manager: &str, path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     if manager.len() > FIELD_MANAGER_MAX_LENGTH {
@@ -172,18 +172,18 @@ mod tests {
 
     const PATH: Path<'_> = Path::root("m");
 
-    fn shown(errors: &ErrorList) -> Vec<String> {
+    fn messages(errors: &ErrorList) -> Vec<String> {
         let short =
             |error: &FieldError| error.to_string().split(" (e.g.").next().unwrap_or_default().to_owned();
         errors.iter().map(short).collect()
     }
 
     #[test]
-    fn labels_and_annotations() {
+    fn invalid_labels_and_annotations_are_rejected() {
         let errors = validate_labels([("a/b", "c"), ("-", "_")], &PATH);
         let rule = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
         assert_eq!(
-            shown(&errors),
+            messages(&errors),
             [
                 format!("m: Invalid value: \"-\": name part {rule}"),
                 format!(
@@ -196,15 +196,15 @@ mod tests {
         let large = "x".repeat(TOTAL_ANNOTATION_SIZE_LIMIT - 1);
         assert!(validate_annotations([("a", large.as_str())], &PATH).is_empty());
         let errors = validate_annotations([("ab", large.as_str())], &PATH);
-        assert_eq!(shown(&errors), ["m: Too long: may not be more than 262144 bytes"]);
+        assert_eq!(messages(&errors), ["m: Too long: may not be more than 262144 bytes"]);
     }
 
     #[test]
-    fn owners() {
+    fn invalid_owner_references_are_rejected() {
         let owner = OwnerReference::controller("apps/v1", "ReplicaSet", "x", "1");
         assert!(validate_owner_references(&[owner], &PATH).is_empty());
         assert_eq!(
-            shown(&validate_owner_references(&[OwnerReference::default()], &PATH)),
+            messages(&validate_owner_references(&[OwnerReference::default()], &PATH)),
             [
                 "m.apiVersion: Invalid value: \"\": version must not be empty",
                 "m.kind: Invalid value: \"\": must not be empty",
@@ -215,38 +215,38 @@ mod tests {
         let event = OwnerReference { api_version: "v1", kind: "Event", name: "x", uid: "1", ..owner };
         let event = OwnerReference { controller: None, block_owner_deletion: None, ..event };
         assert_eq!(
-            shown(&validate_owner_references(&[event], &PATH)),
+            messages(&validate_owner_references(&[event], &PATH)),
             [
                 r#"m: Invalid value: {"apiVersion":"v1","kind":"Event","name":"x","uid":"1"}: /v1, Kind=Event is disallowed from being an owner"#
             ]
         );
         let errors =
-            shown(&validate_owner_references(&[owner, OwnerReference { name: "y", ..owner }], &PATH));
+            messages(&validate_owner_references(&[owner, OwnerReference { name: "y", ..owner }], &PATH));
         let end = "Only one reference can have Controller set to true. Found \"true\" in references for ReplicaSet/x and ReplicaSet/y";
         assert!(errors[0].ends_with(end), "{errors:?}");
         assert!(errors[0].starts_with(r#"m: Invalid value: [{"apiVersion":"apps/v1","kind":"#), "{errors:?}");
     }
 
     #[test]
-    fn finalizers() {
+    fn invalid_finalizers_are_rejected() {
         assert!(validate_finalizers(&["kubernetes", "a/b"], &PATH).is_empty());
         assert_eq!(
-            shown(&validate_finalizers(&["orphan", "foregroundDeletion"], &PATH)),
+            messages(&validate_finalizers(&["orphan", "foregroundDeletion"], &PATH)),
             [
                 r#"m: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion cannot be both set"#
             ]
         );
-        assert_eq!(shown(&validate_finalizers(&["-"], &PATH)).len(), 1);
+        assert_eq!(messages(&validate_finalizers(&["-"], &PATH)).len(), 1);
     }
 
     #[test]
-    fn managers() {
+    fn invalid_field_manager_is_rejected() {
         let entries = [
             json!({"operation": "Apply", "fieldsType": "FieldsV1", "manager": "kubectl"}),
             json!({"operation": "Delete", "fieldsType": "V2", "manager": "a\u{7}", "subresource": "x".repeat(257)}),
         ];
         assert_eq!(
-            shown(&validate_managed_fields(&entries, &PATH)),
+            messages(&validate_managed_fields(&entries, &PATH)),
             [
                 "m[1].operation: Invalid value: \"Delete\": must be `Apply` or `Update`",
                 "m[1].fieldsType: Invalid value: \"V2\": must be `FieldsV1`",
@@ -255,6 +255,6 @@ mod tests {
             ]
         );
         let errors = validate_field_manager(&"x".repeat(129), &PATH);
-        assert_eq!(shown(&errors), ["m: Too long: may not be more than 128 bytes"]);
+        assert_eq!(messages(&errors), ["m: Too long: may not be more than 128 bytes"]);
     }
 }

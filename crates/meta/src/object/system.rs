@@ -1,17 +1,17 @@
-//! Metadata that belongs to the server, whatever a client sends.
+//! System fields of metadata: the server sets them and ignores the client's values.
 
 use super::{Meta, MetaMut};
 use crate::time::Time;
 
-/// The body of a request is of another namespace than its URL.
+/// The namespace in the body differs from the one in the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the namespace of the provided object does not match the namespace sent on the request")]
 pub struct NamespaceMismatch;
 
-/// Puts an object into the namespace of the request, or out of any when that is empty.
+/// Sets the namespace of an object to that of the request, or removes it if that is empty.
 ///
 /// # Errors
-/// When both name a namespace and they differ.
+/// If both are set and differ.
 pub fn ensure_namespace(meta: &mut MetaMut<'_>, request_namespace: &str) -> Result<(), NamespaceMismatch> {
     let namespace = meta.view().namespace();
     if namespace != request_namespace {
@@ -23,7 +23,7 @@ pub fn ensure_namespace(meta: &mut MetaMut<'_>, request_namespace: &str) -> Resu
     Ok(())
 }
 
-/// Removes from an object to be created what only the server may say.
+/// Clears the system fields of an object to be created.
 pub fn wipe_system_fields(meta: &mut MetaMut<'_>) {
     meta.set_creation_timestamp(None);
     meta.set_uid("");
@@ -32,14 +32,14 @@ pub fn wipe_system_fields(meta: &mut MetaMut<'_>) {
     meta.set("selfLink", None);
 }
 
-/// Says about a new object what only the server may say.
+/// Sets the system fields of a new object.
 pub fn fill_system_fields(meta: &mut MetaMut<'_>, uid: &str, now: Time) {
     meta.set_creation_timestamp(Some(now));
     meta.set_uid(uid);
 }
 
-/// Keeps in an update what an update cannot change. A uid that was given stays, so that
-/// validation can refuse a wrong one.
+/// Copies immutable system fields from the old object to an update. A uid in the update is
+/// preserved, so that validation can reject a wrong one.
 pub fn keep_system_fields(new: &mut MetaMut<'_>, old: Meta<'_>) {
     new.set_generation(old.generation());
     new.set("selfLink", None);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_decides_on_the_namespace() {
+    fn namespace_is_taken_from_request() {
         for (found, requested, expected) in
             [("", "n", Ok("n")), ("n", "n", Ok("n")), ("n", "", Ok("")), ("m", "n", Err(NamespaceMismatch))]
         {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_cannot_say_what_the_server_says() {
+    fn system_fields_from_client_are_ignored() {
         let mut object = json!({"metadata": {
             "name": "x", "uid": "1", "creationTimestamp": "1970-01-01T00:00:00Z", "selfLink": "/x",
             "deletionTimestamp": "1970-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3,

@@ -1,4 +1,4 @@
-//! Validation of metadata, the same for every kind.
+//! Validation of object metadata, common to all kinds.
 
 use serde::Serialize;
 
@@ -10,8 +10,7 @@ use super::{Meta, OwnerReference};
 use crate::field::{BadValue, ErrorList, FieldError, Path};
 use crate::name::{self, Messages, NameRule};
 
-/// Everything that is wrong with the metadata of an object, new or updated. Its name has
-/// been generated already.
+/// Validates the metadata of a new or updated object, after name generation.
 pub fn validate_object_meta(meta: Meta<'_>, namespaced: bool, rule: NameRule, path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     if !meta.generate_name().is_empty() {
@@ -35,7 +34,7 @@ pub fn validate_object_meta(meta: Meta<'_>, namespaced: bool, rule: NameRule, pa
     errors
 }
 
-/// Everything that is wrong with what an update does to the metadata of an object.
+/// Validates the changes of an update to the metadata of an object.
 pub fn validate_object_meta_update(new: Meta<'_>, old: Meta<'_>, path: &Path<'_>) -> ErrorList {
     let mut errors = ErrorList::new();
     if old.is_deleting() {
@@ -55,23 +54,24 @@ pub fn validate_object_meta_update(new: Meta<'_>, old: Meta<'_>, path: &Path<'_>
     errors.extend(immutable(&path.child("namespace"), same, || new.namespace().into()));
     errors.extend(immutable(&path.child("uid"), new.uid() == old.uid(), || BadValue::named(new.uid())));
     let (created, was) = (new.creation_timestamp(), old.creation_timestamp());
-    errors.extend(immutable(&path.child("creationTimestamp"), created == was, || shown(created)));
+    errors.extend(immutable(&path.child("creationTimestamp"), created == was, || optional_value(created)));
     let (deleted, was) = (new.deletion_timestamp(), old.deletion_timestamp());
-    errors.extend(immutable(&path.child("deletionTimestamp"), deleted == was, || shown(deleted)));
+    errors.extend(immutable(&path.child("deletionTimestamp"), deleted == was, || optional_value(deleted)));
     let (grace, was) = (new.deletion_grace_period_seconds(), old.deletion_grace_period_seconds());
-    errors.extend(immutable(&path.child("deletionGracePeriodSeconds"), grace == was, || shown(grace)));
+    errors
+        .extend(immutable(&path.child("deletionGracePeriodSeconds"), grace == was, || optional_value(grace)));
     errors.extend(validate_common(new, path));
     errors.extend(validate_managed_fields(new.managed_fields(), &path.child("managedFields")));
     errors
 }
 
-/// An error about a field that an update may not change, unless it is the same.
+/// Returns an error if an immutable field has changed.
 pub fn immutable(path: &Path<'_>, same: bool, found: impl FnOnce() -> BadValue) -> Option<FieldError> {
     (!same).then(|| FieldError::invalid(path, found(), "field is immutable"))
 }
 
-/// What stands in a field that may be absent.
-fn shown(value: Option<impl Serialize>) -> BadValue {
+/// Formats the value of an optional field as JSON.
+fn optional_value(value: Option<impl Serialize>) -> BadValue {
     BadValue::json(&serde_json::to_value(value).unwrap_or_default())
 }
 
@@ -84,7 +84,7 @@ fn validate_namespace(namespace: &str, namespaced: bool, path: &Path<'_>) -> Err
     }
 }
 
-/// What creation and updates both look at.
+/// Validation common to create and update.
 fn validate_common(meta: Meta<'_>, path: &Path<'_>) -> ErrorList {
     let labels = meta.labels().into_iter().flatten();
     let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
@@ -97,7 +97,7 @@ fn validate_common(meta: Meta<'_>, path: &Path<'_>) -> ErrorList {
     errors
 }
 
-/// One error per message about a value.
+/// Returns one error per message.
 pub(super) fn invalid(path: &Path<'_>, value: &str, messages: Messages) -> impl Iterator<Item = FieldError> {
     messages.into_iter().map(move |message| FieldError::invalid(path, value, message))
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_namespaces() {
+    fn invalid_name_or_namespace_is_rejected() {
         assert!(create(json!({"name": "x", "namespace": "n"}), true).is_empty());
         assert!(create(json!({"name": "x"}), false).is_empty());
         assert_eq!(
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_update_may_not_change() {
+    fn update_of_immutable_metadata_is_rejected() {
         let old = json!({"name": "x", "namespace": "n", "uid": "1", "resourceVersion": "1", "generation": 2,
             "creationTimestamp": "1970-01-01T00:00:00Z"});
         assert!(update(old.clone(), old.clone()).is_empty());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn no_finalizer_is_added_to_what_is_being_deleted() {
+    fn new_finalizer_on_deleting_object_is_rejected() {
         let old = json!({"name": "x", "resourceVersion": "1", "finalizers": ["a/b"],
             "deletionTimestamp": "1970-01-01T00:00:00Z"});
         let mut new = old.clone();

@@ -1,28 +1,29 @@
-//! Values as they are quoted in messages.
+//! Formatting of values in patch errors.
 //!
-//! kube-apiserver prints values in its errors as Go does, and people search for those texts;
-//! ours are alike, but cut where a hostile patch would make them long.
+//! kube-apiserver formats values in its errors as Go does, and people search for those texts. The
+//! format is the same here, but long values are truncated, since a hostile patch could contain very
+//! long ones.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The most of a value that a message repeats, in bytes.
+/// Maximum length of a value in a message, in bytes.
 const MAX_QUOTED_BYTES: usize = 2048;
 
-/// A value as Go's `%v` prints it, cut with `...` if it is long.
+/// Formats a value as Go's `%v` does, truncated with `...` if it is long.
 pub fn as_go_prints(value: &Value) -> String {
     quote(value)
 }
 
-/// The same, by the name it has in the errors of patches.
+/// Alias of [`as_go_prints`] for patch errors.
 pub(super) fn quote(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);
     text
 }
 
-/// A value as Go's `%s` prints it, which complains of all that is no text.
+/// Formats a value as Go's `%s` does, which marks everything but strings as a wrong type.
 pub(super) fn as_string_verb(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -40,14 +41,14 @@ pub(super) fn as_string_verb(value: &Value) -> String {
     }
 }
 
-/// Like [`quote`], for a list that is not a value of its own.
+/// Like [`quote`], for the items of a list.
 pub(super) fn quote_list<'a>(items: impl IntoIterator<Item = &'a Value>) -> String {
     let mut text = String::new();
     write_list(&mut text, items.into_iter());
     text
 }
 
-/// The name that Go gives to the type of a decoded value.
+/// Returns the Go type of a decoded value.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -60,7 +61,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The name that messages of Go's JSON decoder give to what it found.
+/// Returns the name of a value's type in messages of Go's JSON decoder.
 pub(super) fn json_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -72,7 +73,7 @@ pub(super) fn json_name(value: &Value) -> &'static str {
     }
 }
 
-/// Whether Go would hold both in the same type.
+/// Returns true if Go decodes both values to the same type.
 pub(super) fn same_type(left: &Value, right: &Value) -> bool {
     type_name(left) == type_name(right)
 }
@@ -80,7 +81,7 @@ pub(super) fn same_type(left: &Value, right: &Value) -> bool {
 fn write_value(text: &mut String, value: &Value) {
     match value {
         Value::Null => text.push_str("<nil>"),
-        Value::String(string) => push_cut(text, string),
+        Value::String(string) => push_truncated(text, string),
         Value::Array(items) => write_list(text, items.iter()),
         Value::Object(fields) => write_map(text, fields),
         Value::Number(number) if number.is_f64() => {
@@ -115,14 +116,14 @@ fn write_map(text: &mut String, fields: &serde_json::Map<String, Value>) {
         if at > 0 {
             text.push(' ');
         }
-        push_cut(text, name);
+        push_truncated(text, name);
         text.push(':');
         write_value(text, value);
     }
     text.push(']');
 }
 
-/// Whether no more is to be written; the first to ask marks the cut.
+/// Returns true if the limit is reached; appends `...` the first time.
 fn is_full(text: &mut String) -> bool {
     let full = text.len() >= MAX_QUOTED_BYTES;
     if full && !text.trim_end_matches(']').ends_with("...") {
@@ -131,7 +132,7 @@ fn is_full(text: &mut String) -> bool {
     full
 }
 
-fn push_cut(text: &mut String, part: &str) {
+fn push_truncated(text: &mut String, part: &str) {
     let room = MAX_QUOTED_BYTES.saturating_sub(text.len());
     if part.len() <= room {
         text.push_str(part);
@@ -147,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_look_as_in_go() {
+    fn values_are_formatted_as_in_go() {
         for (value, text) in [
             (json!({"b": [1, 2.5, true, null], "a": "x y"}), "map[a:x y b:[1 2.5 true <nil>]]"),
             (json!({}), "map[]"),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_asked_for_as_in_go() {
+    fn string_verb_formats_values_as_in_go() {
         for (value, text) in [
             (json!("x"), "x"),
             (json!(1), "%!s(int64=1)"),
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut() {
+    fn long_values_are_truncated() {
         let long = "ä".repeat(MAX_QUOTED_BYTES);
         for value in
             [json!(long), json!({"a": long}), json!(vec![long.clone(); 1000]), json!(vec![7; 100_000])]

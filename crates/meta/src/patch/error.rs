@@ -1,7 +1,7 @@
-//! Why a patch cannot be read or applied.
+//! Errors of decoding and applying patches.
 //!
-//! Messages are kube-apiserver's, for they reach people through kubectl. So is the class of
-//! each: some faults of the client are answered there as if they were the server's.
+//! Messages and HTTP status are those of kube-apiserver, because users see them through kubectl. So
+//! some client errors are answered as server errors.
 
 use serde_json::Value;
 
@@ -9,37 +9,37 @@ use super::describe::{as_string_verb, json_name, quote, quote_list, type_name};
 use super::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_JSON_PATCH_OPERATIONS, MAX_SHIFTED_ITEMS};
 use crate::budget::BudgetError;
 
-/// What Go prints for the type of nothing where it expects a text.
+/// Go's output for the type of a missing value with the `%s` verb.
 const NO_TYPE: &str = "%!s(<nil>)";
 
-/// What kind of answer an error calls for.
+/// The HTTP status that an error maps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The body is no patch: 400 `BadRequest`.
+    /// The body is not a valid patch: 400 `BadRequest`.
     BadRequest,
     /// The patch cannot be applied to this object: 422, without a reason.
     Unprocessable,
-    /// The patch asks for too much: 413 `RequestEntityTooLarge`.
+    /// The patch exceeds a limit: 413 `RequestEntityTooLarge`.
     TooLarge,
-    /// kube-apiserver gives no class to it and answers 500 without a reason, although the
-    /// client is at fault.
+    /// kube-apiserver does not classify the error and returns 500 without a reason, although it is
+    /// the client's.
     Unclassified,
 }
 
-/// Why a patch cannot be read, applied or made.
+/// Reason why a patch cannot be decoded, applied or created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// The body is not of the form that this kind of patch has.
+    /// The body does not have the format of this patch type.
     #[error("{0}")]
     Malformed(String),
     /// A merge patch that is neither an object nor a list.
     #[error("Invalid JSON Patch")]
     InvalidMergePatch,
-    /// What is to be compared or merged is not an object.
+    /// A document to compare or merge is not an object.
     #[error("invalid JSON document")]
     InvalidDocument,
-    /// The patch, or the object, is nested too deep.
+    /// The patch or the object is nested too deeply.
     #[error("exceeded max depth of {MAX_DEPTH}")]
     TooDeep,
     /// A JSON patch with too many operations.
@@ -47,57 +47,57 @@ pub enum PatchError {
         "The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {operations}"
     )]
     TooManyOperations {
-        /// How many it has.
+        /// The number of operations.
         operations: usize,
     },
-    /// An operation of a JSON patch failed, and so did the patch.
+    /// An operation of a JSON patch failed, and with it the whole patch.
     #[error("{error}")]
     OperationFailed {
-        /// Which of the operations, from 0.
+        /// Index of the operation.
         index: usize,
-        /// Why.
+        /// The reason.
         error: OperationError,
     },
-    /// A kind without a schema that says how to merge it.
+    /// The kind has no schema for strategic merge patches.
     #[error("strategic merge patch format is not supported")]
     UnsupportedKind,
-    /// `$deleteFromPrimitiveList` without the name of a field.
+    /// `$deleteFromPrimitiveList` without a field name.
     #[error("invalid patch format of primitive list")]
     InvalidDeletionList,
-    /// `$retainKeys` that is no list of names, or lacks one that the patch sets.
+    /// `$retainKeys` is not a list of names, or lacks a field that the patch sets.
     #[error("invalid patch format of retainKeys")]
     InvalidRetainKeys,
-    /// `$setElementOrder` without the name of a field, or not the same in two patches.
+    /// `$setElementOrder` without a field name, or two patches with different orders.
     #[error("invalid patch format of setElementOrder list")]
     InvalidElementOrder,
     /// Items of a merged list are lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
-    /// An item of a merged list cannot be told apart from others.
+    /// An item of a merged list lacks the merge key.
     #[error("map: {item} does not contain declared merge key: {merge_key}")]
     NoMergeKey {
         /// The item.
         item: String,
-        /// The key that it lacks.
+        /// The merge key.
         merge_key: String,
     },
-    /// The schema names no key for a list of objects that is to be merged.
+    /// The schema has no merge key for a merged list of objects.
     #[error("cannot merge lists without merge key for struct")]
     NoMergeKeyDeclared,
-    /// Something other than what the place needs.
+    /// A value has the wrong type.
     #[error("expected a {expected}, but received a {actual}")]
     WrongType {
-        /// What is needed.
+        /// The expected type.
         expected: &'static str,
-        /// What is there.
+        /// The actual type.
         actual: &'static str,
     },
-    /// `$patch` with a word that means nothing there.
+    /// `$patch` with an unknown directive.
     #[error("unknown patch type: {directive} in map: {object}")]
     UnknownDirective {
-        /// The word.
+        /// The directive.
         directive: String,
-        /// Where it stands.
+        /// The object that contains it.
         object: String,
     },
     /// `$patch: merge` in an item of a list.
@@ -108,62 +108,62 @@ pub enum PatchError {
     OrderMismatch {
         /// The items in the patch.
         items: String,
-        /// The order it asks for.
+        /// The requested order.
         order: String,
     },
-    /// Items of different types in lists that are to be merged.
+    /// Lists to be merged have items of different types.
     #[error("list element types are not identical: {0}")]
     MixedItems(String),
-    /// Nothing to put in order.
+    /// There are no items to order.
     #[error("no elements in any of the given slices")]
     NoItems,
-    /// An item of `$setElementOrder` for objects is none.
+    /// An item of `$setElementOrder` for objects is not an object.
     #[error("value for key {index} is not a map")]
-    OrderOfNoObject {
-        /// Which one, from 0.
+    OrderItemNotAnObject {
+        /// Index of the item.
         index: usize,
     },
-    /// A field that the schema does not know is to be merged.
+    /// A field to merge is not in the schema.
     #[error("unable to find api field in struct {type_name} for the json field {field:?}")]
     UnknownField {
-        /// The type that does not have it.
+        /// The type that lacks the field.
         type_name: &'static str,
-        /// Its name.
+        /// The name of the field.
         field: String,
     },
-    /// A field of something that has no fields is to be merged.
+    /// A field to merge is in a value that has no fields.
     #[error("merging an object in json but data type is not struct, instead is: {actual}")]
     NotAnObject {
-        /// What it is instead.
+        /// The type of the value.
         actual: &'static str,
     },
-    /// A list is to be merged where the schema has none. Upstream tells of what the field is in, and
-    /// not what it is.
+    /// A list to merge is not a list in the schema. kube-apiserver's message names the type of the
+    /// parent instead of that of the field.
     #[error("expected slice or array type, but got: struct")]
     NotAList,
-    /// A list of lists is to be merged.
+    /// A list of lists cannot be merged.
     #[error("unexpected slice of slice")]
     NestedList,
-    /// Two patches that are to become one keep different keys.
+    /// Two patches to be combined have different `$retainKeys`.
     #[error("{left} and {right} are not deep equal: this may happen when calculating the 3-way diff patch")]
     RetainKeysDiffer {
-        /// What one keeps.
+        /// The keys of the first patch.
         left: String,
-        /// What the other keeps.
+        /// The keys of the second patch.
         right: String,
     },
-    /// A field was changed in one way, and is to be changed in another.
+    /// The patch conflicts with other changes to the object.
     #[error("patch:\n{patch}\nconflicts with changes made from original to current:\n{changes}\n")]
     Conflict {
-        /// What is to be changed.
+        /// The patch.
         patch: String,
-        /// What was changed.
+        /// The other changes.
         changes: String,
     },
 }
 
 impl PatchError {
-    /// What kind of answer it calls for.
+    /// Returns the HTTP status that the error maps to.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Malformed(_)
@@ -191,19 +191,19 @@ impl PatchError {
             | Self::UnknownField { .. }
             | Self::NotAnObject { .. }
             | Self::NotAList
-            | Self::OrderOfNoObject { .. }
+            | Self::OrderItemNotAnObject { .. }
             | Self::NestedList
             | Self::RetainKeysDiffer { .. }
             | Self::Conflict { .. } => ErrorClass::Unclassified,
         }
     }
 
-    /// The body, or a part of it, is not what the Go type needs.
+    /// The body, or a part of it, cannot be decoded into the Go type.
     pub(super) fn cannot_unmarshal(found: &Value, into: &str) -> Self {
         Self::Malformed(format!("json: cannot unmarshal {} into Go {into}", json_name(found)))
     }
 
-    /// What should be an object is something else.
+    /// A value that must be an object is not one.
     pub fn not_a_map(found: &Value) -> Self {
         Self::cannot_unmarshal(found, "value of type map[string]interface {}")
     }
@@ -226,90 +226,90 @@ impl PatchError {
     }
 }
 
-/// Why an operation of a JSON patch failed.
+/// Reason why an operation of a JSON patch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
-    /// `op` is none of the six.
+    /// `op` is not a known operation.
     #[error("Unexpected kind: {0}")]
     UnknownKind(String),
-    /// `path` or `from` is absent, or not text.
+    /// `path` or `from` is absent, or not a string.
     #[error("{operation} operation failed to decode {field}: {reason}")]
     UnreadablePath {
-        /// Which of the six.
+        /// The operation.
         operation: &'static str,
         /// `path` or `from`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Nothing is where the operation looks.
+    /// The path does not exist.
     #[error("{operation} operation does not apply: {missing}: {path}: missing value")]
     MissingPath {
-        /// Which of the six.
+        /// The operation.
         operation: &'static str,
-        /// What is missing, in the words for this operation.
+        /// What is missing, in the operation's wording.
         missing: &'static str,
-        /// Where it looked.
+        /// The path.
         path: String,
     },
-    /// The place is not there, or cannot be.
+    /// The last element of the path is invalid.
     #[error("error in {operation} for {field}: '{path}': {error}")]
-    Place {
-        /// Which of the six.
+    InvalidPointer {
+        /// The operation.
         operation: &'static str,
         /// `path` or `from`.
         field: &'static str,
-        /// Where.
+        /// The path.
         path: String,
-        /// Why.
-        error: PlaceError,
+        /// The reason.
+        error: PointerError,
     },
-    /// The place where a copy is to be cannot be.
+    /// The target of a copy is invalid.
     #[error("error while adding value during copy: {0}")]
-    CopyPlace(PlaceError),
-    /// The whole document is to be replaced by a scalar.
+    InvalidCopyTarget(PointerError),
+    /// The whole document cannot be replaced by a scalar.
     #[error("replace operation value must be object or array")]
     ScalarDocument,
-    /// A test did not hold.
+    /// A `test` operation failed.
     #[error("testing value {path} failed: test failed")]
     TestFailed {
-        /// Of what.
+        /// The path.
         path: String,
     },
-    /// Too much is copied.
+    /// The copies of a patch exceed the size limit.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {bytes}, exceeding the limit {MAX_COPY_BYTES}"
     )]
     CopyTooLarge {
-        /// How much, with this copy.
+        /// Accumulated size of the copies, including this one.
         bytes: usize,
     },
-    /// The document would be nested too deep.
+    /// The document would be nested too deeply.
     #[error("exceeded max depth of {MAX_DEPTH}")]
     TooDeep,
-    /// The values that operations add and copy take too much memory.
+    /// Added and copied values exceed the memory limit.
     #[error("{0}")]
     TooLarge(#[from] BudgetError),
-    /// The operations move too many items of long lists.
+    /// The operations shift too many items of long lists.
     #[error("the operations of the JSON patch move more than {MAX_SHIFTED_ITEMS} items of lists")]
     TooMuchWork,
 }
 
-/// Why a place in a list or an object is not there.
+/// Reason why the last element of a path does not resolve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {
+pub enum PointerError {
     /// The object has no such field.
     #[error("Unable to remove nonexistent key: {0}: missing value")]
     MissingKey(String),
-    /// The list is shorter.
+    /// The index is out of bounds.
     #[error("Unable to access invalid index: {0}: invalid index referenced")]
     InvalidIndex(i64),
-    /// That is no number.
+    /// The list index is not a number.
     #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
     NotANumber(String),
-    /// That is no number, where something was to be put into a list.
+    /// The list index of an insertion is not a number.
     #[error("value was not a proper array index: '{0}': strconv.Atoi: parsing {0:?}: invalid syntax")]
     NotAnIndex(String),
 }

@@ -1,13 +1,12 @@
-//! JSON patches (RFC 6902): operations, done one after the other, all or none.
+//! JSON Patch (RFC 6902): a list of operations, applied in order, all or none.
 //!
-//! The RFC leaves no room, but kube-apiserver's implementation takes some, and clients rely
-//! on it: indices may be negative and count from the end, `replace` also sets an absent
-//! field of an object, an absent value is null, and whatever stands before the first slash
-//! of a path is ignored.
+//! kube-apiserver's implementation deviates from the RFC, and clients rely on it: indices may be
+//! negative and count from the end, `replace` also sets an absent field of an object, an absent
+//! value is null, and text before the first slash of a path is ignored.
 
 mod create;
 mod document;
-mod place;
+mod pointer;
 
 use serde_json::{Map, Value};
 
@@ -24,20 +23,20 @@ pub struct JsonPatch {
 }
 
 impl JsonPatch {
-    /// Reads a request body.
+    /// Decodes a request body.
     ///
     /// # Errors
-    /// If it is not JSON, not a list of objects, too deep or too long. Whether operations
-    /// make sense is found out when they are done.
+    /// If the body is not a JSON list of objects, is nested too deeply or too long. Invalid
+    /// operations are detected when the patch is applied.
     pub fn from_slice(body: &[u8]) -> Result<Self, PatchError> {
         let body = serde_json::from_slice(body).map_err(|error| PatchError::Malformed(error.to_string()))?;
         Self::from_value(body)
     }
 
-    /// Takes a decoded body.
+    /// Creates a patch from a decoded body.
     ///
     /// # Errors
-    /// As [`JsonPatch::from_slice`].
+    /// Like [`JsonPatch::from_slice`].
     pub fn from_value(body: Value) -> Result<Self, PatchError> {
         check_depth(&body)?;
         let items = match body {
@@ -52,14 +51,14 @@ impl JsonPatch {
         Ok(Self { operations })
     }
 
-    /// What field validation has to say about a body, before it is taken for a patch: one
-    /// message for each field that no operation has.
+    /// Validates the fields of a body strictly: returns one message per unknown field of an
+    /// operation.
     ///
-    /// Duplicate fields are gone once a body is decoded; the decoder finds them.
+    /// Duplicate fields are not visible in a decoded body; the decoder reports them.
     ///
     /// # Errors
-    /// If the body is not a list of objects, or `op`, `path` or `from` is not text. Without
-    /// field validation the latter is found only when the operation is done.
+    /// If the body is not a list of objects, or `op`, `path` or `from` is not a string. Without
+    /// field validation the latter is detected when the patch is applied.
     pub fn strict_errors(body: &Value) -> Result<Vec<String>, PatchError> {
         let items = match body {
             Value::Array(items) => items.as_slice(),
@@ -73,25 +72,26 @@ impl JsonPatch {
         Ok(messages)
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether it has none.
+    /// Returns true if the patch has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Whether the patch may make an object larger than the object and the patch together are.
+    /// Returns true if the patch has copy operations, so that the result may be larger than object
+    /// and patch together.
     pub fn copies(&self) -> bool {
         self.operations.iter().any(|operation| operation.kind() == "copy")
     }
 
-    /// The object after all operations.
+    /// Applies all operations to an object.
     ///
     /// # Errors
-    /// If one of them fails.
+    /// If an operation fails.
     pub fn apply(&self, object: Value) -> Result<Value, PatchError> {
         check_depth(&object)?;
         let mut document = Document::new(object);
@@ -103,7 +103,7 @@ impl JsonPatch {
     }
 }
 
-/// One step of a patch, as the client wrote it.
+/// An operation, as sent by the client.
 #[derive(Clone, Debug, PartialEq)]
 struct Operation {
     fields: Map<String, Value>,
@@ -122,12 +122,12 @@ impl Operation {
         self.fields.get("op").and_then(Value::as_str).unwrap_or("unknown")
     }
 
-    /// The value it carries; none is the same as null.
+    /// Returns the value; an absent one is null.
     fn value(&self) -> &Value {
         self.fields.get("value").unwrap_or(&Value::Null)
     }
 
-    /// A field, unless it is absent or null.
+    /// Returns a field, unless it is absent or null.
     fn field(&self, name: &str) -> Option<&Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }

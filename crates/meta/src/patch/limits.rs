@@ -1,35 +1,38 @@
-//! How much a patch may ask for.
+//! Limits of patches.
 //!
-//! A patch is a small program given by a stranger: it may be nested so deep that walking it
-//! exhausts the stack, or copy what it copied before. Each such growth has its limit here.
-//! The size of bodies and of stored objects is limited where they are read and written.
+//! A patch is untrusted input: it may be nested so deeply that recursion exhausts the stack, or
+//! copy its own copies. Each such growth is limited here. The sizes of bodies and of stored objects
+//! are limited where they are read and written.
 
 use serde_json::Value;
 
 use super::error::PatchError;
 
-/// How deep lists and maps may be nested in an object or a patch.
+/// Maximum nesting depth of lists and maps in an object or a patch.
 ///
-/// It is what the decoders of bodies accept, so that objects that can be created can be patched, except for the last
-/// few levels, which managedFields add to those of the object. All recursion over values is bounded by it. kube-apiserver allows 10 000: its stacks grow, and those of threads do not. In a
-/// build without optimization, the decoder takes 3.5 KB of stack for each level, and a thread has 2 MiB.
+/// The decoders of request bodies accept the same depth, so that every object that can be created
+/// can be patched, except for the last few levels, which managedFields add to those of the object.
+/// It bounds all recursion over values. kube-apiserver allows 10 000, because the stacks of
+/// goroutines grow, while those of threads do not: in a build without optimization, the decoder
+/// takes 3.5 KB of stack for each level, and a thread has 2 MiB.
 pub const MAX_DEPTH: usize = 200;
 
-/// How many operations a JSON patch may have, as in kube-apiserver.
+/// Maximum number of operations of a JSON patch, the same as in kube-apiserver.
 pub const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// How many bytes the copy operations of one JSON patch may add together, as in
-/// kube-apiserver: as much as a request body may hold.
+/// Maximum total size of the copy operations of a JSON patch, the same as in kube-apiserver: the
+/// limit of a request body.
 pub const MAX_COPY_BYTES: usize = 3 * 1024 * 1024;
 
-/// How many items of lists all operations of one JSON patch may move by one place. Inserting at the beginning of a
-/// list moves all its items: 10 000 insertions into 700 000 numbers, which fit into one object, would move 200 GB.
-/// This number moves 640 MB, in about 100 ms; what moves more is rejected with 413.
+/// Maximum number of list items that all operations of a JSON patch may shift. Inserting at the
+/// beginning of a list shifts all its items: 10 000 insertions into 700 000 numbers, which fit into
+/// one object, would move 200 GB. This limit allows 640 MB, which take about 100 ms; a patch that
+/// exceeds it is rejected with 413.
 pub const MAX_SHIFTED_ITEMS: usize = 20_000_000;
 
-/// How deep lists and maps are nested; a scalar has depth 0.
+/// Returns the nesting depth of a value; a scalar has depth 0.
 ///
-/// It does not recurse, for it is what decides whether recursion is safe.
+/// Does not recurse, because it decides whether recursion is safe.
 pub(super) fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut pending = vec![(value, 0)];
@@ -47,7 +50,7 @@ pub(super) fn depth(value: &Value) -> usize {
     deepest
 }
 
-/// Refuses what is nested too deep.
+/// Rejects values that are nested too deeply.
 pub(super) fn check_depth(value: &Value) -> Result<(), PatchError> {
     if depth(value) > MAX_DEPTH { Err(PatchError::TooDeep) } else { Ok(()) }
 }
@@ -66,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_counts_lists_and_maps() {
+    fn depth_counts_nested_lists_and_maps() {
         assert_eq!(depth(&json!("a")), 0);
         assert_eq!(depth(&json!([])), 1);
         assert_eq!(depth(&json!({"a": [1], "b": {}})), 2);
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_value_allowed_can_be_read_back() {
+    fn value_of_max_depth_round_trips() {
         let text = nested(MAX_DEPTH).to_string();
         assert_eq!(go_json::from_stored(text.as_bytes()).unwrap(), nested(MAX_DEPTH));
         assert!(check_depth(&nested(MAX_DEPTH)).is_ok());

@@ -1,17 +1,17 @@
-//! JSON merge patches (RFC 7396): a partial object, where null takes a field away.
+//! JSON Merge Patch (RFC 7396): a partial object, in which null removes a field.
 //!
-//! One thing is as in kube-apiserver and not as in the RFC: where a patch puts a list, nulls
-//! go from the objects in it too, unless the list takes the place of an object.
+//! One deviation from the RFC, as in kube-apiserver: in a list that a patch sets, null fields are
+//! removed from the items too, unless the list replaces an object.
 
 use serde_json::{Map, Value};
 
 use super::error::PatchError;
 use super::limits::check_depth;
 
-/// The object after a merge patch.
+/// Applies a merge patch to an object.
 ///
 /// # Errors
-/// If the patch is neither an object nor a list, or something is nested too deep.
+/// If the patch is neither an object nor a list, or a value is nested too deeply.
 pub fn apply(object: Value, patch: Value) -> Result<Value, PatchError> {
     check_depth(&object)?;
     check_depth(&patch)?;
@@ -22,20 +22,21 @@ pub fn apply(object: Value, patch: Value) -> Result<Value, PatchError> {
     }
 }
 
-/// A merge patch that makes `modified` of `original`; nulls in `modified` are lost by it.
+/// Creates a merge patch that changes `original` to `modified`; it cannot express nulls in
+/// `modified`.
 ///
 /// # Errors
-/// If one of them is no object, or nested too deep.
+/// If a value is not an object, or nested too deeply.
 pub fn create_merge_patch(original: &Value, modified: &Value) -> Result<Value, PatchError> {
     Ok(Value::Object(difference(checked_fields(original)?, checked_fields(modified)?)))
 }
 
-/// A merge patch for an object that others may change too, as `kubectl apply` makes for
-/// custom resources: it sets what `modified` has and `current` has not, and takes away what
-/// `original`, the last applied one, had and `modified` has not.
+/// Creates a merge patch for an object that other clients change too, as `kubectl apply` does for
+/// custom resources: it sets fields of `modified` that `current` lacks, and removes fields that
+/// `original`, the last applied configuration, has and `modified` lacks.
 ///
 /// # Errors
-/// If one of them is no object, or nested too deep.
+/// If a value is not an object, or nested too deeply.
 pub fn create_three_way_merge_patch(
     original: &Value,
     modified: &Value,
@@ -43,9 +44,9 @@ pub fn create_three_way_merge_patch(
 ) -> Result<Value, PatchError> {
     let modified = checked_fields(modified)?;
     let mut changes = difference(checked_fields(current)?, modified);
-    keep_values(&mut changes);
+    retain_values(&mut changes);
     let mut deletions = difference(checked_fields(original)?, modified);
-    keep_nulls(&mut deletions);
+    retain_nulls(&mut deletions);
     Ok(Value::Object(merge_fields(deletions, changes)))
 }
 
@@ -72,7 +73,7 @@ fn merge_fields(mut fields: Map<String, Value>, patch: Map<String, Value>) -> Ma
     fields
 }
 
-/// A value without fields that are null, in lists too; null items stay.
+/// Removes null fields, including those in lists; null items stay.
 fn without_nulls(mut value: Value) -> Value {
     drop_nulls(&mut value);
     value
@@ -111,25 +112,26 @@ fn difference(original: &Map<String, Value>, modified: &Map<String, Value>) -> M
     patch
 }
 
-/// Leaves only what a patch sets. An object that is empty from the start is a value.
-fn keep_values(patch: &mut Map<String, Value>) {
+/// Retains only the fields that a patch sets. An object that is empty from the start counts as a
+/// value.
+fn retain_values(patch: &mut Map<String, Value>) {
     patch.retain(|_, change| match change {
         Value::Null => false,
         Value::Object(changes) if changes.is_empty() => true,
         Value::Object(changes) => {
-            keep_values(changes);
+            retain_values(changes);
             !changes.is_empty()
         }
         _ => true,
     });
 }
 
-/// Leaves only what a patch takes away.
-fn keep_nulls(patch: &mut Map<String, Value>) {
+/// Retains only the fields that a patch removes.
+fn retain_nulls(patch: &mut Map<String, Value>) {
     patch.retain(|_, change| match change {
         Value::Null => true,
         Value::Object(changes) => {
-            keep_nulls(changes);
+            retain_nulls(changes);
             !changes.is_empty()
         }
         _ => false,

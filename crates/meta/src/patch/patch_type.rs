@@ -1,24 +1,24 @@
-//! The media types by which a request says what kind of patch its body is.
+//! Patch types and their media types.
 
-/// A kind of patch.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatchType {
     /// A list of operations, see [`super::json`].
     Json,
     /// A partial object, see [`super::merge`].
     Merge,
-    /// A partial object merged by the schema, see [`super::strategic`]; only for kinds whose
-    /// schema says how, that is the built-in ones.
+    /// A partial object merged according to the schema, see [`super::strategic`]; only for built-in
+    /// kinds, whose schema contains merge keys.
     StrategicMerge,
-    /// The whole intent of one manager, merged by field ownership.
+    /// A configuration of one manager, merged according to field ownership.
     Apply,
 }
 
 impl PatchType {
-    /// All kinds, in the order in which a refusal names them.
+    /// All types, in the order in which an error message lists them.
     pub const ALL: [Self; 4] = [Self::Json, Self::Merge, Self::StrategicMerge, Self::Apply];
 
-    /// Its media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json-patch+json",
@@ -28,7 +28,7 @@ impl PatchType {
         }
     }
 
-    /// The kind of this media type, given without parameters.
+    /// Returns the patch type of a media type given without parameters.
     pub fn from_media_type(media_type: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_its_media_type() {
+    fn patch_type_is_found_by_media_type() {
         for kind in PatchType::ALL {
             assert_eq!(PatchType::from_media_type(kind.media_type()), Some(kind));
         }

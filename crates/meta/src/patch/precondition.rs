@@ -1,18 +1,18 @@
-//! When a patch holds only for one version of its object.
+//! Preconditions of patches on the resource version.
 
 use serde_json::Value;
 
-/// The resource version that a patch asks for, if it is not the one it was applied to.
+/// Returns the resource version that the patch requires, if it differs from that of the object.
 ///
-/// A patch that names a version carries it into its result; one that does not leaves the
-/// version of the object it met. So whoever applies a patch again after losing a race
-/// compares each time: a difference is a conflict that no further attempt can mend.
-pub fn wanted_resource_version<'a>(current: &Value, patched: &'a Value) -> Option<&'a str> {
-    let wanted = resource_version(patched)?;
-    (Some(wanted) != resource_version(current)).then_some(wanted)
+/// A patch that sets `resourceVersion` carries it into the patched object; otherwise the patched
+/// object has the version of `current`. A caller that retries the patch after a write conflict
+/// checks this on each attempt: a difference is a conflict that no retry can resolve.
+pub fn conflicting_resource_version<'a>(current: &Value, patched: &'a Value) -> Option<&'a str> {
+    let required = resource_version(patched)?;
+    (Some(required) != resource_version(current)).then_some(required)
 }
 
-/// The version in an object's metadata; an empty one says nothing.
+/// Returns the object's resource version; `None` if it is empty.
 fn resource_version(object: &Value) -> Option<&str> {
     let version = object.get("metadata")?.get("resourceVersion")?.as_str()?;
     (!version.is_empty()).then_some(version)
@@ -24,10 +24,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_another_version_is_asked_for() {
+    fn different_resource_version_is_returned() {
         let object = |version: Value| json!({"metadata": {"resourceVersion": version}});
         let current = object(json!("7"));
-        for (patched, wanted) in [
+        for (patched, required) in [
             (object(json!("7")), None),
             (object(json!("6")), Some("6")),
             (object(json!("")), None),
@@ -36,7 +36,7 @@ mod tests {
             (json!({}), None),
             (json!([]), None),
         ] {
-            assert_eq!(wanted_resource_version(&current, &patched), wanted, "{patched}");
+            assert_eq!(conflicting_resource_version(&current, &patched), required, "{patched}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Strategic merge patches: partial objects, merged by what the schema says of their lists.
+//! Strategic merge patch: a partial object, merged according to the schema of its lists.
 //!
-//! Lists that are declared so are merged item by item, told apart by a key or, for scalars,
-//! by value; other lists are replaced. Directives among the fields say what a partial object
-//! cannot: `$patch` replaces or deletes, `$deleteFromPrimitiveList/<field>` takes scalars out
-//! of a list, `$setElementOrder/<field>` orders one and `$retainKeys` drops all other fields.
+//! A list with patch strategy `merge` is merged item by item, identified by the merge key or, for
+//! scalars, by value; other lists are replaced. Directives express what a partial object cannot:
+//! `$patch` replaces or deletes, `$deleteFromPrimitiveList/<field>` removes scalars from a list,
+//! `$setElementOrder/<field>` orders one and `$retainKeys` drops all other fields.
 
 mod conflicts;
 mod difference;
@@ -23,19 +23,19 @@ use merge_objects::{Mode, merge_objects};
 
 pub use patch_meta::PatchMeta;
 
-/// What to do when a field was changed in one way and is to be changed in another.
+/// Handling of fields that another client has changed to a different value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Change it as the patch says.
+    /// Set the value of the patch.
     Overwrite,
-    /// Make no patch.
+    /// Fail with a conflict.
     Refuse,
 }
 
-/// The object after a strategic merge patch.
+/// Applies a strategic merge patch to an object.
 ///
 /// # Errors
-/// If something in the patch has no meaning there, or something is nested too deep.
+/// If the patch contains an invalid directive or value, or a value is nested too deeply.
 pub fn apply(meta: PatchMeta<'_>, object: Value, patch: Value) -> Result<Value, PatchError> {
     check_depth(&object)?;
     check_depth(&patch)?;
@@ -50,11 +50,11 @@ pub fn apply(meta: PatchMeta<'_>, object: Value, patch: Value) -> Result<Value, 
     merge_objects(meta, object, patch, Mode::Apply).map(Value::Object)
 }
 
-/// A strategic merge patch that makes `modified` of `original`; nulls in `modified` are lost
-/// by it, and so are repeated items of merged lists.
+/// Creates a strategic merge patch that changes `original` to `modified`; it cannot express nulls
+/// in `modified`, nor duplicate items of merged lists.
 ///
 /// # Errors
-/// If one of them is no object, does not fit its schema, or is nested too deep.
+/// If a value is not an object, does not match its schema, or is nested too deeply.
 pub fn create_two_way_merge_patch(
     meta: PatchMeta<'_>,
     original: &Value,
@@ -65,13 +65,13 @@ pub fn create_two_way_merge_patch(
     difference::of_objects(meta, original, modified, scope, false).map(Value::Object)
 }
 
-/// A strategic merge patch for an object that others may change too, as `kubectl apply`
-/// makes it: it sets what `modified` has and `current` has not, and takes away what
-/// `original`, the last applied one, had and `modified` has not.
+/// Creates a strategic merge patch for an object that other clients change too, as `kubectl apply`
+/// does: it sets fields of `modified` that `current` lacks, and removes fields that `original`, the
+/// last applied configuration, has and `modified` lacks.
 ///
 /// # Errors
-/// If one of them is no object, does not fit its schema, or is nested too deep; and if
-/// conflicts are to be refused and there is one.
+/// If a value is not an object, does not match its schema, or is nested too deeply; and with
+/// [`OnConflict::Refuse`] if there is a conflict.
 pub fn create_three_way_merge_patch(
     meta: PatchMeta<'_>,
     original: &Value,
@@ -90,7 +90,7 @@ pub fn create_three_way_merge_patch(
     if on_conflict == OnConflict::Refuse {
         let changed = Scope { changes: true, deletions: true, element_order: false };
         let changed = Value::Object(difference::of_objects(meta, original, current, changed, false)?);
-        conflicts::refuse(meta, &patch, &changed)?;
+        conflicts::check(meta, &patch, &changed)?;
     }
     Ok(patch)
 }

@@ -1,5 +1,5 @@
-//! Writes a quantity in its canonical form: no fraction, and the largest suffix that
-//! leaves a whole number.
+//! Formatting of quantities in canonical form: no fraction, and the largest suffix that leaves an
+//! integer.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use super::{Format, Quantity, shift_decimal};
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The exponent of the first and of the last of [`DECIMAL_SUFFIXES`].
+/// The exponents of the first and the last of [`DECIMAL_SUFFIXES`].
 const DECIMAL_RANGE: (i32, i32) = (-9, 18);
 
-/// How many zeros a number may get because there is no larger suffix than `E`; beyond
-/// that an exponent is written.
+/// Maximum number of zeros appended because there is no larger suffix than `E`; beyond that an
+/// exponent is written.
 const MAX_ZEROS: i32 = 63;
 
 impl Quantity {
-    /// The canonical form, also where the text that was read is kept.
+    /// Returns the canonical form, even if the original text was preserved.
     pub fn canonical(&self) -> String {
         if self.is_zero() {
             return "0".to_owned();
@@ -28,8 +28,8 @@ impl Quantity {
         }
     }
 
-    /// With a binary suffix; `None` for what has a fraction or is less than the smallest
-    /// of these suffixes.
+    /// Formats with a binary suffix; `None` for a number that has a fraction or is less than the
+    /// smallest of these suffixes.
     fn binary(&self) -> Option<String> {
         if self.exponent < 0 {
             return None;
@@ -61,12 +61,12 @@ impl Quantity {
         if exponent == 0 { digits } else { format!("{digits}e{exponent}") }
     }
 
-    /// The largest multiple of three that is not above the exponent.
+    /// Returns the largest multiple of three that does not exceed the exponent.
     fn thousands(&self) -> i32 {
         self.exponent - self.exponent.rem_euclid(3)
     }
 
-    /// The digits that belong to a lower exponent, which may be more than a number holds.
+    /// Returns the digits at a lower exponent, which may be too long for a number.
     fn digits_at(&self, exponent: i32) -> String {
         let zeros = usize::try_from(self.exponent - exponent).unwrap_or(0);
         format!("{}{:0<zeros$}", self.mantissa, "")
@@ -74,7 +74,7 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form, except where upstream keeps what was read.
+    /// Formats in canonical form, except where apimachinery preserves the original text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
             Some(text) => f.write_str(text),

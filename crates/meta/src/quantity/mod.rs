@@ -1,11 +1,11 @@
-//! Amounts of resources, such as `500m`, `1.5Gi` or `12e6`.
+//! Resource quantities, such as `500m`, `1.5Gi` or `12e6`.
 //!
-//! A quantity is an exact decimal number and the family of suffixes in which it was
-//! written. It holds 38 significant digits, and nothing finer than a billionth; smaller
-//! amounts are rounded up to it when read, as upstream does.
+//! A quantity is an exact decimal number and the suffix format in which it was written. It has 38
+//! significant digits and a resolution of one billionth; smaller amounts are rounded up to it when
+//! parsed, as in Kubernetes.
 //!
-//! Two things differ from upstream, both beyond any real amount: more digits than 38 are
-//! refused, and numbers from 10²¹ on keep their value when printed with an SI suffix.
+//! Two deviations from Kubernetes, both beyond any real quantity: more than 38 digits are rejected,
+//! and numbers from 10²¹ on keep their value when formatted with an SI suffix.
 
 mod format;
 mod parse;
@@ -18,68 +18,68 @@ use serde_json::Value;
 
 pub use parse::ParseQuantityError;
 
-/// The family of suffixes in which a quantity is written.
+/// The suffix format of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Powers of ten as letters: `12M`.
+    /// Decimal SI suffixes: `12M`.
     #[default]
     DecimalSi,
-    /// Powers of 1024: `12Mi`.
+    /// Binary suffixes, powers of 1024: `12Mi`.
     BinarySi,
-    /// Powers of ten as numbers: `12e6`.
+    /// Decimal exponents: `12e6`.
     DecimalExponent,
 }
 
-/// A power of ten to which an amount is rounded or in which it is counted.
+/// A power of ten, as unit for rounding and conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scale(pub i32);
 
 impl Scale {
-    /// A billionth, the finest there is.
+    /// One billionth, the finest resolution.
     pub const NANO: Self = Self(-9);
-    /// A millionth.
+    /// One millionth.
     pub const MICRO: Self = Self(-6);
-    /// A thousandth.
+    /// One thousandth.
     pub const MILLI: Self = Self(-3);
     /// One.
     pub const ONE: Self = Self(0);
-    /// A thousand.
+    /// One thousand.
     pub const KILO: Self = Self(3);
-    /// A million.
+    /// One million.
     pub const MEGA: Self = Self(6);
 }
 
-/// An amount of some resource.
+/// A resource quantity.
 ///
-/// Quantities compare as numbers, whatever their format.
+/// Quantities compare by value, regardless of format.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
-    /// The number is `mantissa × 10^exponent`; no factor of ten remains in the mantissa,
-    /// so that equal numbers have equal parts.
+    /// The number is `mantissa × 10^exponent`. The mantissa is not divisible by ten, so that equal
+    /// numbers have equal representations.
     mantissa: i128,
     exponent: i32,
     format: Format,
-    /// What was read, where upstream keeps that instead of the canonical form.
+    /// The original text, where apimachinery preserves it instead of the canonical form.
     text: Option<Box<str>>,
 }
 
 impl Quantity {
-    /// So many units.
+    /// Creates a quantity of `value` units.
     pub fn new(value: i64, format: Format) -> Self {
         Self::from_parts(value.into(), 0, format)
     }
 
-    /// So many thousandths.
+    /// Creates a quantity of `value` thousandths.
     pub fn from_milli(value: i64, format: Format) -> Self {
         Self::from_scaled(value, Scale::MILLI, format)
     }
 
-    /// So many times this power of ten.
+    /// Creates a quantity of `value` times a power of ten.
     pub fn from_scaled(value: i64, scale: Scale, format: Format) -> Self {
         Self::from_parts(value.into(), scale.0, format)
     }
 
-    /// `mantissa × 10^exponent`.
+    /// Creates `mantissa × 10^exponent`.
     fn from_parts(mut mantissa: i128, mut exponent: i32, format: Format) -> Self {
         if mantissa == 0 {
             return Self { format, ..Self::default() };
@@ -91,10 +91,10 @@ impl Quantity {
         Self { mantissa, exponent, format, text: None }
     }
 
-    /// Reads a field of an object, which may also be a plain number.
+    /// Parses a field of an object, which may be a string or a plain number.
     ///
     /// # Errors
-    /// When it is neither, or malformed.
+    /// If it is neither, or malformed.
     pub fn from_json(value: &Value) -> Result<Self, ParseQuantityError> {
         match value {
             Value::String(text) => text.trim().parse(),
@@ -104,64 +104,64 @@ impl Quantity {
         }
     }
 
-    /// The family of suffixes in which it is written.
+    /// Returns the suffix format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The same number in another family of suffixes.
+    /// Returns the same number in another suffix format.
     #[must_use]
     pub fn with_format(self, format: Format) -> Self {
         Self { format, text: None, ..self }
     }
 
-    /// Whether it is nothing.
+    /// Returns true if the quantity is zero.
     pub fn is_zero(&self) -> bool {
         self.mantissa == 0
     }
 
-    /// -1 below zero, 1 above it.
+    /// Returns -1 for negative quantities, 1 for positive ones, 0 for zero.
     pub fn sign(&self) -> i32 {
         if self.mantissa < 0 { -1 } else { i32::from(self.mantissa > 0) }
     }
 
-    /// In whole units, rounded away from zero, and at most what an `i64` holds.
+    /// Returns the value in units, rounded away from zero and saturated to `i64`.
     pub fn value(&self) -> i64 {
         self.scaled_value(Scale::ONE)
     }
 
-    /// In thousandths, rounded away from zero, and at most what an `i64` holds.
+    /// Returns the value in thousandths, rounded away from zero and saturated to `i64`.
     pub fn milli_value(&self) -> i64 {
         self.scaled_value(Scale::MILLI)
     }
 
-    /// Counted in a power of ten, rounded away from zero, and at most what an `i64` holds.
+    /// Returns the value in a power of ten, rounded away from zero and saturated to `i64`.
     pub fn scaled_value(&self, scale: Scale) -> i64 {
         let limit = if self.mantissa < 0 { i64::MIN } else { i64::MAX };
         self.checked_scaled_value(scale).unwrap_or(limit)
     }
 
-    /// Counted in a power of ten and rounded away from zero, if an `i64` holds it.
+    /// Returns the value in a power of ten, rounded away from zero; `None` if it overflows `i64`.
     pub fn checked_scaled_value(&self, scale: Scale) -> Option<i64> {
         let shift = i64::from(self.exponent) - i64::from(scale.0);
         let (scaled, _) = shift_decimal(self.mantissa, shift)?;
         i64::try_from(scaled).ok()
     }
 
-    /// Rounds away from zero to a power of ten; whether nothing was lost.
+    /// Rounds away from zero to a power of ten. Returns true if the value was exact.
     pub fn round_up(&mut self, scale: Scale) -> bool {
         if self.exponent >= scale.0 {
             return true;
         }
         let shift = i64::from(self.exponent) - i64::from(scale.0);
-        // Shifting to the right cannot overflow.
+        // A right shift cannot overflow.
         let (mantissa, exact) = shift_decimal(self.mantissa, shift).unwrap_or((self.mantissa, true));
         *self = Self::from_parts(mantissa, scale.0, self.format);
         exact
     }
 
-    /// The sum, in this format, or the other one's when this is zero. `None` when it has
-    /// more digits than can be held.
+    /// Returns the sum in this quantity's format, or in the other's if this is zero. `None` if it
+    /// has too many digits.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -174,20 +174,20 @@ impl Quantity {
         Some(Self::from_parts(sum, exponent, format))
     }
 
-    /// The difference; see [`Quantity::checked_add`].
+    /// Returns the difference; see [`Quantity::checked_add`].
     #[must_use]
     pub fn checked_sub(&self, other: &Self) -> Option<Self> {
         self.checked_add(&Self { mantissa: other.mantissa.checked_neg()?, text: None, ..*other })
     }
 
-    /// A multiple. `None` when it has more digits than can be held.
+    /// Returns the product; `None` if it has too many digits.
     #[must_use]
     pub fn checked_mul(&self, factor: i64) -> Option<Self> {
         let product = self.mantissa.checked_mul(factor.into())?;
         Some(Self::from_parts(product, self.exponent, self.format))
     }
 
-    /// The mantissa that belongs to a lower exponent.
+    /// Returns the mantissa at a lower exponent.
     fn mantissa_at(&self, exponent: i32) -> Option<i128> {
         if self.is_zero() {
             return Some(0);
@@ -196,20 +196,20 @@ impl Quantity {
         Some(mantissa)
     }
 
-    /// How large the number is: the power of ten above its first digit.
+    /// Returns the order of magnitude: the power of ten above the first digit.
     fn magnitude(&self) -> i64 {
         i64::from(self.mantissa.unsigned_abs().checked_ilog10().unwrap_or(0)) + i64::from(self.exponent)
     }
 }
 
-/// `number × 10^shift`, rounded away from zero, and whether nothing was lost. `None` when
-/// it overflows.
+/// Returns `number × 10^shift`, rounded away from zero, and true if the result is exact. `None` on
+/// overflow.
 fn shift_decimal(number: i128, shift: i64) -> Option<(i128, bool)> {
     let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|digits| 10_i128.checked_pow(digits));
     if shift >= 0 {
         return Some((if number == 0 { 0 } else { number.checked_mul(power?)? }, true));
     }
-    // Whatever is divided by more than can be held rounds to one.
+    // Division by a power that overflows rounds to one.
     let (quotient, exact) = power.map_or((0, number == 0), |power| (number / power, number % power == 0));
     Some((if exact { quotient } else { quotient + number.signum() }, exact))
 }
@@ -220,8 +220,8 @@ impl Ord for Quantity {
         if by_sign.is_ne() || self.is_zero() {
             return by_sign;
         }
-        // Numbers of one magnitude differ in length by no more digits than can be held,
-        // and the one that does not fit when brought to the same exponent is the larger.
+        // Numbers of the same magnitude differ in length by no more than 38 digits, and the one
+        // that overflows at the common exponent is the larger.
         let by_size = self.magnitude().cmp(&other.magnitude()).then_with(|| {
             let exponent = self.exponent.min(other.exponent);
             match (self.mantissa_at(exponent), other.mantissa_at(exponent)) {

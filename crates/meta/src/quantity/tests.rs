@@ -1,4 +1,4 @@
-//! Upstream's documented cases, its oddities, and laws that must hold for all quantities.
+//! Kubernetes' documented cases, its peculiarities, and arithmetic laws for random quantities.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn quantity(text: &str) -> Quantity {
 }
 
 #[test]
-fn the_canonical_form_is_upstreams() {
+fn canonical_form_matches_kubernetes() {
     for (text, expected) in [
         ("0", "0"),
         ("0n", "0"),
@@ -60,7 +60,7 @@ fn the_canonical_form_is_upstreams() {
 }
 
 #[test]
-fn some_texts_are_kept_as_they_are() {
+fn text_that_looks_canonical_is_preserved() {
     for (text, canonical) in [
         ("1.234", "1234m"),
         ("1.500", "1500m"),
@@ -75,11 +75,11 @@ fn some_texts_are_kept_as_they_are() {
         assert_eq!((quantity.to_string(), quantity.canonical()), (text.to_owned(), canonical.to_owned()));
     }
     let sum = quantity("1.234").checked_add(&Quantity::default()).unwrap();
-    assert_eq!(sum.to_string(), "1234m", "arithmetic forgets the text");
+    assert_eq!(sum.to_string(), "1234m", "arithmetic discards the original text");
 }
 
 #[test]
-fn other_texts_are_refused() {
+fn malformed_quantity_is_rejected() {
     use ParseQuantityError::{Format, Numeric, Suffix};
     for (text, error) in [
         ("", Format),
@@ -105,7 +105,7 @@ fn other_texts_are_refused() {
 }
 
 #[test]
-fn counting_rounds_away_from_zero() {
+fn scaled_value_rounds_away_from_zero() {
     for (text, value, milli) in [
         ("1500m", 2, 1500),
         ("-1500m", -2, -1500),
@@ -128,7 +128,7 @@ fn counting_rounds_away_from_zero() {
 }
 
 #[test]
-fn sums_keep_the_format_of_what_is_there() {
+fn sum_has_format_of_first_nonzero_operand() {
     for (a, b, sum, difference) in [
         ("1Gi", "1", "1073741825", "1073741823"),
         ("1Gi", "1Gi", "2Gi", "0"),
@@ -145,7 +145,7 @@ fn sums_keep_the_format_of_what_is_there() {
 }
 
 #[test]
-fn order_is_that_of_numbers() {
+fn quantities_compare_by_value() {
     let ordered = [
         "-1e2147483647",
         "-1Ki",
@@ -177,7 +177,7 @@ fn order_is_that_of_numbers() {
 }
 
 #[test]
-fn fields_may_be_numbers() {
+fn from_json_accepts_numbers() {
     assert_eq!(Quantity::from_json(&json!(" 1Gi ")).unwrap().to_string(), "1Gi");
     assert_eq!(Quantity::from_json(&json!(1.5)).unwrap().to_string(), "1500m");
     assert_eq!(Quantity::from_json(&json!(null)).unwrap(), Quantity::default());
@@ -186,7 +186,7 @@ fn fields_may_be_numbers() {
 }
 
 #[test]
-fn random_quantities_obey_the_laws() {
+fn random_quantities_obey_arithmetic_laws() {
     for seed in 0..20_000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (a, b) = (random(&mut rng), random(&mut rng));

@@ -1,6 +1,6 @@
 //! Field selectors, such as `spec.nodeName=a,status.phase!=Running`.
 //!
-//! Which fields a kind offers is its own affair; here a field is a name and a value.
+//! Each kind defines its selectable fields; this module works on names and values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,44 +8,44 @@ use std::str::FromStr;
 
 use crate::gvk::GroupVersionKind;
 
-/// What a field has to be, or must not be.
+/// A requirement on one field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// The name of the field.
     pub field: Box<str>,
-    /// Whether the field has to have the value, or must not.
+    /// True for `=`, false for `!=`.
     pub equal: bool,
-    /// The value, without escapes.
+    /// The value, unescaped.
     pub value: Box<str>,
 }
 
-/// Which fields an object has to have: all requirements must hold.
+/// A field selector: an object matches if it meets all requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
-/// Text that is not a field selector.
+/// The reason why a string is not a field selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// A part has no operator.
+    /// A term has no operator.
     #[error("invalid selector: '{selector}'; can't understand '{part}'")]
     NoOperator {
-        /// The whole text.
+        /// The selector.
         selector: String,
-        /// The part.
+        /// The term.
         part: String,
     },
-    /// A backslash stands before something that needs none.
+    /// A backslash precedes a character that is not escapable.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     InvalidEscape(String),
-    /// A comma or equals sign within a value lacks its backslash; shown as a number.
+    /// A comma or equals sign in a value is not escaped; the message prints its code point.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
     Unescaped(char),
 }
 
-/// A kind does not offer a field to selectors.
+/// A kind does not support a field in selectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field label not supported: {field}")]
 pub struct UnsupportedField {
@@ -56,23 +56,23 @@ pub struct UnsupportedField {
 }
 
 impl Selector {
-    /// Every object.
+    /// Returns the selector that matches every object.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Objects of which a field has this value.
+    /// Returns the selector for objects with this value of a field.
     pub fn equals(field: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         Self::new([Requirement { field: field.into(), equal: true, value: value.into() }])
     }
 
-    /// Objects that fulfil all of these.
+    /// Returns the selector of these requirements.
     pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         Self { requirements: requirements.into_iter().collect() }
     }
 
-    /// Whether an object fits, given how to look up its fields. A field that is not there
-    /// is empty.
+    /// Returns true if an object matches; `lookup` returns the values of its fields. An absent
+    /// field is empty.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let found = lookup(&requirement.field).unwrap_or_default();
@@ -80,27 +80,27 @@ impl Selector {
         })
     }
 
-    /// Whether every object fits.
+    /// Returns true if every object matches.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// All requirements.
+    /// Returns the requirements.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// The value that this field must have, if it must have one. Indexes ask for it.
+    /// Returns the value that this field must have, if there is one. Used for index lookups.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         let requirement =
             self.requirements.iter().find(|requirement| requirement.equal && &*requirement.field == field)?;
         Some(&requirement.value)
     }
 
-    /// Renames fields and values, or refuses them; `None` drops the requirement.
+    /// Converts fields and values, or rejects them; `None` drops the requirement.
     ///
     /// # Errors
-    /// The first error of the given function.
+    /// The first error of `transform`.
     pub fn transform<E>(
         &self,
         mut transform: impl FnMut(&str, &str) -> Result<Option<(Box<str>, Box<str>)>, E>,
@@ -126,7 +126,7 @@ impl FromStr for Selector {
             let (field, equal, value) = split_part(part)
                 .ok_or_else(|| ParseError::NoOperator { selector: text.to_owned(), part: part.to_owned() })?;
             let value = unescape(value)?;
-            // A comparison of nothing with nothing is dropped, as upstream does.
+            // A requirement with empty field and empty value is dropped, as in apimachinery.
             if !(field.is_empty() && value.is_empty()) {
                 requirements.push(Requirement { field: field.into(), equal, value: value.into() });
             }
@@ -135,7 +135,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The parts between commas that no backslash escapes.
+/// Splits the selector at unescaped commas.
 fn split_parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -150,7 +150,7 @@ fn split_parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Field, whether it has to be equal, and value; split at the first operator.
+/// Splits a term at the first operator into field, equality and value.
 fn split_part(part: &str) -> Option<(&str, bool, &str)> {
     let equals = part.find('=')?;
     let value = &part[equals + 1..];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_a_canonical_form_and_match() {
+    fn parsed_selector_prints_canonically_and_matches() {
         for (text, expected, matches) in [
             ("", "", true),
             (",", "", true),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_worded_as_upstream() {
+    fn parse_errors_match_kube_apiserver() {
         for (text, expected) in [
             ("a", "invalid selector: 'a'; can't understand 'a'"),
             ("b=1,a", "invalid selector: 'b=1,a'; can't understand 'a'"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_learn_the_value_they_need() {
+    fn requires_exact_match_returns_value_for_index() {
         let selector: Selector = "a!=2,a=1".parse().unwrap();
         assert_eq!(selector.requires_exact_match("a"), Some("1"));
         assert_eq!(selector.requires_exact_match("b"), None);

@@ -1,33 +1,33 @@
-//! Reads the text of a label selector.
+//! Parser for label selectors.
 //!
-//! The grammar is upstream's, oddities included: `in` and `notin` may stand as keys and
+//! The grammar is apimachinery's, including its peculiarities: `in` and `notin` may be keys and
 //! values, a missing value is the empty one, and `x in ()` means `x in ("")`.
 
 use super::labels::{Operator, Requirement, check_key};
 use crate::field::{ErrorList, Path};
 
-/// Text that is not a label selector.
+/// The reason why a string is not a label selector.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// Something stands where something else has to.
+    /// An unexpected token.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// What was found.
+        /// The token that was found.
         found: String,
-        /// What could have stood there.
+        /// The expected tokens.
         expected: &'static str,
     },
-    /// No values after `in` or `notin`.
+    /// `in` or `notin` without values.
     #[error("found '{found}' expected: '('")]
     NoValues {
-        /// What was found instead.
+        /// The token that was found.
         found: String,
     },
-    /// A key or value is not one of a label.
+    /// An invalid label key or value.
     #[error(transparent)]
     Invalid(#[from] ErrorList),
-    /// Any of these, within a requirement.
+    /// One of the other errors, within a requirement.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[source] Box<ParseError>),
 }
@@ -39,13 +39,13 @@ enum Token<'a> {
     Open,
     Close,
     Not,
-    /// `in` or `notin`: an operator after a key, a word elsewhere.
+    /// `in` or `notin`: an operator after a key, otherwise a word.
     SetOperator(Operator, &'a str),
     Operator(Operator, &'a str),
     Word(&'a str),
 }
 
-/// Reads all requirements, in the order in which they stand.
+/// Parses all requirements, in the order of the text.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, ParseError> {
     let mut parser = Parser { rest: text, next: Token::End };
     parser.advance();
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
             return Err(ErrorList::from(error).into());
         }
         let none: [&str; 0] = [];
-        // A negated key takes no operator, not even a comma-less end.
+        // No operator may follow a negated key; the end is checked by the caller.
         if negated {
             return Ok(Requirement::new(key, Operator::DoesNotExist, none)?);
         }
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The one value after `=` and the like.
+    /// Parses the value after an operator such as `=`.
     fn value(&mut self) -> Result<&'a str, ParseError> {
         if matches!(self.next, Token::End | Token::Comma) {
             return Ok("");
@@ -110,7 +110,8 @@ impl<'a> Parser<'a> {
         word(taken).ok_or_else(|| unexpected(taken, "identifier"))
     }
 
-    /// The values in parentheses after `in` or `notin`, sorted and each once.
+    /// Parses the values in parentheses after `in` or `notin`; the result is sorted and without
+    /// duplicates.
     fn values(&mut self) -> Result<Vec<&'a str>, ParseError> {
         let taken = self.take();
         if taken != Token::Open {
@@ -128,8 +129,8 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// Everything up to the closing parenthesis. Nothing before, after or between commas
-    /// is the empty value.
+    /// Parses the values up to the closing parenthesis. A missing value before, after or between
+    /// commas is the empty value.
     fn value_list(&mut self, values: &mut Vec<&'a str>) -> Result<(), ParseError> {
         loop {
             let taken = self.take();
@@ -165,8 +166,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The first token, and what comes after it. A NUL byte ends the token before it; in
-/// front of a token it ends the text, as it does upstream.
+/// Splits off the first token. A NUL byte ends the token before it; in front of a token it ends the
+/// text, as in apimachinery.
 fn lex(text: &str) -> (Token<'_>, &str) {
     let text = text.trim_start_matches(is_space);
     let symbol = match text.as_bytes() {
@@ -229,12 +230,12 @@ mod tests {
         assert_eq!(text.parse::<Selector>().unwrap().to_string(), expected, "{text:?}");
     }
 
-    fn refuse(text: &str, expected: &str) {
+    fn check_error(text: &str, expected: &str) {
         assert_eq!(text.parse::<Selector>().unwrap_err().to_string(), expected, "{text:?}");
     }
 
     #[test]
-    fn texts_have_a_canonical_form() {
+    fn parsed_selector_prints_canonically() {
         for (text, expected) in [
             ("", ""),
             (" \n", ""),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_worded_as_upstream() {
+    fn parse_errors_match_kube_apiserver() {
         let key = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         for (text, expected) in [
             (",x", "found ',', expected: !, identifier, or 'end of string'"),
@@ -276,13 +277,13 @@ mod tests {
                 "unable to parse requirement: values[0]: Invalid value: \"a\": for 'Gt', 'Lt' operators, the value must be an integer",
             ),
         ] {
-            refuse(text, expected);
+            check_error(text, expected);
         }
-        refuse(
+        check_error(
             "a_/b",
             "unable to parse requirement: <nil>: Invalid value: \"a_/b\": prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
         );
         let quoted = "unable to parse requirement: <nil>: Invalid value: \"-\": name part";
-        refuse("-", &format!("{quoted} {key}"));
+        check_error("-", &format!("{quoted} {key}"));
     }
 }

@@ -1,4 +1,4 @@
-//! Label selectors as they stand in objects: `matchLabels` and `matchExpressions`.
+//! Label selectors in objects: `matchLabels` and `matchExpressions`.
 
 use std::collections::BTreeMap;
 
@@ -9,59 +9,59 @@ use crate::field::{BadValue, ErrorList, FieldError, Path, quoted};
 use crate::name;
 use crate::object::validate_labels;
 
-/// `LabelSelector` of meta/v1.
+/// A `LabelSelector` of meta/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
-    /// Labels and the values that they must have.
+    /// Required labels and their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// What else must hold.
+    /// Further requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
 }
 
-/// `LabelSelectorRequirement` of meta/v1.
+/// A `LabelSelectorRequirement` of meta/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelSelectorRequirement {
-    /// The label's key.
+    /// The label key.
     #[serde(default)]
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[serde(default)]
     pub operator: String,
-    /// Required for the first two, and not allowed for the others.
+    /// Required for `In` and `NotIn`, not allowed for the other operators.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// A selector in an object that cannot be used.
+/// The reason why a selector in an object is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorError {
-    /// There is no such operator.
+    /// The operator is unknown.
     #[error("{} is not a valid label selector operator", quoted(.0))]
     Operator(String),
-    /// A key or value is not one of a label.
+    /// A label key or value is invalid.
     #[error(transparent)]
     Invalid(#[from] ErrorList),
 }
 
-/// What validation lets pass that it usually would not.
+/// Relaxations of the validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValidationOptions {
-    /// Values that no label can have, because an object already stored has one.
+    /// Accept invalid label values, because a stored object already has one.
     pub allow_invalid_values: bool,
-    /// Operators that only others understand, as in access reviews.
+    /// Accept unknown operators, as access reviews do for authorizers that support them.
     pub allow_unknown_operators: bool,
 }
 
 impl LabelSelector {
-    /// Ready to match. No selector at all, which is not the same as an empty one, selects
+    /// Converts to a [`Selector`] that can match. An absent selector, unlike an empty one, matches
     /// nothing; see [`Selector::nothing`].
     ///
     /// # Errors
-    /// When validation would have refused it.
+    /// If the selector is invalid.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.match_labels.iter();
         let mut requirements = labels
@@ -69,7 +69,7 @@ impl LabelSelector {
             .collect::<Result<Vec<_>, _>>()?;
         for expression in &self.match_expressions {
             let operator = expression
-                .known_operator()
+                .parse_operator()
                 .ok_or_else(|| SelectorError::Operator(expression.operator.clone()))?;
             requirements.push(Requirement::new(
                 &expression.key,
@@ -80,18 +80,18 @@ impl LabelSelector {
         Ok(Selector::new(requirements))
     }
 
-    /// Whether every object fits.
+    /// Returns true if the selector matches every object.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Whether an expression has a value that no label can have.
+    /// Returns true if an expression contains an invalid label value.
     pub fn has_invalid_value(&self) -> bool {
         let mut values = self.match_expressions.iter().flat_map(|expression| &expression.values);
         values.any(|value| !name::label_value(value).is_empty())
     }
 
-    /// Everything that is wrong with it.
+    /// Validates the selector.
     pub fn validate(&self, path: &Path<'_>, options: ValidationOptions) -> ErrorList {
         let labels = self.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut errors = validate_labels(labels, &path.child("matchLabels"));
@@ -104,7 +104,7 @@ impl LabelSelector {
 }
 
 impl LabelSelectorRequirement {
-    fn known_operator(&self) -> Option<Operator> {
+    fn parse_operator(&self) -> Option<Operator> {
         match self.operator.as_str() {
             "In" => Some(Operator::In),
             "NotIn" => Some(Operator::NotIn),
@@ -114,11 +114,11 @@ impl LabelSelectorRequirement {
         }
     }
 
-    /// Everything that is wrong with it.
+    /// Validates the requirement.
     pub fn validate(&self, path: &Path<'_>, options: ValidationOptions) -> ErrorList {
         let mut errors = ErrorList::new();
         let values = path.child("values");
-        match self.known_operator() {
+        match self.parse_operator() {
             Some(Operator::In | Operator::NotIn) if self.values.is_empty() => {
                 let message = "must be specified when `operator` is 'In' or 'NotIn'";
                 errors.push(FieldError::required(&values, message));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_parts_must_hold() {
+    fn selector_matches_only_if_labels_and_expressions_match() {
         let selector = selector(json!({
             "matchLabels": {"app": "web"},
             "matchExpressions": [
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_selectors_are_refused_in_detail() {
+    fn invalid_selector_returns_all_errors() {
         let selector = selector(json!({
             "matchLabels": {"-": "web"},
             "matchExpressions": [
@@ -187,10 +187,10 @@ mod tests {
             ],
         }));
         let errors = selector.validate(&Path::root("s"), ValidationOptions::default());
-        let shown: Vec<String> =
+        let messages: Vec<String> =
             errors.iter().map(|error| error.to_string().split(" (e.g.").next().unwrap().to_owned()).collect();
         assert_eq!(
-            shown,
+            messages,
             [
                 "s.matchLabels: Invalid value: \"-\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
                 "s.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",

@@ -1,4 +1,4 @@
-//! Label selectors, parsed and ready to match.
+//! Parsed label selectors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,13 +10,13 @@ pub use super::label_parse::ParseError;
 use crate::field::{BadValue, ErrorList, FieldError, Path};
 use crate::name;
 
-/// Labels by key.
+/// A set of labels.
 pub trait Labels {
-    /// The value of a label.
+    /// Returns the value of a label.
     fn get(&self, key: &str) -> Option<&str>;
 }
 
-/// How a requirement relates a label to its values.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `key = value`
@@ -33,13 +33,13 @@ pub enum Operator {
     Exists,
     /// `!key`
     DoesNotExist,
-    /// `key > value`, both whole numbers
+    /// `key > value`, both integers
     GreaterThan,
-    /// `key < value`, both whole numbers
+    /// `key < value`, both integers
     LessThan,
 }
 
-/// What one label has to be.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     key: Box<str>,
@@ -47,7 +47,7 @@ pub struct Requirement {
     values: Box<[Box<str>]>,
 }
 
-/// Which labels an object has to have: all requirements must hold.
+/// A label selector: an object matches if it meets all requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
     requirements: Box<[Requirement]>,
@@ -55,10 +55,10 @@ pub struct Selector {
 }
 
 impl Requirement {
-    /// Checks and builds a requirement.
+    /// Validates and creates a requirement.
     ///
     /// # Errors
-    /// When key, values or their number do not fit the operator.
+    /// If key or values are invalid, or the number of values does not fit the operator.
     pub fn new(
         key: &str,
         operator: Operator,
@@ -69,32 +69,32 @@ impl Requirement {
         Ok(Self { key: key.into(), operator, values })
     }
 
-    /// The label's key.
+    /// Returns the label key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How the label relates to the values.
+    /// Returns the operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values in the order in which they were given.
+    /// Returns the values in their original order.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(AsRef::as_ref)
     }
 
-    /// Whether an object with these labels fits.
+    /// Returns true if labels meet the requirement.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         let value = labels.get(&self.key);
-        let is_among = |value: &str| self.values.iter().any(|wanted| **wanted == *value);
+        let is_among = |value: &str| self.values.iter().any(|allowed| **allowed == *value);
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(is_among),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(is_among),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => self.compare(value).is_some_and(|(found, wanted)| found > wanted),
-            Operator::LessThan => self.compare(value).is_some_and(|(found, wanted)| found < wanted),
+            Operator::GreaterThan => self.compare(value).is_some_and(|(found, bound)| found > bound),
+            Operator::LessThan => self.compare(value).is_some_and(|(found, bound)| found < bound),
         }
     }
 
@@ -104,26 +104,26 @@ impl Requirement {
 }
 
 impl Selector {
-    /// Every object.
+    /// Returns the selector that matches every object.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// No object at all.
+    /// Returns the selector that matches no object.
     pub fn nothing() -> Self {
         Self { nothing: true, ..Self::default() }
     }
 
-    /// Objects that fulfil all of these.
+    /// Returns the selector of these requirements.
     pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut requirements: Vec<Requirement> = requirements.into_iter().collect();
-        // In the order of keys a selector has one text only.
+        // Sort by key, so that equal selectors have the same text.
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self { requirements: requirements.into(), nothing: false }
     }
 
-    /// Objects with exactly these values, which are not checked: they stand in an object
-    /// that was.
+    /// Returns the selector for exactly these values, which are not validated: they come from an
+    /// object that was.
     pub fn from_set<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self::new(labels.into_iter().map(|(key, value)| Requirement {
             key: key.into(),
@@ -132,27 +132,27 @@ impl Selector {
         }))
     }
 
-    /// Whether an object with these labels fits.
+    /// Returns true if labels meet all requirements.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// Whether every object fits.
+    /// Returns true if every object matches.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Whether no object fits, whatever its labels.
+    /// Returns true if no object matches.
     pub fn is_nothing(&self) -> bool {
         self.nothing
     }
 
-    /// All requirements in the order of their keys.
+    /// Returns the requirements, sorted by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// The one value that this label must have, if there is one. Indexes ask for it.
+    /// Returns the only value that this label may have, if there is one. Used for index lookups.
     pub fn requires_exact_match(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements.iter().find(|requirement| *requirement.key == *key)?;
         match (requirement.operator, &*requirement.values) {
@@ -165,7 +165,7 @@ impl Selector {
 impl FromStr for Selector {
     type Err = ParseError;
 
-    /// Reads a `labelSelector`, such as `app=web,tier in (a,b),!old`.
+    /// Parses a `labelSelector`, such as `app=web,tier in (a,b),!old`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         Ok(Self::new(super::label_parse::parse(text)?))
     }
@@ -239,7 +239,7 @@ fn check(key: &str, operator: Operator, values: &[Box<str>]) -> ErrorList {
     let path = Path::root("values");
     if let Some(message) = check_count(operator, values.len()) {
         let list = values.iter().map(|value| Value::from(&**value)).collect::<Vec<_>>();
-        // In Go an empty list of values is no list.
+        // In Go an empty list of values is nil, which prints as `null`.
         let list = if list.is_empty() { Value::Null } else { Value::from(list) };
         errors.push(FieldError::invalid(&path, BadValue::json(&list), message));
     }
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_label_satisfies_what_is_negative() {
+    fn missing_label_matches_negative_requirement() {
         for (text, without, with) in [
             ("x=a", false, true),
             ("x==a", false, true),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_may_come_in_several_forms() {
+    fn labels_of_each_map_type_match() {
         let selector = Selector::from_set([("y", "2"), ("x", "1")]);
         assert_eq!(selector.to_string(), "x=1,y=2");
         let json = serde_json::json!({"x": "1", "y": "2"});
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_learn_the_value_they_need() {
+    fn requires_exact_match_returns_value_for_index() {
         let selector: Selector = "x=a,y in (b),z in (c,d),w!=e".parse().unwrap();
         assert_eq!(selector.requires_exact_match("x"), Some("a"));
         assert_eq!(selector.requires_exact_match("y"), Some("b"));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_are_checked() {
+    fn invalid_requirement_is_rejected() {
         let none: [&str; 0] = [];
         for (operator, expected) in [
             (

@@ -1,4 +1,4 @@
-//! Selectors: which objects of a list, by their labels or by some of their fields.
+//! Label selectors and field selectors.
 
 pub mod fields;
 mod label_parse;

@@ -1,4 +1,4 @@
-//! One constructor per reason, with upstream's message.
+//! Constructors of `Status`, one per reason, with kube-apiserver's messages.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::field::{ErrorList, quoted};
 use crate::gvk::{GroupKind, GroupResource};
 
 impl Status {
-    /// A failure with the reason's usual code and no details.
+    /// Creates a failure with the default code of the reason and without details.
     pub fn failure(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             kind: "Status".to_owned(),
@@ -21,7 +21,7 @@ impl Status {
         }
     }
 
-    /// A success, optionally about an object.
+    /// Creates a success, optionally with details of an object.
     pub fn success(code: u16, details: Option<Details>) -> Self {
         let plain = Self::failure(Reason::Unknown, "");
         Self { status: Self::SUCCESS.to_owned(), details, code, ..plain }
@@ -31,18 +31,18 @@ impl Status {
         Self { details: Some(Details::of(resource, name)), ..Self::failure(reason, message) }
     }
 
-    /// 404: there is no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::about(Reason::NotFound, resource, name, format!("{resource} {} not found", quoted(name)))
     }
 
-    /// 409: there is such an object already.
+    /// 409: an object of this name exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} already exists", quoted(name));
         Self::about(Reason::AlreadyExists, resource, name, message)
     }
 
-    /// 409: every name that the server made up is taken.
+    /// 409: all generated names are in use.
     pub fn generate_name_conflict(resource: &GroupResource, name: &str, retry_after_seconds: u32) -> Self {
         let message = format!(
             "{resource} {} already exists, the server was not able to generate a unique name for the object",
@@ -51,12 +51,12 @@ impl Status {
         Self::about(Reason::AlreadyExists, resource, name, message).with_retry_after(retry_after_seconds)
     }
 
-    /// 401: the client has to say who it is.
+    /// 401: the client is not authenticated.
     pub fn unauthorized(message: &str) -> Self {
         Self::failure(Reason::Unauthorized, if message.is_empty() { "not authorized" } else { message })
     }
 
-    /// 403: the client may not do this. Resource and name may be empty.
+    /// 403: the client is not authorized. Resource and name may be empty.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl Display) -> Self {
         let message = if resource.is_empty() {
             format!("forbidden: {why}")
@@ -68,7 +68,7 @@ impl Status {
         Self::about(Reason::Forbidden, resource, name, message)
     }
 
-    /// 409: the change does not fit the present state.
+    /// 409: the change conflicts with the current state of the object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quoted(name));
         Self::about(Reason::Conflict, resource, name, message)
@@ -80,17 +80,17 @@ impl Status {
         Self { details, ..Self::failure(Reason::Conflict, message) }
     }
 
-    /// 410: it is no longer there.
+    /// 410: the resource does not exist any more.
     pub fn gone(message: impl Into<String>) -> Self {
         Self::failure(Reason::Gone, message)
     }
 
-    /// 410: the revision is no longer kept.
+    /// 410: the revision has been compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(Reason::Expired, message)
     }
 
-    /// 422: the object is not well formed.
+    /// 422: the object is invalid.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &ErrorList) -> Self {
         let cause = |error: &crate::field::FieldError| {
             Cause::new(error.kind.reason(), error.body(), error.field.clone())
@@ -109,12 +109,12 @@ impl Status {
         Self { details: Some(details), ..Self::failure(Reason::Invalid, message) }
     }
 
-    /// 400: the request itself is malformed.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(Reason::BadRequest, message)
     }
 
-    /// 429: the client should slow down, for so long.
+    /// 429: the client should retry after this time.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::failure(Reason::TooManyRequests, message).with_retry_after(retry_after_seconds)
     }
@@ -124,19 +124,19 @@ impl Status {
         Self::failure(Reason::TooManyRequests, format!("Too many requests: {why}"))
     }
 
-    /// 503: the server cannot serve now.
+    /// 503: the server is unavailable.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(Reason::ServiceUnavailable, message)
     }
 
-    /// 405: this cannot be done to objects of the kind.
+    /// 405: the resource does not support the action.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
-        let shown = resource.to_string();
-        let message = format!("{action} is not supported on resources of kind {}", quoted(&shown));
+        let resource_text = resource.to_string();
+        let message = format!("{action} is not supported on resources of kind {}", quoted(&resource_text));
         Self::about(Reason::MethodNotAllowed, resource, "", message)
     }
 
-    /// 500: the operation could not be finished in time, and did not happen.
+    /// 500: the operation timed out and had no effect.
     pub fn server_timeout(resource: &GroupResource, operation: &str, retry_after_seconds: u32) -> Self {
         let message = format!(
             "The {operation} operation against {resource} could not be completed at this time, please try again."
@@ -144,29 +144,29 @@ impl Status {
         Self::about(Reason::ServerTimeout, resource, operation, message).with_retry_after(retry_after_seconds)
     }
 
-    /// 500: the server failed.
+    /// 500: internal error.
     pub fn internal_error(why: impl Display) -> Self {
         let message = format!("Internal error occurred: {why}");
         Self::failure(Reason::InternalError, message).with_cause(Cause::new("", why.to_string(), ""))
     }
 
-    /// 504: the operation could not be finished in time, but may still happen.
+    /// 504: the operation timed out, but may still take effect.
     pub fn timeout(why: impl Display, retry_after_seconds: u32) -> Self {
         Self::failure(Reason::Timeout, format!("Timeout: {why}")).with_retry_after(retry_after_seconds)
     }
 
-    /// 413: the body is too large.
+    /// 413: the request body is too large.
     pub fn request_entity_too_large(why: impl Display) -> Self {
         Self::failure(Reason::RequestEntityTooLarge, format!("Request entity too large: {why}"))
     }
 
-    /// 406: none of the forms that the client accepts can be given.
+    /// 406: the server supports none of the media types in `Accept`.
     pub fn not_acceptable(offered: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", offered.join(", "));
         Self::failure(Reason::NotAcceptable, message)
     }
 
-    /// 406: the object cannot be shown as a table, or whatever was asked for.
+    /// 406: the object cannot be converted to a table or another requested representation.
     pub fn not_acceptable_conversion(target: &str, offered: &[&str]) -> Self {
         let offered = offered.join(", ");
         let message =
@@ -174,7 +174,7 @@ impl Status {
         Self::failure(Reason::NotAcceptable, message)
     }
 
-    /// 415: the body has an unknown form.
+    /// 415: the media type of the request body is not supported.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let accepted = accepted.join(", ");
         let message = format!(
@@ -185,7 +185,7 @@ impl Status {
 }
 
 impl Details {
-    /// About an object, or a collection when the name is empty.
+    /// Creates the details of an object, or of a collection if the name is empty.
     pub fn of(resource: &GroupResource, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_has_its_code_and_message() {
+    fn status_of_each_reason_has_code_and_message() {
         check(Status::not_found(PODS, "x"), 404, "NotFound", "pods \"x\" not found");
         check(Status::not_found(DEPLOYMENTS, "x"), 404, "NotFound", "deployments.apps \"x\" not found");
         check(Status::already_exists(PODS, "x"), 409, "AlreadyExists", "pods \"x\" already exists");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_upstream_does() {
+    fn status_serializes_as_in_kube_apiserver() {
         let status = Status::not_found(PODS, "x");
         let text = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"x\" not found","reason":"NotFound","details":{"name":"x","kind":"pods"},"code":404}"#;
         assert_eq!(serde_json::to_string(&status).unwrap(), text);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_object_lists_what_is_wrong() {
+    fn invalid_status_lists_field_errors() {
         let kind = GroupKind::from_static("", "Pod");
         let mut errors = ErrorList::new();
         assert_eq!(Status::invalid(&kind, "x", &errors).message, "Pod \"x\" is invalid");

@@ -1,11 +1,11 @@
-//! Statuses made from nothing but a code, for failures that have no better words.
+//! `Status` for an HTTP status code, for failures without a more specific message.
 
 use super::{Details, Reason, Status};
 use crate::field::quoted;
 
 impl Status {
-    /// A failure with the code's usual message. `server_message` is shown where the code
-    /// says too little; the details are there, but empty.
+    /// Creates a failure with the default message of the code. For some codes the message contains
+    /// `server_message`; the details are present, but empty.
     pub fn generic(code: u16, server_message: &str) -> Self {
         let (reason, message) = match code {
             400 => (Reason::BadRequest, "the server rejected our request for an unknown reason"),
@@ -33,16 +33,17 @@ impl Status {
                 let message = "the server was unable to return a response in the time allotted, but may still be processing the request";
                 (Reason::Timeout, message)
             }
-            _ => return Self::unspecific(code, server_message),
+            _ => return Self::other(code, server_message),
         };
         Self { details: Some(Details::default()), ..Self::failure(reason, message) }
     }
 
-    fn unspecific(code: u16, server_message: &str) -> Self {
+    fn other(code: u16, server_message: &str) -> Self {
         let (reason, message) = if code >= 500 {
-            let shown = quoted(server_message);
-            let message =
-                format!("an error on the server ({shown}) has prevented the request from succeeding");
+            let quoted_message = quoted(server_message);
+            let message = format!(
+                "an error on the server ({quoted_message}) has prevented the request from succeeding"
+            );
             (Reason::InternalError, message)
         } else {
             let message = format!(
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_enough() {
+    fn generic_status_has_message_of_code() {
         let text = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
         assert_eq!(serde_json::to_string(&Status::generic(404, "")).unwrap(), text);
         for code in [400, 401, 403, 404, 405, 406, 409, 415, 422, 429, 500, 502, 503, 504, 418] {

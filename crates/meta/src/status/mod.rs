@@ -1,7 +1,6 @@
-//! The `Status` object: the answer to a request that was refused, or that left nothing
-//! else to show.
+//! The `Status` object: the response to failed requests and to successful ones without an object.
 //!
-//! This is data and its texts. Which error becomes which status is decided elsewhere.
+//! This module contains the types and messages only; `apiserver::status` maps errors to statuses.
 
 mod build;
 mod generic;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use reason::Reason;
 pub use request::{Denied, MODIFIED_MESSAGE, Precondition};
 
-/// `Status` of meta/v1.
+/// A `Status` of meta/v1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -23,19 +22,19 @@ pub struct Status {
     /// Always `v1`.
     #[serde(default)]
     pub api_version: String,
-    /// Of a list that could not be continued, where to continue.
+    /// For an expired list, the token to continue it.
     #[serde(default)]
     pub metadata: ListMeta,
     /// `Success` or `Failure`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub status: String,
-    /// For people.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// For programs.
+    /// Machine-readable reason.
     #[serde(default, skip_serializing_if = "Reason::is_unknown")]
     pub reason: Reason,
-    /// More for programs.
+    /// Machine-readable details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
     /// The HTTP status code.
@@ -43,52 +42,52 @@ pub struct Status {
     pub code: u16,
 }
 
-/// `ListMeta` of meta/v1.
+/// A `ListMeta` of meta/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListMeta {
-    /// The revision at which the list was read.
+    /// The revision of the list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// Where the next page begins.
+    /// The token for the next page.
     #[serde(default, rename = "continue", skip_serializing_if = "String::is_empty")]
     pub continue_token: String,
-    /// How many items come after this page.
+    /// The number of items after this page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_item_count: Option<i64>,
 }
 
-/// What a status is about.
+/// `StatusDetails` of meta/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
-    /// Of the object; of a server timeout, the operation.
+    /// Name of the object; for a server timeout, the operation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Of the object.
+    /// API group of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The resource; for an invalid object its kind.
+    /// Resource of the object; for an invalid object its kind.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Of the object.
+    /// Uid of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// What is wrong in detail.
+    /// The causes of the failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again; zero when nothing is said.
+    /// Seconds after which the client should retry; zero if unset.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
 
-/// One thing that is wrong.
+/// A cause of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// For programs: the kind of a field error, or one of the constants of this type.
+    /// Machine-readable: the reason of a field error, or one of the constants of this type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The path of the field.
@@ -99,38 +98,38 @@ pub struct Cause {
 impl Cause {
     /// Another manager owns the field that an apply would change.
     pub const FIELD_MANAGER_CONFLICT: &'static str = "FieldManagerConflict";
-    /// The requested revision is yet to come.
+    /// The requested revision is in the future.
     pub const RESOURCE_VERSION_TOO_LARGE: &'static str = "ResourceVersionTooLarge";
-    /// A server behind this one answered strangely.
+    /// A backend server returned an unexpected response.
     pub const UNEXPECTED_SERVER_RESPONSE: &'static str = "UnexpectedServerResponse";
     /// The namespace is being deleted.
     pub const NAMESPACE_TERMINATING: &'static str = "NamespaceTerminating";
-    /// A disruption budget does not allow the eviction.
+    /// A PodDisruptionBudget does not allow the eviction.
     pub const DISRUPTION_BUDGET: &'static str = "DisruptionBudget";
 
-    /// From its parts; `field` may be empty.
+    /// Creates a cause; `field` may be empty.
     pub fn new(reason: impl Into<String>, message: impl Into<String>, field: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into(), field: field.into() }
     }
 }
 
 impl Status {
-    /// Value of [`Status::status`] when all went well.
+    /// Value of [`Status::status`] for successful requests.
     pub const SUCCESS: &'static str = "Success";
-    /// Value of [`Status::status`] otherwise.
+    /// Value of [`Status::status`] for failed requests.
     pub const FAILURE: &'static str = "Failure";
 
-    /// Whether it reports a failure.
+    /// Returns true if the status is a failure.
     pub fn is_failure(&self) -> bool {
         self.status != Self::SUCCESS
     }
 
-    /// Whether it has a cause with this reason.
+    /// Returns true if a cause has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == reason)
     }
 
-    /// After how many seconds the client should try again, if it is told to.
+    /// Returns the seconds after which the client should retry, if set.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let details = self.details.as_ref()?;
         (details.retry_after_seconds > 0).then_some(details.retry_after_seconds)
@@ -143,7 +142,7 @@ impl Status {
         self
     }
 
-    /// Asks the client to try again after a while.
+    /// Sets the seconds after which the client should retry.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;

@@ -1,57 +1,57 @@
-//! Why a request was refused, in one word for programs.
+//! Machine-readable reasons of failures (`metav1.StatusReason`).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a request was refused.
+/// The reason of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Nothing is said.
+    /// No reason is set.
     #[default]
     Unknown,
-    /// The client has to say who it is.
+    /// The client is not authenticated.
     Unauthorized,
-    /// The client may not do this.
+    /// The client is not authorized.
     Forbidden,
-    /// There is no such thing.
+    /// The object or resource does not exist.
     NotFound,
-    /// There is such a thing already.
+    /// The object already exists.
     AlreadyExists,
-    /// The request and the present state do not fit.
+    /// The request conflicts with the current state.
     Conflict,
-    /// It is no longer there.
+    /// The resource does not exist any more.
     Gone,
-    /// The object is not well formed.
+    /// The object is invalid.
     Invalid,
-    /// The server could not finish in time; nothing happened.
+    /// The server timed out; the request had no effect.
     ServerTimeout,
-    /// What is stored cannot be read.
+    /// Stored data cannot be decoded.
     StoreReadError,
-    /// The server could not finish in time; it may still do so.
+    /// The server timed out; the request may still take effect.
     Timeout,
-    /// The client should slow down.
+    /// The client exceeds its rate limit.
     TooManyRequests,
-    /// The request itself is malformed.
+    /// The request is malformed.
     BadRequest,
-    /// This cannot be done to this kind of things.
+    /// The resource does not support the method.
     MethodNotAllowed,
-    /// None of the forms that the client accepts can be given.
+    /// The server supports none of the media types in `Accept`.
     NotAcceptable,
-    /// The request's body is too large.
+    /// The request body is too large.
     RequestEntityTooLarge,
-    /// The request's body has an unknown form.
+    /// The media type of the request body is not supported.
     UnsupportedMediaType,
-    /// The server failed.
+    /// Internal error.
     InternalError,
-    /// The revision is no longer kept.
+    /// The revision has been compacted.
     Expired,
-    /// The server cannot serve now.
+    /// The server is unavailable.
     ServiceUnavailable,
-    /// What an admission webhook chose.
+    /// Any other reason, set by an admission webhook.
     Other(String),
 }
 
-/// All reasons with their word and usual code.
-const KNOWN: &[(Reason, &str, u16)] = &[
+/// All predefined reasons with their string and default HTTP code.
+const PREDEFINED: &[(Reason, &str, u16)] = &[
     (Reason::Unknown, "", 500),
     (Reason::Unauthorized, "Unauthorized", 401),
     (Reason::Forbidden, "Forbidden", 403),
@@ -75,20 +75,20 @@ const KNOWN: &[(Reason, &str, u16)] = &[
 ];
 
 impl Reason {
-    /// The word for it.
+    /// Returns the string of the reason.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Other(word) => word,
-            known => KNOWN.iter().find(|(reason, ..)| reason == known).map_or("", |(_, word, _)| word),
+            other => PREDEFINED.iter().find(|(reason, ..)| reason == other).map_or("", |(_, word, _)| word),
         }
     }
 
-    /// The HTTP status code that goes with it.
+    /// Returns the default HTTP status code of the reason.
     pub fn code(&self) -> u16 {
-        KNOWN.iter().find(|(reason, ..)| reason == self).map_or(500, |(.., code)| *code)
+        PREDEFINED.iter().find(|(reason, ..)| reason == self).map_or(500, |(.., code)| *code)
     }
 
-    /// Whether nothing is said.
+    /// Returns true if no reason is set.
     pub fn is_unknown(&self) -> bool {
         *self == Self::Unknown
     }
@@ -96,8 +96,8 @@ impl Reason {
 
 impl From<&str> for Reason {
     fn from(word: &str) -> Self {
-        let known = KNOWN.iter().find(|(_, known, _)| *known == word);
-        known.map_or_else(|| Self::Other(word.to_owned()), |(reason, ..)| reason.clone())
+        let predefined = PREDEFINED.iter().find(|(_, text, _)| *text == word);
+        predefined.map_or_else(|| Self::Other(word.to_owned()), |(reason, ..)| reason.clone())
     }
 }
 
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_is_read_as_it_is_written() {
-        for (reason, word, code) in KNOWN {
+    fn reason_round_trips() {
+        for (reason, word, code) in PREDEFINED {
             assert_eq!((reason.as_str(), reason.code()), (*word, *code));
             assert_eq!(Reason::from(*word), *reason);
         }

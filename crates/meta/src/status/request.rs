@@ -1,16 +1,16 @@
-//! Refusals of particular requests, with upstream's message for each.
+//! Constructors of `Status` for specific requests, with kube-apiserver's messages.
 
 use super::{Cause, Details, ListMeta, Reason, Status};
 use crate::field::{BadValue, FieldError, Path, quoted};
 use crate::gvk::{GroupKind, GroupResource};
 
-/// Why an update lost against another one.
+/// The message of a conflict with a concurrent update.
 pub const MODIFIED_MESSAGE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// Who was denied what, for the message of a 403.
+/// An authorization denial, for the message of a 403.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Denied<'a> {
     /// The name of the user.
@@ -19,30 +19,30 @@ pub struct Denied<'a> {
     pub verb: &'a str,
     /// Empty for the core group.
     pub group: &'a str,
-    /// The resource; empty for a path that is none.
+    /// The resource; empty for a non-resource path.
     pub resource: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,
-    /// Empty at the cluster scope.
+    /// Empty for cluster scope.
     pub namespace: &'a str,
     /// Empty for a collection.
     pub name: &'a str,
-    /// The path, when it names no resource.
+    /// The path of a non-resource request.
     pub path: &'a str,
-    /// What the authorizer has to add; may be empty.
+    /// The authorizer's reason; may be empty.
     pub reason: &'a str,
 }
 
-/// A precondition of a request that did not hold.
+/// A failed precondition of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Precondition<'a> {
     /// `UID` or `ResourceVersion`.
     pub what: &'static str,
     /// The object's storage key, such as `/pods/default/web`.
     pub key: &'a str,
-    /// What the client meant.
+    /// The value that the client requires.
     pub wanted: &'a str,
-    /// What there is.
+    /// The actual value.
     pub found: &'a str,
 }
 
@@ -65,9 +65,9 @@ impl Denied<'_> {
 }
 
 impl Status {
-    /// 403: the authorizer said no.
+    /// 403: the authorizer denied the request.
     pub fn denied(denied: &Denied<'_>) -> Self {
-        // Browsers must not take the message for HTML.
+        // Escaped, so that browsers do not interpret the message as HTML.
         let mut why = denied.message().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         if !denied.reason.is_empty() {
             why.push_str(": ");
@@ -77,12 +77,12 @@ impl Status {
         Self::forbidden(&resource, denied.name, why)
     }
 
-    /// 409: an update was made from a state that is no longer the present one.
+    /// 409: the update is based on an outdated version of the object.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(resource, name, MODIFIED_MESSAGE)
     }
 
-    /// 409: the object is not the one, or not in the state, that the client meant.
+    /// 409: the object's uid or resource version differs from the precondition.
     pub fn precondition_failed(resource: &GroupResource, name: &str, failed: &Precondition<'_>) -> Self {
         let (what, Precondition { key, wanted, found, .. }) = (failed.what, failed);
         Self::conflict(
@@ -95,48 +95,48 @@ impl Status {
         )
     }
 
-    /// 422: a kind that does not take updates without a resource version got one.
+    /// 422: an update without resource version of a kind that requires one.
     pub fn resource_version_required(resource: &GroupResource, name: &str) -> Self {
         let path = Path::root("metadata.resourceVersion");
         let zero = BadValue::Int(0);
         let error = FieldError::invalid(&path, zero, "must be specified for an update");
-        // Upstream puts the resource where the kind belongs.
+        // kube-apiserver puts the resource in place of the kind.
         let kind = GroupKind::new(resource.group.clone(), resource.resource.clone());
         Self::invalid(&kind, name, &error.into())
     }
 
-    /// 400: the body is of another namespace than the URL.
+    /// 400: the namespaces in body and URL differ.
     pub fn namespace_mismatch() -> Self {
         Self::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         )
     }
 
-    /// 400: the body of an update is of another name than the URL.
+    /// 400: the names in the body of an update and in the URL differ.
     pub fn name_mismatch(in_body: &str, in_url: &str) -> Self {
         Self::bad_request(format!(
             "the name of the object ({in_body}) does not match the name on the URL ({in_url})"
         ))
     }
 
-    /// 400: the body of an update is of another namespace than the URL.
+    /// 400: the namespaces in the body of an update and in the URL differ.
     pub fn update_namespace_mismatch(in_body: &str, in_url: &str) -> Self {
         Self::bad_request(format!(
             "the namespace of the object ({in_body}) does not match the namespace on the request ({in_url})"
         ))
     }
 
-    /// 413: the body is over a limit.
+    /// 413: the request body exceeds a limit.
     pub fn body_too_large(limit_bytes: usize) -> Self {
         Self::request_entity_too_large(format_args!("limit is {limit_bytes}"))
     }
 
-    /// 404: there is no such namespace to create something in.
+    /// 404: the namespace of an object to create does not exist.
     pub fn namespace_not_found(namespace: &str) -> Self {
         Self::not_found(&GroupResource::from_static("", "namespaces"), namespace)
     }
 
-    /// 403: the namespace in which to create something is being deleted.
+    /// 403: the namespace of an object to create is being deleted.
     pub fn namespace_terminating(resource: &GroupResource, name: &str, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -145,43 +145,44 @@ impl Status {
         Self::forbidden(resource, name, why).with_cause(cause)
     }
 
-    /// 403: the namespaces of the system stay.
+    /// 403: system namespaces cannot be deleted.
     pub fn namespace_protected(namespace: &str) -> Self {
         let namespaces = GroupResource::from_static("", "namespaces");
         Self::forbidden(&namespaces, namespace, "this namespace may not be deleted")
     }
 
-    /// 504: the requested revision is yet to come.
+    /// 504: the requested revision is in the future.
     pub fn resource_version_too_large(wanted: u64, current: u64, retry_after_seconds: u32) -> Self {
         let why = format!("Too large resource version: {wanted}, current: {current}");
         let cause = Cause::new(Cause::RESOURCE_VERSION_TOO_LARGE, "Too large resource version", "");
         Self::timeout(why, retry_after_seconds).with_cause(cause)
     }
 
-    /// 410: the revision of a list is no longer kept.
+    /// 410: the revision of a list has been compacted.
     pub fn list_expired() -> Self {
         Self::expired("The resourceVersion for the provided list is too old.")
     }
 
-    /// 410: the revision from which to watch is no longer kept; `compacted` is the
-    /// last one that is not.
+    /// 410: the start revision of a watch has been compacted; `compacted` is the last compacted
+    /// revision.
     pub fn watch_expired(wanted: u64, compacted: u64) -> Self {
         Self::expired(format!("too old resource version: {wanted} ({compacted})"))
     }
 
-    /// 410: the revision of a list's first page is no longer kept. The token given here
-    /// continues at the present one.
+    /// 410: the revision of a list's first page has been compacted. `continue_token` continues the
+    /// list at the current revision.
     pub fn continue_expired(continue_token: impl Into<String>) -> Self {
         let metadata = ListMeta { continue_token: continue_token.into(), ..ListMeta::default() };
         Self { metadata, ..Self::expired(CONTINUE_EXPIRED) }
     }
 
-    /// What an admission webhook answered when it refused.
+    /// Returns the status for a denial by an admission webhook, based on the status in its
+    /// response.
     #[must_use]
     pub fn denied_by_webhook(webhook: &str, answer: Option<Self>) -> Self {
         let denied = format!("admission webhook {} denied the request", quoted(webhook));
-        let silent = || Self { reason: Reason::Unknown, code: 0, ..Self::bad_request("") };
-        let mut status = answer.unwrap_or_else(silent);
+        let default_status = || Self { reason: Reason::Unknown, code: 0, ..Self::bad_request("") };
+        let mut status = answer.unwrap_or_else(default_status);
         status.message = match (status.message.as_str(), status.reason.as_str()) {
             ("", "") => format!("{denied} without explanation"),
             ("", reason) => format!("{denied}: {reason}"),
@@ -195,11 +196,11 @@ impl Status {
         status
     }
 
-    /// 200: the object is gone.
+    /// 200: the object has been deleted.
     pub fn deleted(resource: &GroupResource, name: &str, uid: &str) -> Self {
         let mut status =
             Self::success(200, Some(Details { uid: uid.to_owned(), ..Details::of(resource, name) }));
-        // Upstream leaves the code out of this answer.
+        // kube-apiserver omits the code in this response.
         status.code = 0;
         status
     }
@@ -213,7 +214,7 @@ mod tests {
     const ROLES: &GroupResource = &GroupResource::from_static("rbac.authorization.k8s.io", "roles");
 
     #[test]
-    fn a_denial_says_who_may_not_do_what() {
+    fn denied_message_names_user_verb_and_resource() {
         let list = Denied { user: "u", verb: "list", resource: "pods", ..Denied::default() };
         for (denied, expected) in [
             (
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts() {
+    fn conflict_messages_match_kube_apiserver() {
         assert_eq!(
             Status::modified(PODS, "x").message,
             "Operation cannot be fulfilled on pods \"x\": the object has been modified; please apply your changes to the latest version and try again"
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions() {
+    fn revision_errors_match_kube_apiserver() {
         let status = Status::resource_version_too_large(9, 5, 1);
         let text = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: Too large resource version: 9, current: 5","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}"#;
         assert_eq!(serde_json::to_string(&status).unwrap(), text);
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces() {
+    fn namespace_errors_match_kube_apiserver() {
         let status = Status::namespace_terminating(PODS, "x", "n");
         assert_eq!(
             status.message,
@@ -283,21 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_explain_themselves_or_not() {
+    fn webhook_denial_without_explanation_has_default_message() {
         let check = |answer: Option<Status>, code: u16, message: &str| {
             let status = Status::denied_by_webhook("w", answer);
             assert_eq!((status.code, status.message.as_str()), (code, message));
             assert!(status.is_failure());
         };
         check(None, 400, "admission webhook \"w\" denied the request without explanation");
-        let silent = Status::failure(Reason::Forbidden, "");
-        check(Some(silent), 403, "admission webhook \"w\" denied the request: Forbidden");
+        let default_status = Status::failure(Reason::Forbidden, "");
+        check(Some(default_status), 403, "admission webhook \"w\" denied the request: Forbidden");
         let confused = Status { message: "no".to_owned(), ..Status::success(200, None) };
         check(Some(confused), 400, "admission webhook \"w\" denied the request: no");
     }
 
     #[test]
-    fn a_deletion_names_what_was_deleted() {
+    fn deleted_status_names_object() {
         let text = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"x","group":"rbac.authorization.k8s.io","kind":"roles","uid":"1"}}"#;
         assert_eq!(serde_json::to_string(&Status::deleted(ROLES, "x", "1")).unwrap(), text);
     }

@@ -1,4 +1,4 @@
-//! Spans of time for people, as in the AGE column.
+//! Human-readable durations, as in the AGE column of `kubectl get`.
 
 use crate::time::Time;
 
@@ -7,10 +7,10 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// Two or three digits that matter: `59s`, `2m3s`, `5h`, `3d4h`, `2y3d`.
+/// Formats a duration with two or three significant digits: `59s`, `2m3s`, `5h`, `3d4h`, `2y3d`.
 pub fn human_duration(seconds: i64) -> String {
     match seconds {
-        // Clocks differ a little; a span that ends just before it begins is none.
+        // A duration of -1 s is clock skew and prints as zero.
         ..=-2 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
@@ -30,7 +30,7 @@ fn pair(seconds: i64, unit: i64, name: &str, small_unit: i64, small_name: &str) 
     if small == 0 { format!("{large}{name}") } else { format!("{large}{name}{small}{small_name}") }
 }
 
-/// One unit only: `59s`, `2m`, `5h`, `3d`, `2y`.
+/// Formats a duration in a single unit: `59s`, `2m`, `5h`, `3d`, `2y`.
 pub fn short_human_duration(seconds: i64) -> String {
     match seconds {
         ..=-2 => "<invalid>".to_owned(),
@@ -43,7 +43,7 @@ pub fn short_human_duration(seconds: i64) -> String {
     }
 }
 
-/// A cell of the AGE column; `<unknown>` when there is no time to count from.
+/// Formats a cell of the AGE column; `<unknown>` for an unset timestamp.
 pub fn translate_timestamp_since(timestamp: Option<Time>, now: Time) -> String {
     match timestamp {
         Some(timestamp) if !timestamp.is_zero() => human_duration(now.0.saturating_sub(timestamp.0)),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_for_people() {
+    fn durations_are_formatted_as_in_kubectl() {
         for (seconds, long, short) in [
             (-2, "<invalid>", "<invalid>"),
             (-1, "0s", "0s"),

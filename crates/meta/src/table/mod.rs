@@ -1,4 +1,4 @@
-//! What `kubectl get` prints: tables, and objects cut down to their metadata.
+//! Tables, as printed by `kubectl get`, and objects reduced to their metadata.
 
 mod duration;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 pub use crate::status::ListMeta;
 pub use duration::{human_duration, short_human_duration, translate_timestamp_since};
 
-/// `apiVersion` of everything here, unless the client asked for [`META_V1BETA1`].
+/// `apiVersion` of the types in this module, unless the client requests [`META_V1BETA1`].
 pub const META_V1: &str = "meta.k8s.io/v1";
 
-/// The older name that some clients still ask for.
+/// The older `apiVersion`, which some clients still request.
 pub const META_V1BETA1: &str = "meta.k8s.io/v1beta1";
 
-/// `Table` of meta.k8s.io/v1.
+/// A `Table` of meta.k8s.io/v1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Table {
@@ -22,73 +22,73 @@ pub struct Table {
     pub kind: String,
     /// [`META_V1`] or [`META_V1BETA1`].
     pub api_version: String,
-    /// Of the list that it shows.
+    /// List metadata of the printed list.
     #[serde(default)]
     pub metadata: ListMeta,
     /// The columns. Absent, and written as `null`, in every watch event but the first.
     pub column_definitions: Option<Vec<TableColumnDefinition>>,
-    /// One per object.
+    /// One row per object.
     pub rows: Vec<TableRow>,
 }
 
 /// A column of a [`Table`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableColumnDefinition {
-    /// Its heading.
+    /// The heading.
     pub name: String,
-    /// The OpenAPI type of its cells.
+    /// The OpenAPI type of the cells.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The OpenAPI format of its cells; `name` marks the column with the object's name.
+    /// The OpenAPI format of the cells; `name` marks the column with the object's name.
     pub format: String,
-    /// For people.
+    /// Human-readable description.
     pub description: String,
-    /// Zero for columns that are always shown; others only with `-o wide`.
+    /// Zero for columns that are always printed; others only with `-o wide`.
     pub priority: i32,
 }
 
 /// A row of a [`Table`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
-    /// One per column.
+    /// One cell per column.
     pub cells: Vec<Value>,
-    /// What is to be said about the row, such as that its pod has completed.
+    /// Conditions of the row, such as the completion of its pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<TableRowCondition>,
-    /// The object, its metadata or `null`, as [`IncludeObject`] says.
+    /// The object, its metadata or `null`, according to [`IncludeObject`].
     #[serde(default)]
     pub object: Value,
 }
 
-/// Something to be said about a row.
+/// A condition of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableRowCondition {
-    /// `Completed` is the only one so far.
+    /// Always `Completed` so far.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// For programs.
+    /// Machine-readable reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// What of an object stands in its row.
+/// The part of an object included in its row (`includeObject` parameter).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No part.
     None,
     /// A [`PartialObjectMetadata`].
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
-/// `PartialObjectMetadata` of meta.k8s.io/v1: an object of which only the metadata is shown.
+/// `PartialObjectMetadata` of meta.k8s.io/v1: only the metadata of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartialObjectMetadata {
@@ -96,7 +96,7 @@ pub struct PartialObjectMetadata {
     pub kind: String,
     /// [`META_V1`] or [`META_V1BETA1`].
     pub api_version: String,
-    /// The object's.
+    /// The metadata of the object.
     pub metadata: Value,
 }
 
@@ -108,15 +108,15 @@ pub struct PartialObjectMetadataList {
     pub kind: String,
     /// [`META_V1`] or [`META_V1BETA1`].
     pub api_version: String,
-    /// Of the list.
+    /// List metadata.
     #[serde(default)]
     pub metadata: ListMeta,
-    /// One per object.
+    /// One item per object.
     pub items: Vec<PartialObjectMetadata>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: Vec<TableColumnDefinition>) -> Self {
         Self {
             kind: "Table".to_owned(),
@@ -129,7 +129,7 @@ impl Table {
 }
 
 impl TableColumnDefinition {
-    /// A column that is always shown.
+    /// Creates a column that is always printed.
     pub fn new(name: &str, kind: &str, format: &str, description: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -140,7 +140,7 @@ impl TableColumnDefinition {
         }
     }
 
-    /// A column that is shown with `-o wide`.
+    /// Restricts the column to `-o wide`.
     #[must_use]
     pub fn wide(self) -> Self {
         Self { priority: 1, ..self }
@@ -148,7 +148,7 @@ impl TableColumnDefinition {
 }
 
 impl TableRowCondition {
-    /// What the row shows is over, for this reason.
+    /// Creates the condition that the object has completed, for this reason.
     pub fn completed(reason: &str, message: &str) -> Self {
         Self {
             kind: "Completed".to_owned(),
@@ -160,7 +160,7 @@ impl TableRowCondition {
 }
 
 impl IncludeObject {
-    /// Reads the query parameter; `None` when it has another value.
+    /// Parses the query parameter; `None` for an invalid value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "None" => Some(Self::None),
@@ -170,7 +170,7 @@ impl IncludeObject {
         }
     }
 
-    /// What stands in the row of an object.
+    /// Returns the part of an object to include in its row.
     pub fn of(self, object: &Value, api_version: &str) -> Value {
         match self {
             Self::None => Value::Null,
@@ -186,7 +186,7 @@ impl IncludeObject {
 }
 
 impl PartialObjectMetadata {
-    /// The metadata of an object.
+    /// Reduces an object to its metadata.
     pub fn of(object: &Value, api_version: &str) -> Self {
         let metadata = object.get("metadata").filter(|metadata| metadata.is_object());
         Self {
@@ -198,7 +198,7 @@ impl PartialObjectMetadata {
 }
 
 impl PartialObjectMetadataList {
-    /// The metadata of a list's objects.
+    /// Reduces the objects of a list to their metadata.
     pub fn of<'a>(
         objects: impl IntoIterator<Item = &'a Value>,
         metadata: ListMeta,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_written_as_upstream_does() {
+    fn table_serializes_as_in_kube_apiserver() {
         let name = TableColumnDefinition::new("Name", "string", "name", "who");
         let mut table = Table::new(vec![name.clone(), TableColumnDefinition { ..name }.wide()]);
         let object = json!({"kind": "Pod", "metadata": {"name": "x"}, "spec": {}});
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_metadata() {
+    fn partial_object_metadata_list_serializes_as_in_kube_apiserver() {
         let objects = [json!({"metadata": {"name": "x"}, "data": {}}), json!({})];
         let metadata = ListMeta { resource_version: "5".to_owned(), ..ListMeta::default() };
         let list = PartialObjectMetadataList::of(&objects, metadata, META_V1);

@@ -1,11 +1,11 @@
-//! Lengths of time as Go reads and prints them, which stand in objects and in messages that are compared with
-//! upstream's.
+//! Go's `time.Duration` format, used in objects and in messages that must be identical to
+//! kube-apiserver's.
 
 use std::time::Duration;
 
 use crate::field::quoted;
 
-/// Nanoseconds of each unit.
+/// Units, in nanoseconds.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -17,32 +17,32 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Digits behind the point that count: those beyond are less than a nanosecond of any unit.
+/// Significant digits of a fraction: further digits are less than a nanosecond in any unit.
 const MAX_FRACTION_DIGITS: usize = 18;
 
-/// Why a text is no length of time, as Go tells it.
+/// Go's errors for a malformed duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDurationError {
-    /// It has another form, or is longer than 64 bits of nanoseconds.
+    /// The format is wrong, or the duration overflows 64 bits of nanoseconds.
     #[error("time: invalid duration {}", quoted(.0))]
     Invalid(String),
-    /// A number without a unit.
+    /// A number has no unit.
     #[error("time: missing unit in duration {}", quoted(.0))]
     MissingUnit(String),
-    /// A unit that nobody knows.
+    /// A unit is unknown.
     #[error("time: unknown unit {} in duration {}", quoted(.unit), quoted(.text))]
     UnknownUnit {
-        /// What stands behind a number.
+        /// The unit.
         unit: String,
-        /// All of it.
+        /// The whole text.
         text: String,
     },
 }
 
-/// Reads a length of time such as `1h30m`, `-1.5s` or `0`, in nanoseconds.
+/// Parses a duration such as `1h30m`, `-1.5s` or `0`. Returns nanoseconds.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is malformed.
 pub fn parse_go_duration(text: &str) -> Result<i64, ParseDurationError> {
     let invalid = || ParseDurationError::Invalid(text.to_owned());
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -64,13 +64,13 @@ pub fn parse_go_duration(text: &str) -> Result<i64, ParseDurationError> {
     i64::try_from(if text.starts_with('-') { -total } else { total }).map_err(|_| invalid())
 }
 
-/// Reads a length of time that is not negative. None if it is none.
+/// Parses a non-negative duration. `None` if the text is malformed.
 pub fn parse_go_wait(text: &str) -> Option<Duration> {
     let nanoseconds = parse_go_duration(text).ok()?;
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
 }
 
-/// The first number with its unit, in nanoseconds, and what follows.
+/// Parses the first number with its unit. Returns nanoseconds and the rest.
 fn part<'a>(rest: &'a str, text: &str) -> Result<(i128, &'a str), ParseDurationError> {
     let invalid = || ParseDurationError::Invalid(text.to_owned());
     let (whole, after) = split_digits(rest);
@@ -96,14 +96,14 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// So many tenths, hundredths and so on of a unit.
+/// Returns a decimal fraction of a unit.
 fn fraction_of(digits: &str, unit: i128) -> i128 {
     let value = |(sum, scale): (i128, i128), digit: u8| (sum * 10 + i128::from(digit - b'0'), scale * 10);
     let (sum, scale) = digits.bytes().take(MAX_FRACTION_DIGITS).fold((0, 1), value);
     sum * unit / scale
 }
 
-/// As `1h2m3.5s`, and below a second as `1.5ms`.
+/// Formats a duration as `1h2m3.5s`, or below one second as `1.5ms`.
 pub fn go_duration(duration: Duration) -> String {
     let nanos = duration.subsec_nanos();
     if duration.as_secs() == 0 {
@@ -123,7 +123,7 @@ pub fn go_duration(duration: Duration) -> String {
     }
 }
 
-/// A whole number with so many digits behind the point, without zeros at the end.
+/// Formats a fixed-point number with `digits` fractional digits, without trailing zeros.
 fn decimal(number: u128, digits: usize) -> String {
     let unit = 10_u128.pow(u32::try_from(digits).unwrap_or(0));
     let fraction = format!("{:0digits$}", number % unit);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_in_go() {
+    fn durations_are_parsed_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("-0", 0),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn times_look_as_in_go() {
+    fn durations_are_formatted_as_in_go() {
         for (nanos, expected) in [
             (0, "0s"),
             (7, "7ns"),

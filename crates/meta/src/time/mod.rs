@@ -1,6 +1,6 @@
-//! Points in time as objects hold them: RFC 3339 in UTC, to the second or microsecond.
+//! Timestamps of objects: RFC 3339 in UTC, with seconds or microseconds.
 //!
-//! Only arithmetic: what time it is now is told by the clock of whoever asks.
+//! Arithmetic only: the caller provides the current time.
 
 mod civil;
 mod go_duration;
@@ -14,28 +14,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use go_duration::{ParseDurationError, go_duration, parse_go_duration, parse_go_wait};
 pub use parse::{Layout, ParseTimeError, parse};
 
-/// The unset time of Go, the first second of year one, which is written as `null`.
+/// Go's zero time, the first second of year one, which is serialized as `null`.
 pub const ZERO_UNIX_SECONDS: i64 = -62_135_596_800;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// `Time` of meta/v1: seconds since the Unix epoch.
+/// A `Time` of meta/v1: seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Time(pub i64);
 
-/// `MicroTime` of meta/v1: microseconds since the Unix epoch.
+/// A `MicroTime` of meta/v1: microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MicroTime(pub i64);
 
 impl Time {
-    /// Whether it is the unset time.
+    /// Returns true for Go's zero time.
     pub fn is_zero(self) -> bool {
         self.0 == ZERO_UNIX_SECONDS
     }
 }
 
 impl MicroTime {
-    /// To the second.
+    /// Truncates to seconds.
     pub fn to_time(self) -> Time {
         Time(self.0.div_euclid(MICROS_PER_SECOND))
     }
@@ -50,7 +50,7 @@ impl From<Time> for MicroTime {
 impl FromStr for Time {
     type Err = ParseTimeError;
 
-    /// Reads RFC 3339 with any offset; fractions of a second are dropped.
+    /// Parses RFC 3339 with any offset; discards fractions of a second.
     fn from_str(text: &str) -> Result<Self, ParseTimeError> {
         Ok(Self(parse(text, Layout::Seconds)?.0))
     }
@@ -59,7 +59,7 @@ impl FromStr for Time {
 impl FromStr for MicroTime {
     type Err = ParseTimeError;
 
-    /// Reads RFC 3339 with any offset and exactly six digits of fraction.
+    /// Parses RFC 3339 with any offset and exactly six fractional digits.
     fn from_str(text: &str) -> Result<Self, ParseTimeError> {
         let (seconds, nanos) = parse(text, Layout::Micros)?;
         Ok(Self(seconds * MICROS_PER_SECOND + i64::from(nanos / 1000)))
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_times() {
+    fn times_are_formatted_as_rfc_3339() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (-1, "1969-12-31T23:59:59Z"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_is_read_as_it_is_written() {
+    fn time_round_trips() {
         for seed in 0..20_000 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let seconds = rng.i64(-62_167_219_200..253_402_300_800);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_time_is_null() {
+    fn zero_time_serializes_as_null() {
         assert_eq!(serde_json::to_string(&Time(ZERO_UNIX_SECONDS)).unwrap(), "null");
         assert!(serde_json::from_str::<Time>("null").unwrap().is_zero());
         assert_eq!(serde_json::to_string(&MicroTime(1)).unwrap(), "\"1970-01-01T00:00:00.000001Z\"");

@@ -1,21 +1,21 @@
-//! Reads RFC 3339 as Go does, with its leniency and its messages.
+//! Parser for RFC 3339, as lenient as Go's and with the same error messages.
 //!
-//! Go takes an hour of one digit, a comma before the fraction, a fraction of any length
-//! where none is asked for, and offsets up to 24:60.
+//! Go accepts an hour with one digit, a comma before the fraction, a fraction of any length in
+//! layouts without one, and offsets up to 24:60.
 
 use super::civil;
 
-/// In which form a time is expected.
+/// The expected layout of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// To the second; a fraction may be there.
+    /// Seconds, with an optional fraction.
     Seconds,
-    /// To the microsecond; exactly six digits of fraction must be there.
+    /// Microseconds, with exactly six fractional digits.
     Micros,
 }
 
 impl Layout {
-    /// How Go writes the layout.
+    /// Returns the layout in Go's notation.
     fn text(self) -> &'static str {
         match self {
             Self::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -24,7 +24,7 @@ impl Layout {
     }
 }
 
-/// Text that is not a time; the message is Go's.
+/// A malformed time, with Go's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parsing time {value}{problem}")]
 pub struct ParseTimeError {
@@ -32,20 +32,20 @@ pub struct ParseTimeError {
     problem: String,
 }
 
-/// What went wrong, and where.
+/// The reason and position of a parse error.
 enum Problem<'a> {
-    /// An element of the layout does not stand here.
+    /// An element of the layout was not found here.
     Expected(&'static str, &'a [u8]),
     OutOfRange(&'static str),
     Extra(&'a [u8]),
 }
 
-/// Seconds since the Unix epoch and nanoseconds.
+/// Parses a time. Returns seconds since the Unix epoch and nanoseconds.
 ///
 /// # Errors
-/// When the text is not a time of this layout.
+/// If the text does not match the layout.
 pub fn parse(text: &str, layout: Layout) -> Result<(i64, u32), ParseTimeError> {
-    Reader { rest: text.as_bytes() }.read(layout).map_err(|problem| ParseTimeError {
+    Parser { rest: text.as_bytes() }.read(layout).map_err(|problem| ParseTimeError {
         value: quote(text.as_bytes()),
         problem: match problem {
             Problem::Expected(element, found) => format!(
@@ -60,11 +60,11 @@ pub fn parse(text: &str, layout: Layout) -> Result<(i64, u32), ParseTimeError> {
     })
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn read(mut self, layout: Layout) -> Result<(i64, u32), Problem<'a>> {
         let year = self.year()?;
         self.literal("-")?;
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         number(digits).ok_or(Problem::Expected(element, here))
     }
 
-    /// One digit or two.
+    /// Parses an hour with one or two digits.
     fn hour(&mut self) -> Result<i64, Problem<'a>> {
         let here = self.rest;
         let length = here.iter().take(2).take_while(|byte| byte.is_ascii_digit()).count();
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A fraction of any length, of which nine digits count.
+    /// Parses an optional fraction of any length, of which nine digits are significant.
     fn any_fraction(&mut self) -> u32 {
         let [b'.' | b',', digits @ ..] = self.rest else { return 0 };
         let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         let (fraction, rest) =
             here.split_at_checked(ELEMENT.len()).ok_or(Problem::Expected(ELEMENT, here))?;
         self.rest = rest;
-        // Go reads the digits as a number, which may have a sign.
+        // Go parses the digits as a number, which may have a sign.
         let micros = match fraction {
             [b'.' | b',', b'+', digits @ ..] => number(digits),
             [b'.' | b',', b'-', digits @ ..] => number(digits).map(|micros| -micros),
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok(u32::try_from(micros).map_err(|_| Problem::OutOfRange("fractional second"))? * 1000)
     }
 
-    /// How many seconds the written time is ahead of UTC.
+    /// Parses the offset from UTC, in seconds.
     fn offset(&mut self) -> Result<i64, Problem<'a>> {
         let here = self.rest;
         let bad = || Problem::Expected("Z07:00", here);
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         let hours = number(&[h1, h2]);
         let minutes = hours.and_then(|_| number(&[m1, m2]));
-        // Go looks at the ranges first, and of two wrong ones reports the latter.
+        // Go checks the ranges first, and of two wrong ones reports the latter.
         in_range(minutes.unwrap_or(0), 0, 60, "time zone offset minute")?;
         in_range(hours.unwrap_or(0), 0, 24, "time zone offset hour")?;
         let seconds = (hours.ok_or_else(bad)? * 60 + minutes.ok_or_else(bad)?) * 60;
@@ -188,7 +188,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     valid.then(|| digits.iter().fold(0, |number, byte| number * 10 + i64::from(byte - b'0')))
 }
 
-/// Quotes as Go's time package does, which escapes everything beyond ASCII.
+/// Quotes text as Go's time package does, which escapes everything beyond ASCII.
 fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_takes() {
+    fn valid_times_are_parsed_as_in_go() {
         for (text, expected) in [
             ("2024-02-29T12:00:00Z", (1_709_208_000, 0)),
             ("2024-02-29T12:00:00+02:00", (1_709_200_800, 0)),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses() {
+    fn malformed_time_returns_message_of_go() {
         let layout = r#" as "2006-01-02T15:04:05Z07:00": cannot parse "#;
         for (text, problem) in [
             ("", format!("{layout}\"\" as \"2006\"")),

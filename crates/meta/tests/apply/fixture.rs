@@ -1,4 +1,4 @@
-//! A kind in the style of a Deployment, and one object of it that is written by many.
+//! A kind similar to Deployment, and one object of it with a sequence of writes.
 
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(crate) const VERSION: &str = "apps/v1";
 
-/// The schema, and the type of objects in it.
+/// A schema, and the type of its objects.
 pub(crate) struct Kind {
     pub(crate) schema: Schema,
     pub(crate) object: NodeId,
@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-/// An object of the kind with these parts.
+/// Creates an object of the kind with these parts.
 pub(crate) fn deployment(parts: Value) -> Value {
     let mut object = json!({"apiVersion": VERSION, "kind": "Deployment", "metadata": {"name": "web"}});
     for (name, part) in parts.as_object().unwrap() {
@@ -157,20 +157,20 @@ pub(crate) fn deployment(parts: Value) -> Value {
     object
 }
 
-/// One object and its writes; each is a second later than the one before.
-pub(crate) struct Story {
+/// An object and its writes; the clock advances by one second per write.
+pub(crate) struct ObjectHistory {
     pub(crate) kind: Kind,
     pub(crate) live: Option<Value>,
     pub(crate) reset_fields: ResetFields,
     seconds: u32,
 }
 
-impl Story {
+impl ObjectHistory {
     pub(crate) fn new() -> Self {
         Self { kind: Kind::new(), live: None, reset_fields: ResetFields::default(), seconds: 0 }
     }
 
-    /// Lets writes not touch these fields.
+    /// Sets the reset fields of the kind.
     pub(crate) fn reset(&mut self, paths: &[&[&str]]) {
         let filter = FieldFilter::Except(FieldSet::of_fields(paths));
         self.reset_fields = ResetFields::default().with(VERSION, filter);
@@ -202,7 +202,7 @@ impl Story {
         self.live = Some(object);
     }
 
-    /// Writes whatever it may be.
+    /// Writes an object of any shape.
     pub(crate) fn try_put(&mut self, object: Value) -> Result<Value, ApplyError> {
         self.write("m", "", |fields, live, writer| fields.update(live, object, writer))
     }
@@ -221,7 +221,7 @@ impl Story {
         self.store(new.unwrap());
     }
 
-    /// Changes the object in place, as a client does that read it before.
+    /// Modifies the live object and writes it back, as a client after a read.
     pub(crate) fn edit(&mut self, manager: &str, edit: impl FnOnce(&mut Value)) {
         let mut object = self.live.clone().unwrap();
         edit(&mut object);
@@ -256,7 +256,7 @@ impl Story {
         ManagedFields::decode(self.live()["metadata"].get("managedFields")).unwrap()
     }
 
-    /// Managers, operations and times, in the order that they are written.
+    /// Returns managers, operations and times of the entries, in order.
     pub(crate) fn entries(&self) -> Vec<String> {
         let entries = self.live()["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or("-").to_owned();
@@ -264,7 +264,7 @@ impl Story {
         entries.iter().map(|entry| describe(entry).join(" ").replace(" -", "")).collect()
     }
 
-    /// What a manager owns, in the form of `fieldsV1`.
+    /// Returns the fields of a manager as `fieldsV1`.
     pub(crate) fn owned(&self, manager: &str, operation: Operation) -> String {
         let managed = self.managed();
         let mut entries = managed.entries.iter();

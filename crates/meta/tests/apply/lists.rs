@@ -1,8 +1,8 @@
-//! How applied lists are merged: in what order, and by what keys.
+//! Tests of merging applied lists: order of items, and keys.
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Kind, Story, deployment};
+use crate::fixture::{Kind, ObjectHistory, deployment};
 
 fn merged(path: &str, live: Value, config: Value) -> Value {
     let nest = |list: Value| match path {
@@ -17,7 +17,7 @@ fn merged(path: &str, live: Value, config: Value) -> Value {
 }
 
 #[test]
-fn merged_lists_are_ordered_like_the_configuration() {
+fn merged_list_is_ordered_like_configuration() {
     for (live, config, expected) in [
         ("ab", "", "ab"),
         ("", "ab", "ab"),
@@ -49,16 +49,16 @@ fn items_are_merged_by_their_keys() {
 }
 
 #[test]
-fn absent_keys_have_their_default() {
-    let mut story = Story::new();
+fn absent_key_has_default_value() {
+    let mut history = ObjectHistory::new();
     let ports = |ports: Value| json!({"spec": {"template": {"containers": [{"name": "c", "ports": ports}]}}});
-    story
+    history
         .apply(
             "a",
             ports(json!([{"containerPort": 80, "name": "web"}, {"containerPort": 53, "protocol": "UDP"}])),
         )
         .unwrap();
-    story
+    history
         .apply(
             "b",
             ports(
@@ -67,7 +67,7 @@ fn absent_keys_have_their_default() {
         )
         .unwrap();
     assert_eq!(
-        story.live()["spec"]["template"]["containers"][0]["ports"],
+        history.live()["spec"]["template"]["containers"][0]["ports"],
         json!([
             {"containerPort": 80, "name": "web", "protocol": "TCP"},
             {"containerPort": 53, "protocol": "UDP"},
@@ -77,42 +77,42 @@ fn absent_keys_have_their_default() {
 }
 
 #[test]
-fn equal_keys_in_a_stored_object_are_one_item_to_owners() {
-    let mut story = Story::new();
+fn stored_items_with_equal_keys_are_owned_as_one() {
+    let mut history = ObjectHistory::new();
     let containers =
         |containers: Value| deployment(json!({"spec": {"template": {"containers": containers}}}));
-    story.put("m", containers(json!([{"name": "a", "image": "1"}])));
-    story.put("m", containers(json!([{"name": "a", "image": "1"}, {"name": "a", "image": "2"}])));
-    let owned = |story: &Story| story.owned("m", coracle_meta::apply::Operation::Update);
+    history.put("m", containers(json!([{"name": "a", "image": "1"}])));
+    history.put("m", containers(json!([{"name": "a", "image": "1"}, {"name": "a", "image": "2"}])));
+    let owned = |history: &ObjectHistory| history.owned("m", coracle_meta::apply::Operation::Update);
     assert_eq!(
-        owned(&story),
+        owned(&history),
         r#"{"f:spec":{".":{},"f:template":{".":{},"f:containers":{".":{},"k:{\"name\":\"a\"}":{}}}}}"#
     );
-    story.put("m", containers(json!([{"name": "a", "image": "2"}])));
+    history.put("m", containers(json!([{"name": "a", "image": "2"}])));
     assert_eq!(
-        owned(&story),
+        owned(&history),
         r#"{"f:spec":{".":{},"f:template":{".":{},"f:containers":{".":{},"k:{\"name\":\"a\"}":{".":{},"f:image":{},"f:name":{}}}}}}"#
     );
-    let mut story = Story::new();
-    story.put(
+    let mut history = ObjectHistory::new();
+    history.put(
         "m",
         containers(json!([{"name": "a", "image": "1"}, {"name": "a", "image": "2"}, {"name": "b"}])),
     );
-    story.force("me", json!({"spec": {"template": {"containers": [{"name": "a", "image": "3"}]}}}));
+    history.force("me", json!({"spec": {"template": {"containers": [{"name": "a", "image": "3"}]}}}));
     assert_eq!(
-        story.live()["spec"]["template"]["containers"],
+        history.live()["spec"]["template"]["containers"],
         json!([{"name": "a", "image": "3"}, {"name": "b"}]),
         "the configuration takes the place of all of them"
     );
 }
 
 #[test]
-fn atomic_parts_are_replaced_and_owned_as_one() {
-    let mut story = Story::new();
-    story.apply("a", json!({"spec": {"selector": {"matchLabels": {"x": "1"}}}})).unwrap();
+fn atomic_value_is_replaced_and_owned_as_whole() {
+    let mut history = ObjectHistory::new();
+    history.apply("a", json!({"spec": {"selector": {"matchLabels": {"x": "1"}}}})).unwrap();
     let config = json!({"spec": {"selector": {"matchLabels": {"y": "2"}}}});
-    let error = story.apply("b", config.clone()).unwrap_err();
+    let error = history.apply("b", config.clone()).unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"a\": .spec.selector");
-    story.force("b", config);
-    assert_eq!(story.live()["spec"]["selector"], json!({"matchLabels": {"y": "2"}}));
+    history.force("b", config);
+    assert_eq!(history.live()["spec"]["selector"], json!({"matchLabels": {"y": "2"}}));
 }

@@ -1,4 +1,4 @@
-//! `metadata.managedFields` itself: what is read, refused and written.
+//! Tests of decoding and encoding `metadata.managedFields`.
 
 use coracle_meta::apply::{ManagedFields, Operation, is_reset};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn entry(changes: Value) -> Value {
 }
 
 #[test]
-fn entries_that_are_not_as_they_should_be_are_refused() {
+fn malformed_entry_is_rejected() {
     for (changes, message) in [
         (json!({"operation": "Patch"}), "operation must be `Apply` or `Update`"),
         (json!({"operation": null}), "operation must be `Apply` or `Update`"),
@@ -44,7 +44,7 @@ fn entries_that_are_not_as_they_should_be_are_refused() {
 }
 
 #[test]
-fn entries_are_written_appliers_first_and_then_by_age() {
+fn entries_are_sorted_by_operation_and_age() {
     let entries = json!([
         entry(json!({"manager": "b", "time": "2024-01-01T00:00:02Z"})),
         entry(json!({"manager": "a", "time": "2024-01-01T00:00:02Z", "subresource": "status"})),
@@ -64,7 +64,7 @@ fn entries_are_written_appliers_first_and_then_by_age() {
 }
 
 #[test]
-fn of_entries_of_one_manager_the_last_counts() {
+fn last_entry_of_manager_wins() {
     for others in [0, 40] {
         let mut entries = vec![entry(json!({})), entry(json!({"fieldsV1": {"f:b": {}}}))];
         entries.extend((0..others).map(|other| entry(json!({"manager": format!("other-{other}")}))));
@@ -77,12 +77,12 @@ fn of_entries_of_one_manager_the_last_counts() {
             entries.find(|entry| entry.id.operation == operation).unwrap().fields().to_json()
         };
         assert_eq!(owned(Operation::Update), r#"{"f:b":{}}"#);
-        assert_eq!(owned(Operation::Apply), r#"{"f:d":{}}"#, "whatever the version");
+        assert_eq!(owned(Operation::Apply), r#"{"f:d":{}}"#, "regardless of the version");
     }
 }
 
 #[test]
-fn only_an_empty_entry_is_a_reset() {
+fn single_empty_entry_resets_managed_fields() {
     for (sent, expected) in [
         (json!([]), false),
         (json!([{}]), true),

@@ -1,88 +1,91 @@
-//! From client-side to server-side apply, and back.
+//! Tests of the migration between client-side and server-side apply.
 
 use coracle_meta::apply::LAST_APPLIED_ANNOTATION;
 use coracle_meta::apply::Operation::{Apply, Update};
 use serde_json::{Value, json};
 
-use crate::fixture::{Story, deployment};
+use crate::fixture::{ObjectHistory, deployment};
 
-/// An object that kubectl applied itself, with the configuration in its annotation.
-fn applied_by_the_client(parts: Value) -> Story {
+/// Creates an object that was applied client-side, with the last-applied annotation.
+fn applied_client_side(parts: Value) -> ObjectHistory {
     let config = deployment(parts);
     let mut object = config.clone();
     object["metadata"]["annotations"] = json!({LAST_APPLIED_ANNOTATION: config.to_string()});
-    let mut story = Story::new();
-    story.put("kubectl-client-side-apply", object);
-    story
+    let mut history = ObjectHistory::new();
+    history.put("kubectl-client-side-apply", object);
+    history
 }
 
-fn annotation(story: &Story) -> Value {
-    story.live()["metadata"]["annotations"][LAST_APPLIED_ANNOTATION].clone()
+fn annotation(history: &ObjectHistory) -> Value {
+    history.live()["metadata"]["annotations"][LAST_APPLIED_ANNOTATION].clone()
 }
 
 #[test]
-fn what_the_client_applied_does_not_conflict() {
-    let mut story = applied_by_the_client(json!({"spec": {"replicas": 1, "paused": false}}));
-    story.apply("kubectl", json!({"spec": {"replicas": 2}})).unwrap();
-    assert_eq!(story.owned("kubectl", Apply), r#"{"f:spec":{"f:replicas":{}}}"#);
+fn fields_applied_client_side_do_not_conflict() {
+    let mut history = applied_client_side(json!({"spec": {"replicas": 1, "paused": false}}));
+    history.apply("kubectl", json!({"spec": {"replicas": 2}})).unwrap();
+    assert_eq!(history.owned("kubectl", Apply), r#"{"f:spec":{"f:replicas":{}}}"#);
     assert_eq!(
-        annotation(&story),
+        annotation(&history),
         "{\"apiVersion\":\"apps/v1\",\"kind\":\"Deployment\",\"metadata\":{\"name\":\"web\"},\"spec\":{\"replicas\":2}}\n",
         "the way back stays open"
     );
 }
 
 #[test]
-fn what_others_changed_since_does() {
-    let mut story = applied_by_the_client(json!({"spec": {"replicas": 1, "paused": false}}));
-    story.edit("hpa", |object| object["spec"]["replicas"] = json!(5));
-    let before = story.live().clone();
-    let error = story.apply("kubectl", json!({"spec": {"replicas": 2, "paused": true}})).unwrap_err();
+fn fields_changed_after_client_side_apply_conflict() {
+    let mut history = applied_client_side(json!({"spec": {"replicas": 1, "paused": false}}));
+    history.edit("hpa", |object| object["spec"]["replicas"] = json!(5));
+    let before = history.live().clone();
+    let error = history.apply("kubectl", json!({"spec": {"replicas": 2, "paused": true}})).unwrap_err();
     assert_eq!(
         error.to_string(),
         "Apply failed with 1 conflict: conflict with \"hpa\" using apps/v1: .spec.replicas",
         "only what the client does not own counts"
     );
-    assert_eq!(*story.live(), before);
+    assert_eq!(*history.live(), before);
 }
 
 #[test]
-fn only_kubectl_is_believed() {
-    let mut story = applied_by_the_client(json!({"spec": {"replicas": 1}}));
-    let error = story.apply("other", json!({"spec": {"replicas": 2}})).unwrap_err();
+fn annotation_is_ignored_for_other_managers() {
+    let mut history = applied_client_side(json!({"spec": {"replicas": 1}}));
+    let error = history.apply("other", json!({"spec": {"replicas": 2}})).unwrap_err();
     assert_eq!(
         error.to_string(),
         "Apply failed with 1 conflict: conflict with \"kubectl-client-side-apply\" using apps/v1: .spec.replicas"
     );
-    story.force("other", json!({"spec": {"replicas": 2}}));
-    assert!(annotation(&story).as_str().unwrap().contains("\"replicas\":1"), "nor is it kept true");
+    history.force("other", json!({"spec": {"replicas": 2}}));
+    assert!(
+        annotation(&history).as_str().unwrap().contains("\"replicas\":1"),
+        "and does not update the annotation"
+    );
 }
 
 #[test]
-fn annotations_that_say_nothing_are_not_believed() {
+fn malformed_annotation_is_ignored() {
     let other_version = deployment(json!({"apiVersion": "apps/v2", "spec": {"replicas": 1}})).to_string();
     let wrong_type = deployment(json!({"spec": {"replicas": "1"}})).to_string();
     for text in ["", "{", "[]", "{}", "3", &other_version, &wrong_type] {
-        let mut story = applied_by_the_client(json!({"spec": {"replicas": 1}}));
-        story.live.as_mut().unwrap()["metadata"]["annotations"][LAST_APPLIED_ANNOTATION] = json!(text);
-        assert!(story.apply("kubectl", json!({"spec": {"replicas": 2}})).is_err(), "{text}");
+        let mut history = applied_client_side(json!({"spec": {"replicas": 1}}));
+        history.live.as_mut().unwrap()["metadata"]["annotations"][LAST_APPLIED_ANNOTATION] = json!(text);
+        assert!(history.apply("kubectl", json!({"spec": {"replicas": 2}})).is_err(), "{text}");
     }
 }
 
 #[test]
-fn an_annotation_that_would_be_too_large_goes() {
-    let mut story = applied_by_the_client(json!({"spec": {"replicas": 1}}));
+fn too_large_annotation_is_removed() {
+    let mut history = applied_client_side(json!({"spec": {"replicas": 1}}));
     let large = "x".repeat(300 << 10);
-    story.apply("kubectl", json!({"spec": {"replicas": 1, "nodeSelector": {"a": large}}})).unwrap();
-    assert_eq!(annotation(&story), Value::Null);
+    history.apply("kubectl", json!({"spec": {"replicas": 1, "nodeSelector": {"a": large}}})).unwrap();
+    assert_eq!(annotation(&history), Value::Null);
 }
 
 #[test]
-fn the_client_takes_over_what_it_changes_again() {
-    let mut story = applied_by_the_client(json!({"spec": {"replicas": 1}}));
-    story.apply("kubectl", json!({"spec": {"replicas": 2}})).unwrap();
-    story.edit("kubectl-client-side-apply", |object| object["spec"]["replicas"] = json!(3));
-    assert_eq!(story.owned("kubectl", Apply), "{}");
-    let client = story.owned("kubectl-client-side-apply", Update);
+fn client_side_apply_takes_ownership_of_changed_fields() {
+    let mut history = applied_client_side(json!({"spec": {"replicas": 1}}));
+    history.apply("kubectl", json!({"spec": {"replicas": 2}})).unwrap();
+    history.edit("kubectl-client-side-apply", |object| object["spec"]["replicas"] = json!(3));
+    assert_eq!(history.owned("kubectl", Apply), "{}");
+    let client = history.owned("kubectl-client-side-apply", Update);
     assert!(client.contains(r#""f:spec":{".":{},"f:replicas":{}}"#), "{client}");
 }

@@ -1,4 +1,4 @@
-//! What holds whatever is written: random objects, random writers, random garbage.
+//! Property tests with random objects, writers and malformed input.
 
 use coracle_meta::apply::{
     FieldFilter, FieldManager, FieldSet, ManagedFields, ManagedFieldsEntry, ManagerId, Operation, Path,
@@ -6,14 +6,13 @@ use coracle_meta::apply::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::fixture::{Kind, Story, VERSION, deployment};
+use crate::fixture::{Kind, ObjectHistory, VERSION, deployment};
 
-/// Random choices from a seed.
+/// A seeded random generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {
-        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -33,7 +32,7 @@ impl Random {
         json!(self.one_of(&["a", "b", "c", "d"]))
     }
 
-    /// Different letters, in random order.
+    /// Returns distinct letters in random order.
     fn letters(&mut self) -> Vec<Value> {
         let mut letters: Vec<Value> = Vec::new();
         for _ in 0..self.below(4) {
@@ -168,7 +167,7 @@ impl Random {
     }
 }
 
-/// Runs a check with many seeds, and says which failed.
+/// Runs a check with many seeds, and reports the seed of a failure.
 fn for_seeds(count: u64, check: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| check(&mut Random(seed)));
@@ -176,8 +175,8 @@ fn for_seeds(count: u64, check: impl Fn(&mut Random) + std::panic::RefUnwindSafe
     }
 }
 
-/// Without empty lists and maps, which may come and go with what was in them: an empty list
-/// that is merged by items has no field that anyone could own.
+/// Removes empty lists and maps, which may appear and disappear with their contents: an empty list
+/// that is merged by items has no field that a manager could own.
 fn without_empty(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) => {
@@ -203,48 +202,48 @@ fn server_side() -> FieldSet {
     FieldSet::of_fields(&[&["apiVersion"], &["kind"], &["metadata"]])
 }
 
-fn random_story(random: &mut Random, writes: u64) -> Story {
-    let mut story = Story::new();
+fn random_history(random: &mut Random, writes: u64) -> ObjectHistory {
+    let mut history = ObjectHistory::new();
     for _ in 0..writes {
         let (manager, spec) = (random.manager(), random.spec());
         if random.chance(50) {
-            story.put(manager, deployment(json!({"spec": spec})));
+            history.put(manager, deployment(json!({"spec": spec})));
         } else {
-            // A conflict leaves everything as it was.
-            let _ = story.apply_config(manager, &deployment(json!({"spec": spec})), random.chance(50));
+            // A conflict changes nothing.
+            let _ = history.apply_config(manager, &deployment(json!({"spec": spec})), random.chance(50));
         }
     }
-    story
+    history
 }
 
 #[test]
-fn every_leaf_that_updates_wrote_is_owned() {
+fn every_leaf_written_by_updates_is_owned() {
     for_seeds(400, |random| {
-        let mut story = Story::new();
+        let mut history = ObjectHistory::new();
         for _ in 0..6 {
             let spec = random.spec();
-            story.put(random.manager(), deployment(json!({"spec": spec})));
-            let mut leaves = story.kind.object_type().to_field_set(story.live()).leaves();
+            history.put(random.manager(), deployment(json!({"spec": spec})));
+            let mut leaves = history.kind.object_type().to_field_set(history.live()).leaves();
             leaves.remove_subtrees(&server_side());
-            leaves.remove(&all_owned(&story.managed()));
+            leaves.remove(&all_owned(&history.managed()));
             assert!(leaves.is_empty(), "nobody owns\n{leaves}");
         }
     });
 }
 
 #[test]
-fn nothing_is_owned_that_is_not_there() {
+fn owned_fields_exist_in_object() {
     for_seeds(400, |random| {
-        let mut story = Story::new();
+        let mut history = ObjectHistory::new();
         for _ in 0..6 {
             let spec = random.spec();
-            story.put(random.manager(), deployment(json!({"spec": spec})));
-            let object_type = story.kind.object_type();
-            let there = object_type.with_named_fields(object_type.to_field_set(story.live()));
-            let mut owned = all_owned(&story.managed()).leaves();
+            history.put(random.manager(), deployment(json!({"spec": spec})));
+            let object_type = history.kind.object_type();
+            let there = object_type.with_named_fields(object_type.to_field_set(history.live()));
+            let mut owned = all_owned(&history.managed()).leaves();
             owned.remove(&there);
-            // An empty list is there and has no field.
-            let empty = object_type.extract(story.live(), &owned);
+            // An empty list exists and has no field.
+            let empty = object_type.extract(history.live(), &owned);
             let has_content = object_type.to_field_set(&empty);
             assert!(has_content.intersection(&owned).is_empty(), "owned but absent\n{owned}");
         }
@@ -252,46 +251,46 @@ fn nothing_is_owned_that_is_not_there() {
 }
 
 #[test]
-fn applying_twice_changes_nothing_more() {
+fn second_apply_changes_nothing() {
     for_seeds(400, |random| {
-        let mut story = random_story(random, 4);
+        let mut history = random_history(random, 4);
         let config = without_empty(&deployment(json!({"spec": random.spec()}))).unwrap();
-        story.apply_config("x", &config, true).unwrap();
-        let before = story.live().clone();
-        assert!(!story.apply_config("x", &config, random.chance(50)).unwrap());
-        assert_eq!(*story.live(), before);
+        history.apply_config("x", &config, true).unwrap();
+        let before = history.live().clone();
+        assert!(!history.apply_config("x", &config, random.chance(50)).unwrap());
+        assert_eq!(*history.live(), before);
     });
 }
 
 #[test]
-fn applying_nothing_removes_exactly_what_only_it_owned() {
+fn empty_apply_removes_exactly_solely_owned_fields() {
     for_seeds(400, |random| {
-        let mut story = Story::new();
+        let mut history = ObjectHistory::new();
         let (mine, theirs) = (random.spec(), without_empty(&random.spec()).unwrap_or(json!({"replicas": 1})));
-        story.apply_config("them", &deployment(json!({"spec": theirs})), true).unwrap();
-        if story.apply_config("me", &deployment(json!({"spec": mine})), false).is_err() {
+        history.apply_config("them", &deployment(json!({"spec": theirs})), true).unwrap();
+        if history.apply_config("me", &deployment(json!({"spec": mine})), false).is_err() {
             return;
         }
-        story.apply("me", json!({})).unwrap();
-        let remains = without_empty(&story.live()["spec"]);
+        history.apply("me", json!({})).unwrap();
+        let remains = without_empty(&history.live()["spec"]);
         let difference =
-            story.kind.object_type().compare(&json!({"spec": theirs}), &json!({"spec": remains}));
+            history.kind.object_type().compare(&json!({"spec": theirs}), &json!({"spec": remains}));
         assert!(difference.is_same(), "{difference:?}");
-        assert_eq!(story.entries(), ["them Apply"]);
+        assert_eq!(history.entries(), ["them Apply"]);
     });
 }
 
 #[test]
-fn what_is_applied_by_force_is_so_and_others_own_it_only_if_they_agree() {
+fn forced_apply_sets_values_and_takes_ownership_of_changes() {
     for_seeds(400, |random| {
-        let mut story = random_story(random, 4);
-        let before = story.managed();
-        let live = story.live.clone().unwrap_or_else(|| json!({}));
+        let mut history = random_history(random, 4);
+        let before = history.managed();
+        let live = history.live.clone().unwrap_or_else(|| json!({}));
         let config = deployment(json!({"spec": random.spec()}));
-        story.apply_config("me", &config, true).unwrap();
-        let object_type = story.kind.object_type();
-        let changes = object_type.compare(&live, story.live());
-        for entry in story.managed().entries.iter().filter(|entry| entry.id.manager != "me") {
+        history.apply_config("me", &config, true).unwrap();
+        let object_type = history.kind.object_type();
+        let changes = object_type.compare(&live, history.live());
+        for entry in history.managed().entries.iter().filter(|entry| entry.id.manager != "me") {
             let taken = entry.fields().intersection(&changes.modified);
             assert!(taken.is_empty(), "{} still owns\n{taken}", entry.id.manager);
             let owned_before =
@@ -300,14 +299,14 @@ fn what_is_applied_by_force_is_so_and_others_own_it_only_if_they_agree() {
             gained.remove(&owned_before);
             assert!(gained.is_empty() || before.entries.is_empty(), "{} gained\n{gained}", entry.id.manager);
         }
-        let missing = object_type.compare(&config, story.live());
+        let missing = object_type.compare(&config, history.live());
         let applied = object_type.to_field_set(&config);
         assert!(missing.modified.leaves().intersection(&applied.leaves()).is_empty(), "{}", missing.modified);
     });
 }
 
 #[test]
-fn sets_survive_their_json_form() {
+fn field_sets_round_trip_through_json() {
     for_seeds(2_000, |random| {
         let set = random.field_set(5);
         assert_eq!(FieldSet::from_json(&set.to_json()).unwrap(), set);
@@ -321,7 +320,7 @@ fn sets_survive_their_json_form() {
 }
 
 #[test]
-fn sets_obey_their_algebra() {
+fn field_sets_obey_set_algebra() {
     for_seeds(2_000, |random| {
         let (a, b) = (random.field_set(3), random.field_set(3));
         let (both, either) = (a.intersection(&b), a.clone().union(b.clone()));
@@ -332,38 +331,43 @@ fn sets_obey_their_algebra() {
         only_a.remove(&b);
         assert_eq!(only_a.clone().union(both), a);
         without.remove_subtrees(&b);
-        assert_eq!(without.intersection(&only_a), without, "what goes with its parent goes too");
+        assert_eq!(
+            without.intersection(&only_a),
+            without,
+            "remove_subtrees also removes children of removed members"
+        );
         assert!(a.paths().iter().all(|path| a.contains(path)));
     });
 }
 
 #[test]
-fn garbage_never_panics() {
+fn malformed_input_never_panics() {
     for_seeds(1_500, |random| {
-        let mut story = Story::new();
+        let mut history = ObjectHistory::new();
         let mut valid = deployment(json!({"spec": random.spec()}));
-        story.put("m", valid.clone());
+        history.put("m", valid.clone());
         valid["metadata"]["managedFields"] = random.garbage(5);
         if random.chance(50) {
             valid["spec"] = random.garbage(5);
         }
         let garbage = if random.chance(30) { random.garbage(5) } else { valid };
-        let live = if random.chance(30) { random.garbage(5) } else { story.live().clone() };
-        let object_type = story.kind.object_type();
+        let live = if random.chance(30) { random.garbage(5) } else { history.live().clone() };
+        let object_type = history.kind.object_type();
         object_type.compare(&live, &garbage);
         let fields = FieldSet::from_fields_v1(&random.garbage(4)).unwrap_or_default();
         object_type.remove(garbage.clone(), &fields);
         object_type.extract(&garbage, &fields);
         object_type.merge(live.clone(), &garbage);
-        story.live = Some(live);
-        let _ = story.try_put(garbage.clone());
-        let _ = story.apply_config("m", &garbage, random.chance(50));
-        let _ = story.apply_config("kubectl", &deployment(json!({"spec": random.spec()})), random.chance(50));
+        history.live = Some(live);
+        let _ = history.try_put(garbage.clone());
+        let _ = history.apply_config("m", &garbage, random.chance(50));
+        let _ =
+            history.apply_config("kubectl", &deployment(json!({"spec": random.spec()})), random.chance(50));
     });
 }
 
 #[test]
-fn a_creation_is_noted_as_a_change_of_nothing_would_be() {
+fn fast_path_for_create_equals_update_of_empty_object() {
     let kind = Kind::new();
     let versions = kind.versions();
     let status =
@@ -387,7 +391,7 @@ fn a_creation_is_noted_as_a_change_of_nothing_would_be() {
             reset_fields,
             initial,
         };
-        // What it is before anything is written, handed in, is compared with field by field.
+        // Initial values passed to the field manager are compared field by field.
         let mut start = initial.cloned().unwrap_or_else(|| json!({}));
         start["apiVersion"] = VERSION.into();
         start["kind"] = "Deployment".into();

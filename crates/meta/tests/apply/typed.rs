@@ -1,4 +1,4 @@
-//! Which fields objects have, how they differ, and what is left of them.
+//! Tests of field sets, comparison, removal and extraction of typed values.
 
 use coracle_meta::apply::FieldSet;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn spec(spec: Value) -> Value {
 }
 
 #[test]
-fn fields_are_leaves_items_and_whatever_is_empty() {
+fn field_set_has_leaves_items_and_empty_values() {
     for (fields, expected) in [
         (json!({}), r#"{"f:spec":{}}"#),
         (json!(null), r#"{"f:spec":{}}"#),
@@ -43,7 +43,7 @@ fn fields_are_leaves_items_and_whatever_is_empty() {
 }
 
 #[test]
-fn differences_are_found_field_by_field() {
+fn compare_returns_removed_modified_and_added_fields() {
     let none = "{}";
     for (old, new, removed, modified, added) in [
         (json!({"replicas": 1}), json!({"replicas": 1.0}), none, none, none),
@@ -109,7 +109,7 @@ fn differences_are_found_field_by_field() {
 }
 
 #[test]
-fn fields_are_taken_out_or_kept() {
+fn fields_are_removed_or_extracted() {
     let object = spec(json!({
         "replicas": 1,
         "nodeSelector": {"a": "1", "b": "2"},
@@ -141,7 +141,7 @@ fn fields_are_taken_out_or_kept() {
 }
 
 #[test]
-fn declared_fields_count_with_what_is_in_them() {
+fn declared_parents_of_owned_fields_are_added() {
     let set = FieldSet::from_json(
         r#"{"f:spec":{"f:template":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{"f:limits":{"f:cpu":{}}}}},"f:labels":{"f:x":{}}},"f:free":{"f:y":{"f:z":{}}}}}"#,
     )

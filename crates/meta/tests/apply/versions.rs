@@ -1,11 +1,11 @@
-//! Owners of fields at other versions of a kind, and under other schemas.
+//! Tests of ownership across versions of a kind and changes of its schema.
 
 use coracle_meta::apply::typed::Type;
 use coracle_meta::apply::{ApplyError, ConversionError, FieldManager, ResetFields, Versions, Writer};
 use coracle_meta::schema::{Field, Node, NodeId, ObjectNode, Scalar, Schema};
 use serde_json::{Value, json};
 
-use crate::fixture::{Story, deployment};
+use crate::fixture::{ObjectHistory, deployment};
 
 /// A kind whose field `size` is called `scale` in its second version.
 struct Renamed {
@@ -77,7 +77,7 @@ fn thing(api_version: &str, field: &str, value: u32) -> Value {
 }
 
 #[test]
-fn fields_of_other_versions_are_found_by_conversion() {
+fn fields_owned_at_other_version_are_found_by_conversion() {
     let kind = Renamed::new();
     let live = kind.apply(None, thing("v1", "size", 1), "a", false).unwrap();
     let error = kind.apply(Some(&live), thing("v2", "scale", 2), "b", false).unwrap_err();
@@ -91,13 +91,13 @@ fn fields_of_other_versions_are_found_by_conversion() {
         "an entry without time is first"
     );
     let live = kind.apply(Some(&live), thing("v1", "other", 1), "a", false).unwrap();
-    assert_eq!(live["size"], 1, "the other still owns it, in its own version");
+    assert_eq!(live["size"], 1, "the other manager still owns it, in its own version");
     let live = kind.apply(Some(&live), thing("v1", "other", 1), "b", false).unwrap();
-    assert_eq!(live.get("size"), None, "who applied it at another version removes it");
+    assert_eq!(live.get("size"), None, "the manager that applied it at another version removes it");
 }
 
 #[test]
-fn owners_at_versions_that_are_gone_are_forgotten() {
+fn entries_of_removed_versions_are_dropped() {
     let kind = Renamed::new();
     let mut live = kind.apply(None, thing("v1", "size", 1), "a", false).unwrap();
     live["metadata"]["managedFields"][0]["apiVersion"] = json!("v0");
@@ -107,26 +107,26 @@ fn owners_at_versions_that_are_gone_are_forgotten() {
 }
 
 #[test]
-fn what_has_become_atomic_is_owned_as_a_whole() {
-    let mut story = Story::new();
-    story.apply("a", json!({"spec": {"selector": {"matchLabels": {"x": "1"}}}})).unwrap();
-    // As it was written when the selector was merged by its fields.
-    story.live.as_mut().unwrap()["metadata"]["managedFields"][0]["fieldsV1"] =
+fn value_that_became_atomic_is_owned_as_whole() {
+    let mut history = ObjectHistory::new();
+    history.apply("a", json!({"spec": {"selector": {"matchLabels": {"x": "1"}}}})).unwrap();
+    // The entry of a time when the selector was merged by its fields.
+    history.live.as_mut().unwrap()["metadata"]["managedFields"][0]["fieldsV1"] =
         json!({"f:spec": {"f:selector": {"f:matchLabels": {"f:x": {}}}}});
-    let error = story.apply("b", json!({"spec": {"selector": {}}})).unwrap_err();
+    let error = history.apply("b", json!({"spec": {"selector": {}}})).unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"a\": .spec.selector");
-    story.edit("c", |object| object["spec"]["paused"] = json!(true));
-    assert_eq!(story.owned("a", coracle_meta::apply::Operation::Apply), r#"{"f:spec":{"f:selector":{}}}"#);
+    history.edit("c", |object| object["spec"]["paused"] = json!(true));
+    assert_eq!(history.owned("a", coracle_meta::apply::Operation::Apply), r#"{"f:spec":{"f:selector":{}}}"#);
 }
 
 #[test]
-fn a_kind_without_the_version_written_cannot_be_tracked() {
+fn write_at_unknown_version_is_not_tracked() {
     let kind = Renamed::new();
     let error = kind.apply(None, thing("v3", "size", 1), "a", false).unwrap_err();
     assert_eq!(error.to_string(), "no type of version v3");
-    let story = Story::new();
+    let history = ObjectHistory::new();
     let field_manager = FieldManager {
-        versions: &story.kind.versions(),
+        versions: &history.kind.versions(),
         api_version: "apps/v9",
         kind: "Deployment",
         subresource: "",

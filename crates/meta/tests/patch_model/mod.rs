@@ -1,11 +1,11 @@
-//! A small schema with every kind of node, and random objects and patches for it.
+//! A small schema with every type of node, and random objects and patches for it.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use coracle_meta::schema::{Field, ListMerge, ListNode, Node, NodeId, ObjectNode, Scalar, Schema};
 use serde_json::{Map, Value, json};
 
-/// Random numbers (splitmix64), the same for the same seed.
+/// A seeded random generator (SplitMix64).
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -21,12 +21,12 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below this one.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
-    /// True once in so many times.
+    /// Returns true with probability 1/`times`.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -42,7 +42,7 @@ impl Rng {
     }
 }
 
-/// The schema, and its type of whole objects.
+/// Returns the schema, and the type of its objects.
 pub(crate) fn schema() -> (Schema, NodeId) {
     let mut schema = Schema::new();
     let root = schema.reserve();
@@ -96,7 +96,7 @@ pub(crate) fn schema() -> (Schema, NodeId) {
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "a/b", "m~n"];
 
-/// A whole object that fits the schema: no nulls, no item twice.
+/// Returns a complete object that matches the schema: no nulls, no duplicate items.
 pub(crate) fn object(rng: &mut Rng, depth: usize) -> Value {
     let mut fields = item_fields(rng, depth);
     let mut set = |rng: &mut Rng, name: &str, make: &mut dyn FnMut(&mut Rng) -> Value| {
@@ -140,7 +140,7 @@ fn item_fields(rng: &mut Rng, depth: usize) -> Map<String, Value> {
     fields
 }
 
-/// Items that differ in their key.
+/// Returns items with distinct keys.
 fn items(rng: &mut Rng, depth: usize, key: &str) -> Value {
     let keys: Vec<Value> = match key {
         "port" => subset(rng, &[1, 2, 3, 80]).into_iter().map(Value::from).collect(),
@@ -160,13 +160,13 @@ fn subset<T: Copy>(rng: &mut Rng, among: &[T]) -> Vec<T> {
     some
 }
 
-/// An object a few changes away from another.
+/// Returns a copy of an object with a few changes.
 pub(crate) fn changed(rng: &mut Rng, object: &Value) -> Value {
     let other = self::object(rng, 2);
     mix(rng, object, &other)
 }
 
-/// Some of one and some of the other, keeping items told apart.
+/// Mixes two values, keeping the keys of items distinct.
 fn mix(rng: &mut Rng, left: &Value, right: &Value) -> Value {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -196,19 +196,22 @@ fn mix(rng: &mut Rng, left: &Value, right: &Value) -> Value {
     }
 }
 
-/// A patch full of directives, most of which make sense.
+/// Returns a patch with many directives, most of them valid.
 pub(crate) fn patch(rng: &mut Rng, depth: usize) -> Value {
     let Value::Object(mut fields) = object(rng, depth) else { return Value::Null };
-    sprinkle(rng, &mut fields);
+    add_nulls_and_directives(rng, &mut fields);
     Value::Object(fields)
 }
 
-fn sprinkle(rng: &mut Rng, fields: &mut Map<String, Value>) {
+fn add_nulls_and_directives(rng: &mut Rng, fields: &mut Map<String, Value>) {
     for (name, value) in fields.iter_mut() {
         match value {
-            Value::Object(fields) => sprinkle(rng, fields),
+            Value::Object(fields) => add_nulls_and_directives(rng, fields),
             Value::Array(items) => {
-                items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| sprinkle(rng, item));
+                items
+                    .iter_mut()
+                    .filter_map(Value::as_object_mut)
+                    .for_each(|item| add_nulls_and_directives(rng, item));
             }
             _ if name != "name" && name != "port" && rng.one_in(4) => *value = Value::Null,
             _ => {}
@@ -232,9 +235,9 @@ fn add_directives(rng: &mut Rng, fields: &mut Map<String, Value>) {
         fields.insert("$retainKeys".to_owned(), json!(keys));
     }
     if rng.one_in(4) {
-        let gone = json!(subset(rng, &NAMES));
-        fields.insert("$deleteFromPrimitiveList/tags".to_owned(), gone);
-        // Which of the two comes first is not defined without an order.
+        let deleted = json!(subset(rng, &NAMES));
+        fields.insert("$deleteFromPrimitiveList/tags".to_owned(), deleted);
+        // Without an order the result is undefined if both are present.
         fields.remove("tags");
     }
     for name in ["tags", "numbers", "items", "ports", "volumes"] {
@@ -245,7 +248,7 @@ fn add_directives(rng: &mut Rng, fields: &mut Map<String, Value>) {
     }
 }
 
-/// An order of a list in a patch, with its items and others.
+/// Returns `$setElementOrder` of a list in a patch, with its items and others.
 fn element_order(rng: &mut Rng, name: &str, items: Option<&Value>) -> Value {
     let key = match name {
         "ports" => Some("port"),
@@ -272,7 +275,7 @@ fn element_order(rng: &mut Rng, name: &str, items: Option<&Value>) -> Value {
     Value::Array(order)
 }
 
-/// Any JSON, made of words that mean something to patches.
+/// Returns random JSON that contains directives and field names.
 pub(crate) fn garbage(rng: &mut Rng, depth: usize) -> Value {
     const WORDS: [&str; 26] = [
         "name",
@@ -314,7 +317,7 @@ pub(crate) fn garbage(rng: &mut Rng, depth: usize) -> Value {
     }
 }
 
-/// A JSON patch of random operations, most of them on something that is there.
+/// Returns a JSON patch of random operations, most of them on existing paths.
 pub(crate) fn operations(rng: &mut Rng, object: &Value) -> Value {
     let mut paths = vec![String::new()];
     collect_paths(object, &mut String::new(), &mut paths);

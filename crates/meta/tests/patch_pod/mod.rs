@@ -1,8 +1,8 @@
-//! A schema that looks like parts of pods and deployments.
+//! A schema with parts of Pod and Deployment.
 
 use coracle_meta::schema::{Field, ListMerge, ListNode, Node, NodeId, ObjectNode, Scalar, Schema};
 
-/// The schema, and its type of whole objects.
+/// Returns the schema, and the type of its objects.
 pub(crate) fn schema() -> (Schema, NodeId) {
     let mut schema = Schema::new();
     let text = schema.add(Node::Scalar(Scalar::String));

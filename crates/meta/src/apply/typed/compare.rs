@@ -1,4 +1,4 @@
-//! How two objects of a type differ, field by field.
+//! Field-by-field comparison of two objects of a type.
 
 use serde_json::{Map, Value};
 
@@ -8,27 +8,28 @@ use crate::apply::field_set::{FieldNode, FieldSet};
 use crate::apply::path_element::PathElement;
 use crate::apply::value_order;
 
-/// How an object differs from an earlier one.
+/// The differences of an object from an earlier version of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Fields that are not there any more.
+    /// Fields that only the old object has.
     pub removed: FieldSet,
-    /// Fields with another value.
+    /// Fields with a different value.
     pub modified: FieldSet,
-    /// Fields that were not there.
+    /// Fields that only the new object has.
     pub added: FieldSet,
-    /// Whether a changed list of the new object has items that cannot be told apart, and are left out here.
+    /// True if a changed list of the new object has items without a valid key; those are not
+    /// compared.
     pub is_malformed: bool,
 }
 
 impl Comparison {
-    /// Whether no field differs.
+    /// Returns true if no field differs.
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 }
 
-/// How one place differs, and what lies below it.
+/// The difference at a path, and below it.
 #[derive(Default)]
 struct Difference {
     removed: bool,
@@ -37,7 +38,7 @@ struct Difference {
     below: Nodes,
 }
 
-/// The nodes of a [`Comparison`] while they are found.
+/// The nodes of a [`Comparison`] under construction.
 #[derive(Default)]
 struct Nodes {
     removed: Vec<FieldNode>,
@@ -47,7 +48,7 @@ struct Nodes {
 }
 
 impl Type<'_> {
-    /// How `new` differs from `old`.
+    /// Compares two objects.
     pub fn compare(self, old: &Value, new: &Value) -> Comparison {
         let nodes = self.difference(Some(old), Some(new)).below;
         Comparison {
@@ -61,19 +62,19 @@ impl Type<'_> {
     fn difference(self, old: Option<&Value>, new: Option<&Value>) -> Difference {
         let shapes = (old.map(|old| self.shape(old)), new.map(|new| self.shape(new)));
         match shapes {
-            // Only what has no type changes its shape: each side is then taken as it is.
+            // Only untyped values change their shape: each side is then compared in its own shape.
             (Some(before), Some(after)) if !before.same_kind(&after) => {
-                let mut found = shaped(before, old, new);
-                found.merge(shaped(after, old, new));
-                found
+                let mut difference = difference_of_shape(before, old, new);
+                difference.merge(difference_of_shape(after, old, new));
+                difference
             }
-            (_, Some(shape)) | (Some(shape), None) => shaped(shape, old, new),
+            (_, Some(shape)) | (Some(shape), None) => difference_of_shape(shape, old, new),
             (None, None) => Difference::default(),
         }
     }
 }
 
-fn shaped(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Difference {
+fn difference_of_shape(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Difference {
     let below = match shape {
         Shape::Map(shape) => {
             let (before, after) = (as_map(old), as_map(new));
@@ -95,7 +96,7 @@ fn shaped(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Differe
     Difference { removed: new.is_none(), modified: false, added: old.is_none(), below }
 }
 
-/// What is merged as a whole differs as a whole.
+/// Compares scalars and atomic values, which differ only as a whole.
 fn leaf(old: Option<&Value>, new: Option<&Value>) -> Difference {
     let modified = matches!((old, new), (Some(old), Some(new)) if !value_order::equal(old, new));
     Difference { removed: new.is_none(), modified, added: old.is_none(), below: Nodes::default() }
@@ -105,17 +106,17 @@ fn entries(shape: MapShape<'_>, old: Option<&Map<String, Value>>, new: Option<&M
     let mut nodes = Nodes::default();
     for (name, before) in old.into_iter().flatten() {
         let after = new.and_then(|new| new.get(name));
-        // Most of an object stays as it is, and need not be looked up in the schema.
+        // Skip equal values without a schema lookup: most of an object is unchanged.
         if after == Some(before) {
             continue;
         }
-        let found = shape.child(name).difference(Some(before), after);
-        nodes.push(found, || PathElement::field(name.as_str()));
+        let difference = shape.child(name).difference(Some(before), after);
+        nodes.push(difference, || PathElement::field(name.as_str()));
     }
     for (name, after) in new.into_iter().flatten() {
         if old.is_none_or(|old| !old.contains_key(name)) {
-            let found = shape.child(name).difference(None, Some(after));
-            nodes.push(found, || PathElement::field(name.as_str()));
+            let difference = shape.child(name).difference(None, Some(after));
+            nodes.push(difference, || PathElement::field(name.as_str()));
         }
     }
     nodes
@@ -134,7 +135,7 @@ fn items(shape: ListShape<'_>, old: &[Value], new: &[Value]) -> Nodes {
     nodes
 }
 
-/// Takes the items of one element off the front.
+/// Splits off the leading items that have this element.
 fn split_equal<'a, 'v>(
     items: &mut &'a [(PathElement, &'v Value)],
     element: &PathElement,
@@ -145,7 +146,8 @@ fn split_equal<'a, 'v>(
     equal
 }
 
-/// Compares the items of one element. Several of them are owned as one, as if atomic.
+/// Compares the items of one element. Several items with the same element are owned as one, as if
+/// atomic.
 fn same_item(
     shape: ListShape<'_>,
     old: &[(PathElement, &Value)],
@@ -163,12 +165,12 @@ fn same_item(
             Difference { modified: !equal, ..Difference::default() }
         }
         ([_, _, ..], _) => {
-            let found = item.difference(None, new.first().map(|item| item.1));
-            Difference { removed: true, ..found }
+            let difference = item.difference(None, new.first().map(|item| item.1));
+            Difference { removed: true, ..difference }
         }
         (_, [_, _, ..]) => {
-            let found = item.difference(old.first().map(|item| item.1), None);
-            Difference { added: true, ..found }
+            let difference = item.difference(old.first().map(|item| item.1), None);
+            Difference { added: true, ..difference }
         }
     }
 }
@@ -186,13 +188,13 @@ impl Difference {
 }
 
 impl Nodes {
-    fn push(&mut self, found: Difference, element: impl Fn() -> PathElement) {
-        let below = found.below;
+    fn push(&mut self, difference: Difference, element: impl Fn() -> PathElement) {
+        let below = difference.below;
         self.is_malformed |= below.is_malformed;
         for (to, member, children) in [
-            (&mut self.removed, found.removed, below.removed),
-            (&mut self.modified, found.modified, below.modified),
-            (&mut self.added, found.added, below.added),
+            (&mut self.removed, difference.removed, below.removed),
+            (&mut self.modified, difference.modified, below.modified),
+            (&mut self.added, difference.added, below.added),
         ] {
             if member || !children.is_empty() {
                 to.push(FieldNode { element: element(), member, children: FieldSet::from_nodes(children) });

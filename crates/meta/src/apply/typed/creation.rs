@@ -1,7 +1,7 @@
-//! What whoever creates an object comes to own, in the form in which it is stored.
+//! Fields that the creator of an object owns, directly as `fieldsV1`.
 //!
-//! Most objects are written once, and nobody has owned anything of them before: then no set has to be
-//! made, compared and taken apart again. The result is the same as that of the long way.
+//! Most objects are written once, when no field has an owner yet. This fast path skips building,
+//! comparing and encoding field sets; its result is the same as that of the general path.
 
 use serde_json::{Map, Value};
 
@@ -11,36 +11,36 @@ use crate::apply::field_set::{FieldNode, FieldSet};
 use crate::apply::fields_v1::MEMBER;
 use crate::apply::value_order;
 
-/// Fields that do not count at some place.
+/// Fields to ignore below a path.
 #[derive(Clone, Copy, Default)]
-pub(in crate::apply) struct Uncounted<'a> {
-    /// These, but what lies below them may.
+pub(in crate::apply) struct IgnoredFields<'a> {
+    /// Fields that are ignored; their descendants are not.
     pub(in crate::apply) fields: Option<&'a FieldSet>,
-    /// These, and all that lies below them.
+    /// Fields that are ignored with all their descendants.
     pub(in crate::apply) trees: Option<&'a FieldSet>,
 }
 
-/// What is owned at one place.
+/// The owned fields at a path.
 struct Owned {
-    /// The place itself.
+    /// True if the path itself is owned.
     member: bool,
-    /// What lies below it, as it is stored.
+    /// The owned descendants as `fieldsV1`.
     below: Map<String, Value>,
 }
 
 impl Type<'_> {
-    /// What of `new` differs from `start`, as `fieldsV1`. None if only the long way can tell, because
-    /// there is a list to begin with or an item without its keys.
+    /// Returns the fields of `new` that differ from `start`, as `fieldsV1`. `None` if only the
+    /// general path can compute them: if `start` has a list, or an item lacks its keys.
     pub(in crate::apply) fn created(
         self,
         start: &Value,
         new: &Value,
-        uncounted: Uncounted<'_>,
+        ignored: IgnoredFields<'_>,
     ) -> Option<Map<String, Value>> {
-        self.owned(Some(start), new, uncounted).map(|owned| owned.below)
+        self.owned(Some(start), new, ignored).map(|owned| owned.below)
     }
 
-    fn owned(self, old: Option<&Value>, new: &Value, uncounted: Uncounted<'_>) -> Option<Owned> {
+    fn owned(self, old: Option<&Value>, new: &Value, ignored: IgnoredFields<'_>) -> Option<Owned> {
         let shape = self.shape(new);
         if old.is_some_and(|old| !self.shape(old).same_kind(&shape)) {
             return None;
@@ -52,7 +52,7 @@ impl Type<'_> {
                 if shape.is_atomic() || both_empty {
                     return Some(leaf(old, new));
                 }
-                entries(shape, before, after, uncounted)?
+                entries(shape, before, after, ignored)?
             }
             Shape::List(shape) => {
                 let (before, after) =
@@ -79,17 +79,17 @@ fn entries(
     shape: MapShape<'_>,
     old: Option<&Map<String, Value>>,
     new: Option<&Map<String, Value>>,
-    uncounted: Uncounted<'_>,
+    ignored: IgnoredFields<'_>,
 ) -> Option<Map<String, Value>> {
     let mut below = Map::new();
     for (name, after) in new.into_iter().flatten() {
         let before = old.and_then(|old| old.get(name));
-        let tree = uncounted.trees.and_then(|trees| trees.field(name));
+        let tree = ignored.trees.and_then(|trees| trees.field(name));
         if before == Some(after) || tree.is_some_and(|tree| tree.member) {
             continue;
         }
-        let field = uncounted.fields.and_then(|fields| fields.field(name));
-        let within = Uncounted { fields: field.map(children), trees: tree.map(children) };
+        let field = ignored.fields.and_then(|fields| fields.field(name));
+        let within = IgnoredFields { fields: field.map(children), trees: tree.map(children) };
         let mut owned = shape.child(name).owned(before, after, within)?;
         owned.member &= !field.is_some_and(|field| field.member);
         owned.put(&mut below, || {
@@ -114,9 +114,9 @@ fn items(shape: ListShape<'_>, new: &[Value]) -> Option<Map<String, Value>> {
     }
     for same in elements.chunk_by(|one, other| one.0 == other.0) {
         let [(element, first), rest @ ..] = same else { continue };
-        let mut owned = shape.item().owned(None, first, Uncounted::default())?;
+        let mut owned = shape.item().owned(None, first, IgnoredFields::default())?;
         if !rest.is_empty() {
-            // Several of one element are owned as one, as if atomic.
+            // Several items with the same element are owned as one, as if atomic.
             owned = Owned { member: true, below: Map::new() };
         }
         owned.put(&mut below, || {

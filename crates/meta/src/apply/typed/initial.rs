@@ -1,21 +1,21 @@
-//! What an object of a type is before anything is written to it.
+//! The initial state of an object: what exists before anything is written to it.
 //!
-//! Upstream's objects are structs: a field that holds a struct, and one that is written even if it is empty, are there
-//! from the start. A required field that is left out when it is empty is not. A manager that writes below such a field
-//! does not add the field and does not own it: a created Deployment has `f:spec` without `"."` in its managedFields, and
-//! a custom object has it with.
+//! Objects in kube-apiserver are Go structs: a field of struct type, and a field without
+//! `omitempty`, exist from the start. A required field with `omitempty` does not. A manager that
+//! writes below an existing field does not add the field and does not own it: a created Deployment
+//! has `f:spec` without `"."` in its managedFields, and a custom resource has it with `"."`.
 
 use serde_json::{Map, Value};
 
 use super::Type;
 use crate::schema::{Field, Node, Schema};
 
-/// Types may contain themselves; no struct does, so this is never reached by a real one.
+/// Recursion limit. A Go struct cannot contain itself, so real types never reach it.
 const MAX_NESTED_STRUCTS: usize = 32;
 
 impl Type<'_> {
-    /// The object that creation starts from. In a schema made from upstream's OpenAPI, a field
-    /// that is a struct has the default `{}`.
+    /// Returns the object that creation starts from. In a schema generated from Kubernetes' OpenAPI
+    /// document, a field of struct type has the default `{}`.
     pub fn initial(self) -> Value {
         match self.node {
             Some(node) => initial(self.schema, node, MAX_NESTED_STRUCTS),
@@ -52,7 +52,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn structs_and_fields_that_are_written_empty_are_there_from_the_start() {
+    fn initial_object_has_structs_and_fields_without_omitempty() {
         let mut schema = Schema::new();
         let text = schema.add(Node::Scalar(Scalar::String));
         let list = schema.add(Node::List(ListNode { item: text, merge: ListMerge::Atomic }));

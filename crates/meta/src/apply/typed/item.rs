@@ -1,4 +1,4 @@
-//! How items of lists are told apart.
+//! Path elements of list items.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::apply::path_element::{KeyField, PathElement};
 use crate::schema::{ListMerge, Node};
 
 impl ListShape<'_> {
-    /// The element by which an item of a set or of a list with keys is known.
+    /// Returns the element that identifies an item of a set or of a list with keys.
     pub(super) fn element(self, item: &Value) -> Result<PathElement, String> {
         match self.node.map(|node| &node.merge) {
             Some(ListMerge::Map(keys)) => self.keyed(keys, item),
@@ -25,8 +25,7 @@ impl ListShape<'_> {
         };
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
-            // An item without a key, and without a default for it, is another item than one
-            // that has it.
+            // An item that lacks a key without default differs from every item that has the key.
             if let Some(value) = fields.get(&**key).or_else(|| self.key_default(key)) {
                 found.push(KeyField { name: key.clone(), value: value.clone() });
             }
@@ -58,9 +57,8 @@ fn set_member(item: &Value) -> Result<PathElement, String> {
     }
 }
 
-/// The elements of a list's items, with the place where each stands; ascending, and equal
-/// ones in the order of the list. Items that cannot be told apart are left out: objects are
-/// checked before they come here.
+/// Returns the items of a list with their elements, ascending; items with equal elements stay in
+/// list order. Omits items without a valid element: objects are validated before they get here.
 pub(super) fn sorted_elements<'v>(shape: ListShape<'_>, items: &'v [Value]) -> Vec<(PathElement, &'v Value)> {
     let mut elements: Vec<_> =
         items.iter().filter_map(|item| Some((shape.element(item).ok()?, item))).collect();

@@ -1,8 +1,7 @@
-//! What a schema says of an object's fields: which there are, how two objects differ, how one
-//! is merged into the other.
+//! Typed values: an untyped object together with its schema, for comparison, merge and field sets.
 //!
-//! Maps are granular and lists atomic unless the schema says otherwise; what it says nothing
-//! of (an untyped part of a custom object) is taken the same way.
+//! Maps are granular and lists atomic unless the schema says otherwise; the same holds for untyped
+//! parts of custom resources.
 
 mod compare;
 mod creation;
@@ -21,7 +20,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 pub use compare::Comparison;
-pub(super) use creation::Uncounted;
+pub(super) use creation::IgnoredFields;
 pub use validate::Strictness;
 
 use crate::schema::{ListMerge, ListNode, Node, NodeId, ObjectNode, Rest, Scalar, Schema};
@@ -30,11 +29,11 @@ use crate::schema::{ListMerge, ListNode, Node, NodeId, ObjectNode, Rest, Scalar,
 #[derive(Clone, Copy, Debug)]
 pub struct Type<'s> {
     schema: &'s Schema,
-    /// Nothing if the schema does not say.
+    /// `None` for an untyped value.
     node: Option<&'s Node>,
 }
 
-/// How a value is taken apart. A type that is not known takes the shape of its value.
+/// The structure of a value. An untyped value has the shape of its JSON form.
 #[derive(Clone, Copy, Debug)]
 enum Shape<'s> {
     Scalar(Option<Scalar>),
@@ -55,12 +54,12 @@ struct MapShape<'s> {
 }
 
 impl<'s> Type<'s> {
-    /// The type of a node.
+    /// Returns the type of a schema node.
     pub fn new(schema: &'s Schema, node: NodeId) -> Self {
         Self { schema, node: Some(schema.node(node)) }
     }
 
-    /// A type that nothing is said of.
+    /// Returns the type of an untyped value.
     fn deduced(schema: &'s Schema) -> Self {
         Self { schema, node: None }
     }
@@ -78,7 +77,8 @@ impl<'s> Type<'s> {
 }
 
 impl<'s> Type<'s> {
-    /// The shape of a value that no type describes. Its lists are atomic, and its objects are if `object` is.
+    /// Returns the shape of an untyped value. Its lists are atomic, and its objects are if `object`
+    /// is.
     fn shape_of_any(self, value: &Value, object: Option<&'s ObjectNode>) -> Shape<'s> {
         let schema = self.schema;
         match value {
@@ -89,7 +89,7 @@ impl<'s> Type<'s> {
     }
 }
 
-/// The object in a `RawExtension`, as kube-apiserver's `__untyped_atomic_`.
+/// The object type of a `RawExtension`, like kube-apiserver's `__untyped_atomic_`.
 static RAW_OBJECT: LazyLock<ObjectNode> = LazyLock::new(|| {
     let mut object = ObjectNode::new(Vec::new());
     object.rest = Rest::Preserved;
@@ -121,23 +121,23 @@ impl<'s> MapShape<'s> {
         self.node.is_some_and(|node| node.atomic)
     }
 
-    /// Whether this is a field of the type and not a key of a map.
+    /// Returns true if this is a declared field and not a key of a map.
     fn declares(self, name: &str) -> bool {
         self.node.is_some_and(|node| node.field(name).is_some())
     }
 
-    /// The type of what stands under this name; nothing if there is no such field.
+    /// Returns the type of the value under this key; `None` if the type has no such field.
     fn declared(self, name: &str) -> Option<Type<'s>> {
         let Some(node) = self.node else { return Some(Type::deduced(self.schema)) };
         if let Some(value) = node.value_node(name) {
             return Some(Type::new(self.schema, value));
         }
-        // An object of which nothing is said may have any fields.
+        // An object without declared fields may have any.
         let is_open = node.rest == Rest::Preserved || node.fields().is_empty();
         is_open.then(|| Type::deduced(self.schema))
     }
 
-    /// The type of what stands under this name, also if there is no such field.
+    /// Returns the type of the value under this key; untyped if the type has no such field.
     fn child(self, name: &str) -> Type<'s> {
         self.declared(name).unwrap_or_else(|| Type::deduced(self.schema))
     }
@@ -151,16 +151,16 @@ fn as_list(value: Option<&Value>) -> Option<&[Value]> {
     value.and_then(Value::as_array).map(Vec::as_slice)
 }
 
-/// What is wrong with an object, as its schema sees it.
+/// The mismatches between an object and its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct TypeErrors(pub Vec<TypeError>);
 
-/// What is wrong with one place of an object.
+/// A mismatch at one path of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeError {
-    /// The place, printed; empty for the object itself.
+    /// The path, formatted; empty for the object itself.
     pub path: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Fields that hold owned fields, counted as owned themselves.
+//! Declared parents of owned fields.
 
 use super::Type;
 use crate::apply::field_set::FieldSet;
@@ -6,9 +6,9 @@ use crate::apply::path_element::PathElement;
 use crate::schema::{Node, ObjectNode, Rest};
 
 impl<'s> Type<'s> {
-    /// The set with each declared field in it that leads to one of its members. Who owns
-    /// `spec.replicas` does not own `spec` by itself, but when everything below it goes, it
-    /// goes too. Entries of maps are not declared: they stay.
+    /// Adds each declared field that is an ancestor of a member. The manager that owns
+    /// `spec.replicas` does not own `spec` by itself, but when everything below `spec` is removed,
+    /// `spec` must go too. Keys of maps are not declared: they stay.
     #[must_use]
     pub fn with_named_fields(self, mut set: FieldSet) -> FieldSet {
         self.add_named_fields(&mut set);

@@ -1,7 +1,7 @@
-//! Sets of fields that were written under an earlier schema.
+//! Adaptation of field sets that were written under an earlier schema.
 //!
-//! A list or map that has become atomic is owned as a whole by whoever owned part of it. The
-//! other way round nothing needs to be done.
+//! If a list or map has become atomic, each manager that owned part of it owns the whole. The
+//! opposite change needs no adaptation.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::apply::path_element::PathElement;
 use crate::schema::{ListMerge, Node};
 
 impl<'s> Type<'s> {
-    /// Makes a set fit this type.
+    /// Adapts a set to this type.
     pub(in crate::apply) fn reconcile(self, set: &mut FieldSet) {
         for node in set.nodes_mut() {
             if node.children.is_empty() {
@@ -23,7 +23,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Whether a set in its JSON form would stay as it is.
+    /// Returns true if an encoded set needs no adaptation.
     pub(in crate::apply) fn fits(self, fields: &Map<String, Value>) -> bool {
         fields.iter().all(|(key, value)| match value {
             Value::Object(below) if !below.is_empty() => self.fits_below(key, below),
@@ -56,7 +56,8 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Whether a value is merged as a whole; nothing if the type does not decide that.
+    /// Returns true if values of the type are merged as a whole; `None` if the type does not decide
+    /// that.
     fn is_atomic(self) -> Option<bool> {
         match self.node? {
             Node::Object(object) => Some(object.atomic),

@@ -1,4 +1,4 @@
-//! Taking fields out of an object, or everything else.
+//! Removal and extraction of fields.
 
 use serde_json::{Map, Value};
 
@@ -6,42 +6,42 @@ use super::{ListShape, MapShape, Shape, Type};
 use crate::apply::field_set::{FieldNode, FieldSet};
 
 impl Type<'_> {
-    /// The value without these fields. A map or list of which nothing remains, or that is
-    /// merged as a whole and of which parts go, becomes null.
+    /// Returns the value without these fields. A map or list that becomes empty, or an atomic one
+    /// that loses a part, becomes null.
     pub fn remove(self, value: Value, fields: &FieldSet) -> Value {
         match (self.shape(&value), value) {
             (Shape::Scalar(_), value) => value,
             (Shape::List(shape), Value::Array(items)) if !shape.is_atomic() => {
-                let kept = items.into_iter().filter_map(|item| remove_item(shape, item, fields));
-                non_empty_list(kept.collect())
+                let remaining = items.into_iter().filter_map(|item| remove_item(shape, item, fields));
+                non_empty_list(remaining.collect())
             }
             (Shape::Map(shape), Value::Object(map)) if !shape.is_atomic() => {
-                let kept = map.into_iter().filter_map(|(name, value)| {
+                let remaining = map.into_iter().filter_map(|(name, value)| {
                     let value = remove_entry(shape, &name, value, fields)?;
                     Some((name, value))
                 });
-                non_empty_map(kept.collect())
+                non_empty_map(remaining.collect())
             }
             _ => Value::Null,
         }
     }
 
-    /// Only these fields of the value, with what leads to them.
+    /// Returns only these fields of the value, with their parents.
     pub fn extract(self, value: &Value, fields: &FieldSet) -> Value {
         match (self.shape(value), value) {
             (Shape::List(shape), Value::Array(items)) if !shape.is_atomic() && !items.is_empty() => {
-                let kept = items.iter().filter_map(|item| {
+                let remaining = items.iter().filter_map(|item| {
                     let node = fields.node(&shape.element(item).ok()?)?;
                     Some(extract_at(shape.item(), item, node))
                 });
-                non_empty_list(kept.collect())
+                non_empty_list(remaining.collect())
             }
             (Shape::Map(shape), Value::Object(map)) if !shape.is_atomic() && !map.is_empty() => {
-                let kept = map.iter().filter_map(|(name, value)| {
+                let remaining = map.iter().filter_map(|(name, value)| {
                     let node = fields.field(name)?;
                     Some((name.clone(), extract_at(shape.child(name), value, node)))
                 });
-                non_empty_map(kept.collect())
+                non_empty_map(remaining.collect())
             }
             _ => value.clone(),
         }

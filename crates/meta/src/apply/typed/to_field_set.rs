@@ -1,4 +1,4 @@
-//! Which fields an object has.
+//! The set of fields that an object has.
 
 use serde_json::{Map, Value};
 
@@ -8,13 +8,13 @@ use crate::apply::field_set::{FieldNode, FieldSet};
 use crate::apply::path_element::PathElement;
 
 impl Type<'_> {
-    /// Every field and item that a value mentions: single values, what is merged as a whole,
-    /// items of lists, entries of maps, and whatever is there but empty.
+    /// Returns all fields that a value sets: scalars, atomic values, list items, map entries, and
+    /// empty objects.
     pub fn to_field_set(self, value: &Value) -> FieldSet {
         self.fields(value).1
     }
 
-    /// Whether the place itself is a field, and the fields below it.
+    /// Returns whether the path itself is a field, and the fields below it.
     fn fields(self, value: &Value) -> (bool, FieldSet) {
         match (self.shape(value), value) {
             (Shape::Scalar(_), _) => (true, FieldSet::new()),
@@ -44,7 +44,7 @@ fn items_of(shape: ListShape<'_>, items: &[Value]) -> FieldSet {
     let mut nodes: Vec<FieldNode> = Vec::with_capacity(items.len());
     for (element, item) in sorted_elements(shape, items) {
         match nodes.last_mut() {
-            // Items with equal keys are owned as one: nothing tells their fields apart.
+            // Items with equal keys are owned as one: their fields cannot be distinguished.
             Some(last) if last.element == element => last.children = FieldSet::new(),
             _ => nodes.push(FieldNode { element, member: true, children: shape.item().fields(item).1 }),
         }

@@ -1,4 +1,4 @@
-//! Whether an object is what its schema says, as far as merging it depends on that.
+//! Validation of objects against their schema, as far as merging depends on it.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use crate::apply::go_format;
 use crate::apply::path_element::PathElement;
 use crate::schema::Scalar;
 
-/// How many faults are told; a request can have as many as it has bytes.
+/// Maximum number of reported errors; a request can contain as many as it has bytes.
 const MAX_ERRORS: usize = 1_000;
 
-/// What is not forgiven.
+/// Strictness of validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// What a client applies: items have each their own keys, and fields are known.
+    /// For applied configurations: items have unique keys, and all fields are declared.
     Applied,
-    /// What is stored or was written otherwise: it may have items with equal keys, and fields
-    /// that are not known any more.
+    /// For stored objects and other writes: items may have equal keys, and fields may be
+    /// undeclared.
     Stored,
 }
 
@@ -27,7 +27,7 @@ impl Type<'_> {
     /// Checks that a value has this type.
     ///
     /// # Errors
-    /// If it has not, or is nested too deeply.
+    /// If the value does not have this type, or is nested too deeply.
     pub fn validate(self, value: &Value, strictness: Strictness) -> Result<(), TypeErrors> {
         let mut check = Check { strictness, errors: Vec::new() };
         check.value(self, value, MAX_DEPTH);
@@ -102,7 +102,7 @@ impl Check {
         }
     }
 
-    /// Puts a step before the paths of all errors since.
+    /// Prepends an element to the paths of all errors from index `since` on.
     fn prefix(&mut self, since: usize, element: impl FnOnce() -> PathElement) {
         if since < self.errors.len() {
             let step = element().to_string();

@@ -1,16 +1,16 @@
-//! Makes a JSON patch from two documents.
+//! Creation of a JSON patch from two documents.
 
 use serde_json::{Map, Value, json};
 
 use crate::patch::error::PatchError;
 use crate::patch::limits::check_depth;
 
-/// A JSON patch, as the body of a request, that makes `modified` of `original`.
+/// Creates a JSON patch that changes `original` to `modified`, as a request body.
 ///
-/// Lists are compared item by item, so something put in front rewrites what follows.
+/// Lists are compared index by index, so inserting an item rewrites all items after it.
 ///
 /// # Errors
-/// If one of them is nested too deep.
+/// If a document is nested too deeply.
 pub fn create_patch(original: &Value, modified: &Value) -> Result<Value, PatchError> {
     check_depth(original)?;
     check_depth(modified)?;
@@ -53,7 +53,7 @@ fn compare_lists(path: &mut String, original: &[Value], modified: &[Value], oper
     for (index, (before, after)) in original.iter().zip(modified).enumerate() {
         below(path, &index.to_string(), |path| compare(path, before, after, operations));
     }
-    // From the end, so that indices stay what they are.
+    // Remove from the end, so that the remaining indices stay valid.
     for index in (modified.len()..original.len()).rev() {
         below(path, &index.to_string(), |path| operations.push(json!({"op": "remove", "path": path})));
     }
@@ -62,7 +62,7 @@ fn compare_lists(path: &mut String, original: &[Value], modified: &[Value], oper
     }
 }
 
-/// Does something with the path of a part.
+/// Calls `then` with the path extended by one element.
 fn below(path: &mut String, part: &str, then: impl FnOnce(&mut String)) {
     let len = path.len();
     path.push('/');

@@ -1,4 +1,4 @@
-//! Finds where two patches want different things.
+//! Detection of conflicts between two patches.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use super::merge_lists::{ItemKind, identity, item_kind};
 use super::patch_meta::{FieldMeta, PatchMeta};
 use crate::patch::error::PatchError;
 
-/// Refuses a patch that changes otherwise what was changed already.
-pub(super) fn refuse(meta: PatchMeta<'_>, patch: &Value, changes: &Value) -> Result<(), PatchError> {
+/// Fails if a patch changes a field that `changes` sets to a different value.
+pub(super) fn check(meta: PatchMeta<'_>, patch: &Value, changes: &Value) -> Result<(), PatchError> {
     if have_conflict(meta, patch, changes)? {
         return Err(PatchError::Conflict { patch: patch.to_string(), changes: changes.to_string() });
     }
     Ok(())
 }
 
-/// Compares what is not a list in a field of its own.
+/// Compares two values that are not merged lists.
 fn have_conflict(meta: PatchMeta<'_>, left: &Value, right: &Value) -> Result<bool, PatchError> {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
-            // A directive is about the whole object.
+            // A directive applies to the whole object.
             Ok(left.get(PATCH) != right.get(PATCH) || fields_have_conflict(meta, left, right)?)
         }
         (Value::Array(left), Value::Array(right)) => plain_lists_have_conflict(meta, left, right),
@@ -43,7 +43,7 @@ fn fields_have_conflict(
             (Value::Object(_), Value::Object(_)) => {
                 have_conflict(meta.object_field(name)?.meta, left, right)?
             }
-            // Deletions from a list of scalars stand beside it; two lists of them agree.
+            // `$deleteFromPrimitiveList` and other directives beside a field never conflict.
             (Value::Array(_), Value::Array(_)) if name.starts_with('$') => false,
             (Value::Array(left), Value::Array(right)) => {
                 let field = meta.list_field(name)?;
@@ -62,7 +62,7 @@ fn fields_have_conflict(
     Ok(false)
 }
 
-/// Scalars in merged lists never conflict; objects do where their keys agree.
+/// Scalars in merged lists never conflict; objects with equal keys may.
 fn merged_lists_have_conflict(
     field: FieldMeta<'_>,
     left: &[Value],
@@ -85,7 +85,7 @@ fn merged_lists_have_conflict(
     Ok(false)
 }
 
-/// Other lists are compared item by item, scalars whatever their order.
+/// Compares replaced lists item by item; for scalars the order is ignored.
 fn plain_lists_have_conflict(
     meta: PatchMeta<'_>,
     left: &[Value],

@@ -1,4 +1,4 @@
-//! Makes the patch that leads from one object to another.
+//! Creation of a patch from two objects.
 
 use serde_json::{Map, Value};
 
@@ -7,18 +7,18 @@ use super::directives::{DELETE_FROM_LIST, RETAIN_KEYS, SET_ELEMENT_ORDER, key_fo
 use super::patch_meta::PatchMeta;
 use crate::patch::error::PatchError;
 
-/// What of a difference goes into a patch.
+/// The parts of a difference that go into a patch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// What is added or set.
+    /// Fields that were added or set.
     pub(super) changes: bool,
-    /// What is taken away.
+    /// Fields that were removed.
     pub(super) deletions: bool,
     /// `$setElementOrder` for merged lists.
     pub(super) element_order: bool,
 }
 
-/// The patch between two objects; it names the fields to retain if the schema wants it.
+/// Creates the patch between two objects, with `$retainKeys` if the schema requires it.
 pub(super) fn of_objects(
     meta: PatchMeta<'_>,
     original: &Map<String, Value>,
@@ -51,7 +51,7 @@ pub(super) fn of_objects(
         patch.extend(deleted.map(|name| (name.clone(), Value::Null)));
     }
     if retain_keys {
-        name_retained(original, modified, &mut patch);
+        add_retain_keys(original, modified, &mut patch);
     }
     Ok(patch)
 }
@@ -82,17 +82,16 @@ fn of_list_fields(
     Ok(())
 }
 
-/// Adds `$retainKeys`, if the patch does something or something is to go.
-fn name_retained(
+/// Adds `$retainKeys` if the patch has other changes or a field is removed.
+fn add_retain_keys(
     original: &Map<String, Value>,
     modified: &Map<String, Value>,
     patch: &mut Map<String, Value>,
 ) {
     let mut retained: Vec<&str> =
         modified.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
-    let is_something_dropped =
-        original.iter().any(|(name, value)| !value.is_null() && !modified.contains_key(name));
-    if !retained.is_empty() && (!patch.is_empty() || is_something_dropped) {
+    let drops_field = original.iter().any(|(name, value)| !value.is_null() && !modified.contains_key(name));
+    if !retained.is_empty() && (!patch.is_empty() || drops_field) {
         retained.sort_unstable();
         patch.insert(RETAIN_KEYS.to_owned(), Value::from(retained));
     }

@@ -1,4 +1,4 @@
-//! Makes the part of a patch that leads from one merged list to another.
+//! Creation of the part of a patch that changes a merged list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,18 +11,18 @@ use super::patch_meta::FieldMeta;
 use crate::patch::describe::quote;
 use crate::patch::error::PatchError;
 
-/// What a patch says about a list.
+/// The part of a patch that changes a list.
 #[derive(Debug, Default)]
 pub(super) struct ListDifference {
     /// Items to add or change and, for objects, to delete.
     pub(super) items: Vec<Value>,
     /// Scalars to delete.
     pub(super) deletions: Vec<Value>,
-    /// The order afterwards.
+    /// The order of the items afterwards.
     pub(super) order: Vec<Value>,
 }
 
-/// The difference of two merged lists.
+/// Computes the difference of two merged lists.
 pub(super) fn of_lists(
     field: FieldMeta<'_>,
     original: &[Value],
@@ -55,7 +55,7 @@ fn of_scalar_lists(original: &[Value], modified: &[Value], scope: Scope) -> List
     difference
 }
 
-/// Each value that only the second list has, once.
+/// Returns the distinct values that only `other` has.
 fn missing_from(list: &[Value], other: &[Value]) -> Vec<Value> {
     let mut seen: HashSet<&Value> = list.iter().collect();
     other.iter().filter(|item| seen.insert(*item)).cloned().collect()
@@ -71,9 +71,9 @@ fn of_object_lists(
     let (before, after) = (identities(original, key)?, identities(modified, key)?);
     let mut items = changed_items(field, key, original, modified, scope)?;
     if scope.deletions {
-        let kept: HashSet<&Value> = after.iter().copied().collect();
+        let remaining: HashSet<&Value> = after.iter().copied().collect();
         let mut deleted: Vec<&Value> =
-            before.iter().copied().filter(|identity| !kept.contains(identity)).collect();
+            before.iter().copied().filter(|identity| !remaining.contains(identity)).collect();
         deleted.sort_by_cached_key(|identity| quote(identity));
         items.extend(deleted.into_iter().map(|identity| json!({key: identity, PATCH: DELETE})));
     }
@@ -86,7 +86,7 @@ fn of_object_lists(
     Ok(ListDifference { items, deletions: Vec::new(), order })
 }
 
-/// Items that are new, and the patches of those that are not, in their new order.
+/// Returns new items, and patches of existing ones, in the order of `modified`.
 fn changed_items(
     field: FieldMeta<'_>,
     key: &str,

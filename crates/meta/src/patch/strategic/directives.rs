@@ -1,4 +1,4 @@
-//! The directives of a patch: their names, and how they are taken out of it.
+//! Directives of strategic merge patches.
 
 use std::collections::HashSet;
 
@@ -8,42 +8,42 @@ use super::merge_objects::Mode;
 use crate::patch::describe::quote;
 use crate::patch::error::PatchError;
 
-/// Says what to do with the object it stands in.
+/// Directive for the object that contains it.
 pub(super) const PATCH: &str = "$patch";
-/// Takes the object away.
+/// Deletes the object.
 pub(super) const DELETE: &str = "delete";
-/// Takes the patch for the whole object; in an item, for the whole list.
+/// Replaces the whole object with the patch; in an item, the whole list.
 pub(super) const REPLACE: &str = "replace";
-/// The default, which need not and cannot be said.
+/// The default, which is not accepted explicitly.
 pub(super) const MERGE: &str = "merge";
-/// Names all fields that remain.
+/// Lists all fields that remain.
 pub(super) const RETAIN_KEYS: &str = "$retainKeys";
-/// Followed by `/` and the name of a list: scalars to take out of it.
+/// Followed by `/` and the name of a list: scalars to delete from it.
 pub(super) const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 /// Followed by `/` and the name of a list: its items in order.
 pub(super) const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// The name of the field that a directive is about.
+/// Returns the field name in the key of a directive.
 pub(super) fn field_of<'k>(key: &'k str, directive: &str) -> Option<&'k str> {
     key.strip_prefix(directive)?.strip_prefix('/')
 }
 
-/// The key of a directive about a field.
+/// Returns the key of a directive for a field.
 pub(super) fn key_for(directive: &str, field: &str) -> String {
     format!("{directive}/{field}")
 }
 
-/// Whether an item of a list is there to delete another.
+/// Returns true if the item of a list deletes another item.
 pub(super) fn is_deletion(item: &Value) -> bool {
     item.get(PATCH).is_some_and(|directive| directive == DELETE)
 }
 
-/// Whether an item of a list stands for something other than itself.
+/// Returns true if the item of a list is a directive.
 pub(super) fn is_directive(item: &Value) -> bool {
     item.get(PATCH).is_some()
 }
 
-/// The whole object, as a patch with `$patch` in it says.
+/// Returns the new object for a patch that contains `$patch`.
 pub(super) fn whole_object(mut patch: Map<String, Value>) -> Result<Map<String, Value>, PatchError> {
     match patch.get(PATCH).and_then(Value::as_str) {
         Some(REPLACE) => {
@@ -58,7 +58,7 @@ pub(super) fn whole_object(mut patch: Map<String, Value>) -> Result<Map<String, 
     }
 }
 
-/// Does what `$retainKeys` says, and takes it out of the patch.
+/// Applies `$retainKeys` and removes it from the patch.
 pub(super) fn retain_keys(
     object: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -81,7 +81,7 @@ pub(super) fn retain_keys(
     Ok(())
 }
 
-/// Keeps the directive in what becomes one patch of two.
+/// Carries the directive over when two patches are combined.
 fn combine_retain_keys(object: &mut Map<String, Value>, keys: Value) -> Result<(), PatchError> {
     match object.get(RETAIN_KEYS) {
         Some(others) if *others == keys => Ok(()),
@@ -93,7 +93,7 @@ fn combine_retain_keys(object: &mut Map<String, Value>, keys: Value) -> Result<(
     }
 }
 
-/// A value of a patch where there is nothing to merge it with, or none if it is a directive.
+/// Returns a value of the patch that is set without merging; `None` if it is a directive.
 pub(super) fn without_directives(mut value: Value) -> Option<Value> {
     if is_directive(&value) {
         return None;
@@ -116,7 +116,7 @@ fn drop_directives(value: &mut Value) {
     }
 }
 
-/// Takes away fields that are null, in lists too; null items stay.
+/// Removes null fields, including those in lists; null items stay.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

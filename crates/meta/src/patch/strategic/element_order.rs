@@ -1,4 +1,4 @@
-//! Carries out `$setElementOrder`, together with the list that it orders.
+//! Application of `$setElementOrder`, together with the list that it orders.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,9 @@ use super::merge_objects::Mode;
 use super::patch_meta::{FieldMeta, PatchMeta};
 use crate::patch::error::PatchError;
 
-/// Merges and orders each list for which the patch has an order, and takes both out of it.
-pub(super) fn carry_out(
+/// Merges and orders each list with a `$setElementOrder` directive, and removes list and directive
+/// from the patch.
+pub(super) fn apply(
     meta: PatchMeta<'_>,
     object: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -35,7 +36,7 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-/// Keeps the order in what becomes one patch of two.
+/// Carries the order over when two patches are combined.
 fn combine_orders(object: &mut Map<String, Value>, key: &str, order: &Value) -> Result<(), PatchError> {
     match object.get(key) {
         Some(other) if other == order => Ok(()),
@@ -54,7 +55,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, PatchError> {
     }
 }
 
-/// The merged list in its order, or none if neither side has one.
+/// Returns the merged and ordered list; `None` if neither side has the list.
 fn merge_in_order(
     field: FieldMeta<'_>,
     items: Option<Vec<Value>>,
@@ -71,7 +72,7 @@ fn merge_in_order(
         return Err(PatchError::NoMergeKeyDeclared);
     }
     let server_order = match kind {
-        Ok(ItemKind::Object) => remembered_order(before, patch, key)?,
+        Ok(ItemKind::Object) => recorded_order(before, patch, key)?,
         _ => Order::of(before, key)?,
     };
     let merged = match (items, changes) {
@@ -85,17 +86,17 @@ fn merge_in_order(
     arrange(merged, &Order::of(order, key)?, &server_order).map(Some)
 }
 
-/// Refuses an order of objects with anything else in it.
+/// Rejects an order of objects that contains other values.
 fn check_order_of_objects(order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     match order.iter().position(|item| key.is_some() && !item.is_object()) {
-        Some(index) => Err(PatchError::OrderOfNoObject { index }),
+        Some(index) => Err(PatchError::OrderItemNotAnObject { index }),
         None => Ok(()),
     }
 }
 
-/// The places of items in the object, as kube-apiserver remembers them once the patch is
-/// merged: objects that are added have taken the places at the end that deleted ones left.
-fn remembered_order<'k>(
+/// Returns the positions of items in the object as kube-apiserver records them after merging the
+/// patch: added objects take the positions at the end that deleted ones freed.
+fn recorded_order<'k>(
     items: &[Value],
     changes: &[Value],
     key: Option<&'k str>,
@@ -104,30 +105,30 @@ fn remembered_order<'k>(
     for deletion in changes.iter().filter(|change| is_deletion(change)) {
         deleted.insert(identity(deletion, key)?);
     }
-    let mut remembered = Vec::with_capacity(items.len());
-    let mut known = HashSet::new();
+    let mut recorded = Vec::with_capacity(items.len());
+    let mut seen = HashSet::new();
     for item in items {
         let identity = identity(item, key)?;
         if !deleted.contains(identity) {
-            known.insert(identity);
-            remembered.push(identity);
+            seen.insert(identity);
+            recorded.push(identity);
         }
     }
     let is_replaced = changes.iter().any(|change| is_directive(change) && !is_deletion(change));
     for change in changes.iter().filter(|change| !is_replaced && !is_directive(change)) {
         let identity = identity(change, key)?;
-        if known.insert(identity) && remembered.len() < items.len() {
-            remembered.push(identity);
+        if seen.insert(identity) && recorded.len() < items.len() {
+            recorded.push(identity);
         }
     }
-    Ok(Order::of_identities(remembered, key))
+    Ok(Order::of_identities(recorded, key))
 }
 
 fn without_directives(items: Vec<Value>) -> Vec<Value> {
     items.into_iter().filter_map(directives::without_directives).collect()
 }
 
-/// Refuses an order that lacks items of the patch, or has them in another order than it.
+/// Rejects an order that lacks items of the patch, or has them in another order.
 fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if order.is_empty() || changes.is_empty() {
         return Ok(());
@@ -137,19 +138,19 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
         if key.is_some() && is_deletion(change) {
             continue;
         }
-        // Other directives are in nobody's order, but not after all that is.
+        // Other directives are not part of the order, but must not come after its last item.
         if is_directive(change) && order_left.len() > 0 {
             continue;
         }
         if is_directive(change) {
             return Err(PatchError::order_mismatch(changes, order));
         }
-        let wanted = identity(change, key)?;
+        let expected = identity(change, key)?;
         loop {
             let Some(next) = order_left.next() else {
                 return Err(PatchError::order_mismatch(changes, order));
             };
-            if identity(next, key)? == wanted {
+            if identity(next, key)? == expected {
                 break;
             }
         }

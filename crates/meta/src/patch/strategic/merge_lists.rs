@@ -1,4 +1,4 @@
-//! Merges the items of a list in a patch into those of a list in an object.
+//! Merge of the lists of a patch into those of an object.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,23 +10,23 @@ use super::patch_meta::FieldMeta;
 use crate::patch::describe::{quote_list, same_type};
 use crate::patch::error::PatchError;
 
-/// What the items of a patch are for.
+/// The use of the items of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// To be in the list.
+    /// Items to add or change.
     Items,
-    /// To be taken out of it, if they are scalars.
+    /// Scalars to delete.
     Deletions,
 }
 
-/// What items of merged lists are.
+/// The type of the items of a merged list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Object,
     Scalar,
 }
 
-/// Merges two lists, or takes the one in the patch if the field is not declared as merged.
+/// Merges two lists, or returns the one in the patch if the field is not declared as merged.
 pub(super) fn merge_lists(
     field: FieldMeta<'_>,
     items: Vec<Value>,
@@ -53,7 +53,7 @@ pub(super) fn merge_lists(
         }
         ItemKind::Object => {
             let key = field.merge_key().ok_or(PatchError::NoMergeKeyDeclared)?;
-            let (items, patch) = carry_out_directives(items, patch, key)?;
+            let (items, patch) = apply_directives(items, patch, key)?;
             let server_order = Order::of(&items, Some(key))?;
             let patch_order = Order::of(&patch, Some(key))?;
             let merged = merge_items(field, key, items, patch, mode)?;
@@ -62,7 +62,7 @@ pub(super) fn merge_lists(
     }
 }
 
-/// What the items of both lists are.
+/// Returns the type of the items of both lists.
 pub(super) fn item_kind(items: &[Value], patch: &[Value]) -> Result<ItemKind, PatchError> {
     let mut all = items.iter().chain(patch);
     let first = all.next().ok_or(PatchError::NoItems)?;
@@ -76,35 +76,35 @@ pub(super) fn item_kind(items: &[Value], patch: &[Value]) -> Result<ItemKind, Pa
     Ok(if first.is_object() { ItemKind::Object } else { ItemKind::Scalar })
 }
 
-/// Which place each item has, by what tells it apart: its key or, for scalars, itself.
+/// Positions of items by identity: the merge key or, for scalars, the value.
 pub(super) struct Order<'k> {
     key: Option<&'k str>,
-    places: HashMap<Value, usize>,
+    positions: HashMap<Value, usize>,
 }
 
 impl<'k> Order<'k> {
-    /// The places of items in a list; with a key, all must be objects that have it.
+    /// Creates the order of the items of a list; with a key, all must be objects that have it.
     pub(super) fn of(items: &[Value], key: Option<&'k str>) -> Result<Self, PatchError> {
         let identities = items.iter().map(|item| identity(item, key)).collect::<Result<_, _>>()?;
         Ok(Self::of_identities(identities, key))
     }
 
-    /// The places of items that are told apart by these.
+    /// Creates the order of items with these identities.
     pub(super) fn of_identities(identities: Vec<&Value>, key: Option<&'k str>) -> Self {
-        let mut places = HashMap::with_capacity(identities.len());
-        for (place, identity) in identities.into_iter().enumerate() {
-            places.entry(identity.clone()).or_insert(place);
+        let mut positions = HashMap::with_capacity(identities.len());
+        for (position, identity) in identities.into_iter().enumerate() {
+            positions.entry(identity.clone()).or_insert(position);
         }
-        Self { key, places }
+        Self { key, positions }
     }
 
-    /// The place of an item, if it has one.
-    fn place(&self, item: &Value) -> Result<Option<usize>, PatchError> {
-        Ok(self.places.get(identity(item, self.key)?).copied())
+    /// Returns the position of an item, if it is in the order.
+    fn position(&self, item: &Value) -> Result<Option<usize>, PatchError> {
+        Ok(self.positions.get(identity(item, self.key)?).copied())
     }
 }
 
-/// What tells an item apart.
+/// Returns the identity of an item: its merge key or, for scalars, the item itself.
 pub(super) fn identity<'i>(item: &'i Value, key: Option<&str>) -> Result<&'i Value, PatchError> {
     let Some(key) = key else { return Ok(item) };
     let Value::Object(fields) = item else {
@@ -113,8 +113,8 @@ pub(super) fn identity<'i>(item: &'i Value, key: Option<&str>) -> Result<&'i Val
     fields.get(key).ok_or_else(|| PatchError::no_merge_key(item, key))
 }
 
-/// Brings merged items in order: those the patch names as it has them, the others as they
-/// were; both orders hold, and where they leave a choice, that of the object counts.
+/// Orders merged items: those in the patch in its order, the others in the order of the object.
+/// Where the two orders leave a choice, that of the object wins.
 pub(super) fn arrange(
     merged: Vec<Value>,
     patch_order: &Order<'_>,
@@ -123,18 +123,20 @@ pub(super) fn arrange(
     let mut from_patch = Vec::new();
     let mut from_server = Vec::new();
     for item in merged {
-        let server_place = server_order.place(&item)?;
-        match patch_order.place(&item)? {
-            Some(place) => from_patch.push((Some(place), server_place, item)),
-            None => from_server.push((server_place, server_place, item)),
+        let server_position = server_order.position(&item)?;
+        match patch_order.position(&item)? {
+            Some(position) => from_patch.push((Some(position), server_position, item)),
+            None => from_server.push((server_position, server_position, item)),
         }
     }
     let patch_items = sorted(from_patch).into_iter();
     let mut server_items = sorted(from_server).into_iter().peekable();
     let mut arranged = Vec::with_capacity(patch_items.len() + server_items.len());
-    for (patch_place, item) in patch_items {
-        while let Some((place, earlier)) = server_items.next_if(|(place, _)| is_before(*place, patch_place)) {
-            debug_assert!(place.is_some(), "only what has a place comes before something");
+    for (patch_position, item) in patch_items {
+        while let Some((position, earlier)) =
+            server_items.next_if(|(position, _)| is_before(*position, patch_position))
+        {
+            debug_assert!(position.is_some(), "only an item with a position precedes another");
             arranged.push(earlier);
         }
         arranged.push(item);
@@ -147,34 +149,34 @@ fn is_before(left: Option<usize>, right: Option<usize>) -> bool {
     left.zip(right).is_some_and(|(left, right)| left < right)
 }
 
-/// Items by their place, with their place in the object. Those without one come first, the
-/// last of them foremost, and deletions come last, as in kube-apiserver.
+/// Sorts items by position and returns them with their position in the object. Items without
+/// position come first, in reverse, and deletions come last, as in kube-apiserver.
 fn sorted(mut items: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
     let mut deletions = Vec::new();
-    let mut placed = Vec::with_capacity(items.len());
-    let mut unplaced = Vec::new();
-    for (place, server_place, item) in items.drain(..) {
-        match place {
-            _ if is_deletion(&item) => deletions.push((server_place, item)),
-            Some(place) => placed.push((place, (server_place, item))),
-            None => unplaced.push((server_place, item)),
+    let mut positioned = Vec::with_capacity(items.len());
+    let mut unpositioned = Vec::new();
+    for (position, server_position, item) in items.drain(..) {
+        match position {
+            _ if is_deletion(&item) => deletions.push((server_position, item)),
+            Some(position) => positioned.push((position, (server_position, item))),
+            None => unpositioned.push((server_position, item)),
         }
     }
-    placed.sort_by_key(|(place, _)| *place);
-    unplaced.reverse();
-    unplaced.extend(placed.into_iter().map(|(_, item)| item));
-    unplaced.extend(deletions);
-    unplaced
+    positioned.sort_by_key(|(position, _)| *position);
+    unpositioned.reverse();
+    unpositioned.extend(positioned.into_iter().map(|(_, item)| item));
+    unpositioned.extend(deletions);
+    unpositioned
 }
 
-/// Each value once, where it comes first.
+/// Removes duplicates, retaining the first of each value.
 fn distinct(items: impl Iterator<Item = Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     items.filter(|item| seen.insert(item.clone())).collect()
 }
 
-/// Carries out the directives among the items of a patch, and leaves the others.
-fn carry_out_directives(
+/// Applies the directives among the items of a patch, and returns the other items.
+fn apply_directives(
     mut items: Vec<Value>,
     patch: Vec<Value>,
     key: &str,
@@ -211,16 +213,16 @@ fn merge_items(
     patch: Vec<Value>,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
-    let mut places = Order::of(&items, Some(key))?.places;
+    let mut positions = Order::of(&items, Some(key))?.positions;
     for change in patch {
         let identity = identity(&change, Some(key))?.clone();
-        let Some(place) = places.get(&identity) else {
-            places.insert(identity, items.len());
+        let Some(position) = positions.get(&identity) else {
+            positions.insert(identity, items.len());
             items.push(change);
             continue;
         };
-        if let (Value::Object(item), Value::Object(change)) = (items[*place].take(), change) {
-            items[*place] = Value::Object(merge_objects(field.meta, item, change, mode)?);
+        if let (Value::Object(item), Value::Object(change)) = (items[*position].take(), change) {
+            items[*position] = Value::Object(merge_objects(field.meta, item, change, mode)?);
         }
     }
     Ok(items)

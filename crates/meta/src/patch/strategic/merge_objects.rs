@@ -1,4 +1,4 @@
-//! Merges a patch into an object, or into another patch.
+//! Merge of a patch into an object, or into another patch.
 
 use serde_json::{Map, Value};
 
@@ -9,12 +9,12 @@ use super::patch_meta::PatchMeta;
 use crate::patch::describe::same_type;
 use crate::patch::error::PatchError;
 
-/// What a patch is merged into.
+/// The target of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// An object: directives and nulls are carried out.
+    /// An object: directives and nulls take effect.
     Apply,
-    /// A patch that comes before: directives and nulls are kept for the object.
+    /// An earlier patch: directives and nulls are retained.
     Combine,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn merge_objects(
         return directives::whole_object(patch);
     }
     directives::retain_keys(&mut object, &mut patch, mode)?;
-    element_order::carry_out(meta, &mut object, &mut patch, mode)?;
+    element_order::apply(meta, &mut object, &mut patch, mode)?;
     // Deletions from lists come last, as they do when there is an element order.
     let (deletions, fields): (Vec<_>, Vec<_>) =
         patch.into_iter().partition(|(key, _)| key.starts_with(DELETE_FROM_LIST));
@@ -70,10 +70,10 @@ fn merge_field(
     Ok(())
 }
 
-/// Carries out `$deleteFromPrimitiveList`.
+/// Applies `$deleteFromPrimitiveList`.
 ///
-/// It is meant for lists of scalars. What else it does is what it does in kube-apiserver:
-/// there it is a change to the field, but never brings one about.
+/// It is meant for lists of scalars. For other fields it behaves as in kube-apiserver: like a
+/// change to the field, which is never created.
 fn delete_from_field(
     meta: PatchMeta<'_>,
     object: &mut Map<String, Value>,
@@ -118,7 +118,7 @@ fn merge_values(
     }
 }
 
-/// Sets a field where there is nothing to merge with.
+/// Sets a field that has no value to merge with.
 fn set_field(object: &mut Map<String, Value>, name: String, mut value: Value, mode: Mode) {
     if mode == Mode::Apply {
         directives::drop_nulls(&mut value);

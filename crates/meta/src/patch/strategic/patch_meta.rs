@@ -1,45 +1,45 @@
-//! What the schema says about the place that a patch has come to.
+//! The position in the schema while a strategic merge patch is applied.
 
 use std::sync::LazyLock;
 
 use crate::patch::error::PatchError;
 use crate::schema::{Node, NodeId, PatchStrategy, Rest, Scalar, Schema};
 
-/// How a field without a declaration is patched: maps are merged, lists replaced.
+/// Strategy of fields without a declaration: maps are merged, lists replaced.
 static PLAIN: LazyLock<PatchStrategy> = LazyLock::new(PatchStrategy::default);
 
-/// A place in a schema, or nowhere.
+/// A node of a schema; `None` for untyped objects.
 #[derive(Clone, Copy, Debug)]
 pub struct PatchMeta<'s> {
-    place: Option<(&'s Schema, NodeId)>,
+    node: Option<(&'s Schema, NodeId)>,
 }
 
-/// A field, and how it is patched.
+/// The type of a field, and its patch strategy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldMeta<'s> {
-    /// What it holds; for a list, what its items are.
+    /// The type of the field; for a list, the type of its items.
     pub(super) meta: PatchMeta<'s>,
     pub(super) strategy: &'s PatchStrategy,
 }
 
 impl<'s> PatchMeta<'s> {
-    /// Objects of this type.
+    /// Creates the position for objects of this type.
     pub fn new(schema: &'s Schema, node: NodeId) -> Self {
-        Self { place: Some((schema, node)) }
+        Self { node: Some((schema, node)) }
     }
 
-    /// Objects of a type that nobody described: maps are merged and lists replaced.
+    /// Creates the position for objects without a schema: maps are merged and lists replaced.
     pub fn untyped() -> Self {
-        Self { place: None }
+        Self { node: None }
     }
 
-    /// An object in a field of this name.
+    /// Returns the field of this name, which holds an object.
     ///
-    /// It is asked only when there is something to merge on both sides. The object came from
-    /// this schema, so a name that it does not know is refused, as what is below values of
-    /// maps and free-form fields is: nobody said how to merge them.
+    /// Called only if both object and patch have a value to merge. A name that the schema lacks is
+    /// rejected, and so is everything below map values and free-form fields: the schema does not
+    /// define how to merge them.
     pub(super) fn object_field(self, name: &str) -> Result<FieldMeta<'s>, PatchError> {
-        let Some((schema, node)) = self.place else {
+        let Some((schema, node)) = self.node else {
             return Ok(FieldMeta { meta: self, strategy: &PLAIN });
         };
         let object = match schema.node(node) {
@@ -58,10 +58,10 @@ impl<'s> PatchMeta<'s> {
         }
     }
 
-    /// Items of a list in a field of this name.
+    /// Returns the field of this name, which holds a list, with the type of its items.
     pub(super) fn list_field(self, name: &str) -> Result<FieldMeta<'s>, PatchError> {
         let field = self.object_field(name)?;
-        let Some((schema, node)) = field.meta.place else { return Ok(field) };
+        let Some((schema, node)) = field.meta.node else { return Ok(field) };
         let list = match schema.node(node) {
             Node::List(list) => list,
             _ => return Err(PatchError::NotAList),
@@ -74,13 +74,13 @@ impl<'s> PatchMeta<'s> {
 }
 
 impl FieldMeta<'_> {
-    /// The key by which items are told apart.
+    /// Returns the key that identifies items.
     pub(super) fn merge_key(&self) -> Option<&str> {
         self.strategy.merge_key.as_deref()
     }
 }
 
-/// The word of Go's reflection for a node.
+/// Returns the kind of a node in terms of Go's reflection.
 fn kind_name(node: &Node) -> &'static str {
     match node {
         Node::Object(object) if matches!(object.rest, Rest::Map(_)) => "map",

@@ -1,29 +1,29 @@
-//! Where a value stands, printed as upstream's validator does.
+//! Paths of values, formatted as in kube-apiserver's validator.
 
 use std::fmt;
 
-/// The way from the value that is checked to a part of it. Built on the way down, printed only when
-/// something is wrong.
+/// The path from the validated value to a part of it. Built for every value, but formatted only for
+/// violations.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    parent: Option<&'a Place<'a>>,
+pub(super) struct ValuePath<'a> {
+    parent: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
-    /// Whether nobody will read what is wrong here.
+    /// True if violations at this path are not reported.
     quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     Root,
-    /// A known property. It is not separated from nothing.
+    /// A declared property, without leading point at the root.
     Property(&'a str),
-    /// A key of a map, always with a point before it.
+    /// A map key, always with a leading point.
     Key(&'a str),
     Index(usize),
 }
 
-impl<'a> Place<'a> {
-    pub(super) const ROOT: Place<'static> = Place { parent: None, step: Step::Root, quiet: false };
+impl<'a> ValuePath<'a> {
+    pub(super) const ROOT: ValuePath<'static> = ValuePath { parent: None, step: Step::Root, quiet: false };
 
     pub(super) fn property(&'a self, name: &'a str) -> Self {
         self.step(Step::Property(name))
@@ -41,7 +41,7 @@ impl<'a> Place<'a> {
         Self { parent: Some(self), step, quiet: self.quiet }
     }
 
-    /// The same place, where it only matters whether something is wrong.
+    /// Returns the same path, for validation whose violations are not reported.
     pub(super) fn quietly(&self) -> Self {
         Self { quiet: true, ..*self }
     }
@@ -54,24 +54,24 @@ impl<'a> Place<'a> {
         matches!(self.step, Step::Root)
     }
 
-    /// Whether nothing would be printed.
+    /// Returns true if the path prints as an empty string.
     fn is_empty(&self) -> bool {
         match self.step {
             Step::Root => true,
-            Step::Property(name) => name.is_empty() && self.parent.is_none_or(Place::is_empty),
+            Step::Property(name) => name.is_empty() && self.parent.is_none_or(ValuePath::is_empty),
             Step::Key(_) | Step::Index(_) => false,
         }
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.fmt(f)?;
         }
         match self.step {
             Step::Root => Ok(()),
-            Step::Property(name) if self.parent.is_none_or(Place::is_empty) => f.write_str(name),
+            Step::Property(name) if self.parent.is_none_or(ValuePath::is_empty) => f.write_str(name),
             Step::Property(name) | Step::Key(name) => write!(f, ".{name}"),
             Step::Index(index) => write!(f, "[{index}]"),
         }

@@ -1,74 +1,81 @@
-//! Patterns as Go reads them, in the syntax of the regex crate. Both descend from RE2; they differ in what
-//! classes such as `\d` mean, in what is special within brackets, and in a few things only one of them has.
+//! Translation of Go's regular expressions to the syntax of the regex crate. Both are derived from
+//! RE2; they differ in the meaning of classes such as `\d`, in special characters within brackets,
+//! and in a few features that only one of them has.
 
-/// Most repetitions that a pattern may ask for.
+/// Maximum repetition count in a pattern, as in Go.
 const MAX_REPEAT: u32 = 1000;
 
-/// A pattern of Go in the syntax of the regex crate.
+/// Translates a Go pattern to the syntax of the regex crate.
 ///
 /// # Errors
-/// In Go's words, for what the regex crate would take or would describe otherwise.
+/// Go's message, for patterns that the regex crate would accept or reject with a different message.
 pub(super) fn translate(pattern: &str) -> Result<String, String> {
-    let mut reader =
-        Reader { pattern, at: 0, out: String::with_capacity(pattern.len() + 16), open: Vec::new() };
+    let mut translator =
+        Translator { pattern, at: 0, out: String::with_capacity(pattern.len() + 16), open: Vec::new() };
     let mut repeated: Option<usize> = None;
     let mut operand = false;
-    while let Some(next) = reader.peek() {
-        let start = reader.at;
+    while let Some(next) = translator.peek() {
+        let start = translator.at;
         match next {
-            '*' | '+' | '?' | '{' if next != '{' || reader.repeat_count().is_some() => {
+            '*' | '+' | '?' | '{' if next != '{' || translator.repeat_count().is_some() => {
                 if !operand {
-                    return reader.refuse("missing argument to repetition operator", &reader.operator());
+                    return translator
+                        .error("missing argument to repetition operator", &translator.operator());
                 }
-                let operator = reader.repetition()?;
+                let operator = translator.repetition()?;
                 if let Some(first) = repeated {
-                    return reader.refuse("invalid nested repetition operator", &pattern[first..reader.at]);
+                    return translator
+                        .error("invalid nested repetition operator", &pattern[first..translator.at]);
                 }
-                reader.out.push_str(&operator);
+                translator.out.push_str(&operator);
                 repeated = Some(start);
                 continue;
             }
-            '\\' => reader.escape(false)?,
-            '[' => reader.class()?,
+            '\\' => translator.escape(false)?,
+            '[' => translator.class()?,
             '(' => {
-                reader.group()?;
+                translator.group()?;
                 operand = false;
                 repeated = None;
                 continue;
             }
             ')' => {
-                if reader.open.pop().is_none() {
-                    return reader.refuse("unexpected )", pattern);
+                if translator.open.pop().is_none() {
+                    return translator.error("unexpected )", pattern);
                 }
-                reader.copy();
+                translator.copy();
             }
             '|' => {
-                reader.copy();
+                translator.copy();
                 operand = false;
                 repeated = None;
                 continue;
             }
             '{' | '}' | ']' => {
-                reader.out.push('\\');
-                reader.copy();
+                translator.out.push('\\');
+                translator.copy();
             }
-            _ => reader.copy(),
+            _ => translator.copy(),
         }
         operand = true;
         repeated = None;
     }
-    if reader.open.is_empty() { Ok(reader.out) } else { reader.refuse("missing closing )", pattern) }
+    if translator.open.is_empty() {
+        Ok(translator.out)
+    } else {
+        translator.error("missing closing )", pattern)
+    }
 }
 
-struct Reader<'a> {
+struct Translator<'a> {
     pattern: &'a str,
     at: usize,
     out: String,
-    /// Groups that are not closed.
+    /// Start positions of unclosed groups.
     open: Vec<usize>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Translator<'a> {
     fn peek(&self) -> Option<char> {
         self.pattern[self.at..].chars().next()
     }
@@ -84,11 +91,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn refuse<T>(&self, what: &str, part: &str) -> Result<T, String> {
+    fn error<T>(&self, what: &str, part: &str) -> Result<T, String> {
         Err(format!("error parsing regexp: {what}: `{part}`"))
     }
 
-    /// `{n}`, `{n,}` or `{n,m}` here: its length and its numbers.
+    /// Parses `{n}`, `{n,}` or `{n,m}` at the current position. Returns its length and its numbers.
     fn repeat_count(&self) -> Option<(usize, u32, Option<u32>)> {
         let end = self.rest().find('}')?;
         let inner = &self.rest()[1..end];
@@ -104,7 +111,7 @@ impl<'a> Reader<'a> {
         Some((end + 1, low, high))
     }
 
-    /// The repetition operator that begins here, with its sign of reluctance.
+    /// Returns the repetition operator at the current position, including a lazy `?`.
     fn operator(&self) -> String {
         let length = self.repeat_count().map_or(1, |(length, ..)| length);
         self.rest()[..length].to_owned()
@@ -115,7 +122,7 @@ impl<'a> Reader<'a> {
             (Some('{'), Some((length, low, high))) => {
                 let high = high.unwrap_or(low);
                 if low > MAX_REPEAT || high > MAX_REPEAT || low > high {
-                    return self.refuse("invalid repeat count", &self.rest()[..length]);
+                    return self.error("invalid repeat count", &self.rest()[..length]);
                 }
                 length
             }
@@ -137,7 +144,7 @@ impl<'a> Reader<'a> {
         if rest.starts_with("(?P<")
             || (rest.starts_with("(?<") && !rest.starts_with("(?<=") && !rest.starts_with("(?<!"))
         {
-            let Some(end) = rest.find('>') else { return self.refuse("invalid named capture", rest) };
+            let Some(end) = rest.find('>') else { return self.error("invalid named capture", rest) };
             let name = rest[..=end].to_owned();
             self.out.push_str(&name);
             self.at += name.len();
@@ -152,9 +159,9 @@ impl<'a> Reader<'a> {
             }
             Some(other) => {
                 let part = rest[..end + other.len_utf8()].to_owned();
-                return self.refuse("invalid or unsupported Perl syntax", &part);
+                return self.error("invalid or unsupported Perl syntax", &part);
             }
-            None => return self.refuse("missing closing )", self.pattern),
+            None => return self.error("missing closing )", self.pattern),
         }
         let text = rest[..=end].to_owned();
         self.out.push_str(&text);
@@ -162,12 +169,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An escape sequence, within brackets or not.
+    /// Translates an escape sequence, within or outside of brackets.
     fn escape(&mut self, bracketed: bool) -> Result<(), String> {
         let start = self.at;
         self.at += 1;
         let Some(code) = self.peek() else {
-            return self.refuse("trailing backslash at end of expression", "");
+            return self.error("trailing backslash at end of expression", "");
         };
         self.at += code.len_utf8();
         let class = |inner: &str, negated: bool| match (bracketed, negated) {
@@ -206,13 +213,13 @@ impl<'a> Reader<'a> {
             'a' | 'f' | 'n' | 'r' | 't' | 'v' => format!("\\{code}"),
             '<' | '>' => code.to_string(),
             other if other.is_ascii_punctuation() || other == ' ' => regex::escape(&other.to_string()),
-            _ => return self.refuse("invalid escape sequence", &self.pattern[start..self.at]),
+            _ => return self.error("invalid escape sequence", &self.pattern[start..self.at]),
         };
         self.out.push_str(&translated);
         Ok(())
     }
 
-    /// What is in brackets. Within them only Go's few signs are special.
+    /// Translates a bracketed class, in which only Go's few special characters remain special.
     fn class(&mut self) -> Result<(), String> {
         let start = self.at;
         self.copy();
@@ -222,7 +229,7 @@ impl<'a> Reader<'a> {
         let mut first = true;
         loop {
             match self.peek() {
-                None => return self.refuse("missing closing ]", &self.pattern[start..]),
+                None => return self.error("missing closing ]", &self.pattern[start..]),
                 Some(']') if !first => {
                     self.copy();
                     return Ok(());
@@ -255,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_go() {
+    fn patterns_match_as_in_go() {
         for (pattern, expected) in [
             ("^[a-z]+$", "^[a-z]+$"),
             (r"\d+\w?\s", r"[0-9]+[0-9A-Za-z_]?[\t\n\x0C\r ]"),
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_go() {
+    fn malformed_pattern_returns_message_of_go() {
         for (pattern, expected) in [
             ("[a", "missing closing ]: `[a`"),
             ("(a", "missing closing ): `(a`"),
