@@ -23,7 +23,7 @@ use crate::body::{ResponseBody, full};
 use crate::catalogue::{Catalogue, has_built_in_group};
 use crate::negotiate::{respond, to_json};
 use crate::options::Query;
-use crate::route::Route;
+use crate::request_info::Route;
 use crate::status::Refusal;
 
 /// How long a document may be kept by a client that asked for it by its hash.

@@ -1,6 +1,9 @@
 //! Discovery documents: the groups, versions and resources of the catalogue.
 
+mod answer;
 mod documents;
+
+pub(crate) use answer::{answer, check_get};
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

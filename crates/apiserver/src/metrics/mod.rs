@@ -4,13 +4,12 @@
 //! Counting a request costs one hash of its labels, one lookup under a read lock and a few
 //! atomic additions, well under a microsecond; everything else is done when somebody asks.
 
-mod info;
+mod labels;
 mod process;
 mod requests;
 mod server;
 mod watches;
 
-pub(crate) use info::RequestInfo;
 pub(crate) use server::{ServerMetrics, StepResult, TokenUse};
 pub(crate) use watches::WatchedResource;
 
@@ -24,6 +23,7 @@ use http::{HeaderValue, Response, header};
 use crate::body::{ResponseBody, full};
 use crate::catalogue::Catalogue;
 use crate::flow::FlowControl;
+use crate::request_info::RequestInfo;
 use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
@@ -46,7 +46,7 @@ type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     /// Notes that a request has come; what is returned notes how it ended.
-    pub(crate) fn begin(self: &Arc<Self>, info: RequestInfo, is_remote: bool) -> requests::Running {
+    pub(crate) fn begin(self: &Arc<Self>, info: Arc<RequestInfo>, is_remote: bool) -> requests::Running {
         requests::Running::begin(self.clone(), info, is_remote)
     }
 

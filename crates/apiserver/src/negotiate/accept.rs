@@ -2,7 +2,7 @@
 
 use coracle_meta::status::Status;
 use coracle_meta::table::{IncludeObject, META_V1, META_V1BETA1};
-use http::{HeaderMap, Request, Uri, header};
+use http::{HeaderMap, header};
 
 use crate::options::{Query, is_go_true};
 use crate::status::Refusal;
@@ -92,28 +92,26 @@ struct Choice<'a> {
     pretty: bool,
 }
 
-/// What a request says of the form of its answer, kept for when it is refused.
-pub(crate) struct Asked {
-    headers: HeaderMap,
-    uri: Uri,
-}
+/// The headers of a request that decide the format of its response, kept for errors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AcceptHeaders(HeaderMap);
 
-impl Asked {
-    /// Shares the headers that count and copies none.
-    pub(crate) fn of<B>(request: &Request<B>) -> Self {
-        let mut headers = HeaderMap::new();
+impl AcceptHeaders {
+    /// Shares the values of the headers and copies none.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut kept = HeaderMap::new();
         for name in [header::ACCEPT, header::ACCEPT_ENCODING, header::USER_AGENT] {
-            if let Some(value) = request.headers().get(&name) {
-                headers.insert(name, value.clone());
+            if let Some(value) = headers.get(&name) {
+                kept.insert(name, value.clone());
             }
         }
-        Self { headers, uri: request.uri().clone() }
+        Self(kept)
     }
 
-    /// In which form a refusal is told; `None` if in none of those the client accepts.
-    pub(crate) fn form(&self) -> Option<Wanted> {
-        let query = self.uri.query().filter(|query| query.contains("pretty")).unwrap_or_default();
-        Wanted::of_refusal(&self.headers, Query::parse(query).text("pretty"))
+    /// The format of an error; `None` if the client accepts none that is served.
+    pub(crate) fn error_format(&self, raw_query: &str) -> Option<Wanted> {
+        let query = if raw_query.contains("pretty") { raw_query } else { "" };
+        Wanted::of_refusal(&self.0, Query::parse(query).text("pretty"))
     }
 }
 

@@ -11,7 +11,7 @@ mod messages;
 mod respond;
 mod table;
 
-pub(crate) use accept::{Asked, OFFERED, Offer, Shape, Wanted, check_representation};
+pub(crate) use accept::{AcceptHeaders, OFFERED, Offer, Shape, Wanted, check_representation};
 pub(crate) use decode::{
     Decoding, claims_otherwise, clipped, decode, decode_delete_options, decode_untyped, media_type,
 };
