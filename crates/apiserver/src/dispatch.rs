@@ -10,7 +10,6 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 
 use crate::admin;
 use crate::body::{ResponseBody, full};
-use crate::catalogue::Catalogue;
 use crate::decode_memory::Reservations;
 use crate::discovery::{self, check_get};
 use crate::flow::{Dump, Unread};
@@ -21,6 +20,7 @@ use crate::negotiate::check_representation;
 use crate::openapi;
 use crate::openid;
 use crate::request_info::{ClusterSelector, RequestInfo, ResourcePath, Route};
+use crate::served_kinds::ServedKinds;
 use crate::service::{ApiServer, VERSION};
 use crate::status::Refusal;
 use crate::token::issuer;
@@ -50,7 +50,7 @@ impl ApiServer {
             Route::Resource => self.answer_resource(request).await,
             route @ (Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_)) => {
                 let now = UNIX_EPOCH + Duration::from_millis(self.clock.now().as_millis());
-                openapi::answer(route, parts, Catalogue::of(cluster).await?, now).await
+                openapi::answer(route, parts, ServedKinds::of(cluster).await?, now).await
             }
             Route::Clusters(id) => admin::answer(self, id.as_deref(), &parts.method, body).await,
             route @ (Route::OpenIdConfiguration | Route::KeySet) => {
@@ -58,7 +58,7 @@ impl ApiServer {
                 check_representation(&parts.headers, openid::representations(route))?;
                 self.issuer_document(route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
-            route => discovery::answer(route, parts, &Catalogue::of(cluster).await?),
+            route => discovery::answer(route, parts, &ServedKinds::of(cluster).await?),
         }
     }
 
@@ -92,7 +92,7 @@ impl ApiServer {
         let ResourcePath { group, version, resource, .. } = &*path;
         let found = cluster.kind(group, version, resource).await?;
         let Some(kind) = found else {
-            let remote = Catalogue::of(&cluster).await?.is_remote(group, version);
+            let remote = ServedKinds::of(&cluster).await?.is_remote(group, version);
             return Err(if remote { Refusal::unavailable() } else { Refusal::unserved(parts.uri.path()) });
         };
         let request = ResourceRequest {

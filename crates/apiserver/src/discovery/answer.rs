@@ -5,9 +5,9 @@ use http::{HeaderValue, Method, Response, header};
 use serde::Serialize;
 
 use crate::body::ResponseBody;
-use crate::catalogue::Catalogue;
-use crate::negotiate::{OFFERED, Wanted, check_representation, told};
+use crate::negotiate::{self, OFFERED, ResponseFormat, check_representation};
 use crate::request_info::Route;
+use crate::served_kinds::ServedKinds;
 use crate::service::VERSION;
 use crate::status::Refusal;
 
@@ -15,23 +15,23 @@ use crate::status::Refusal;
 pub(crate) fn answer(
     route: &Route,
     parts: &Parts,
-    catalogue: &Catalogue,
+    served: &ServedKinds,
 ) -> Result<Response<ResponseBody>, Refusal> {
     match route {
-        Route::Index => respond(route, parts, Some(super::index(catalogue))),
+        Route::Index => respond(route, parts, Some(super::index(served))),
         Route::Version => respond(route, parts, Some(super::version(VERSION))),
         Route::CoreVersions if wants_aggregated(parts) => {
-            check_get(parts).map(|()| aggregated(parts, catalogue, true))
+            check_get(parts).map(|()| aggregated(parts, served, true))
         }
-        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, catalogue, false)),
-        Route::CoreVersions => respond(route, parts, Some(super::core_versions(catalogue))),
-        Route::Groups => respond(route, parts, Some(super::group_list(catalogue))),
-        Route::Group(group) => respond(route, parts, super::group(catalogue, group)),
-        Route::Resources { group, version } if catalogue.is_remote(group, version) => {
+        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, served, false)),
+        Route::CoreVersions => respond(route, parts, Some(super::core_versions(served))),
+        Route::Groups => respond(route, parts, Some(super::group_list(served))),
+        Route::Group(group) => respond(route, parts, super::group(served, group)),
+        Route::Resources { group, version } if served.is_remote(group, version) => {
             Err(Refusal::unavailable())
         }
         Route::Resources { group, version } => {
-            respond(route, parts, super::resource_list(catalogue, group, version))
+            respond(route, parts, super::resource_list(served, group, version))
         }
         Route::OpenApiV2
         | Route::OpenApiIndex
@@ -47,12 +47,12 @@ pub(crate) fn answer(
 /// end only.
 fn wants_aggregated(parts: &Parts) -> bool {
     !parts.uri.path().ends_with('/')
-        && Wanted::of_discovery(&parts.headers).is_ok_and(|wanted| wanted.aggregated)
+        && ResponseFormat::of_discovery(&parts.headers).is_ok_and(|format| format.aggregated)
 }
 
 /// `/api` or `/apis` in the newer form.
-fn aggregated(parts: &Parts, catalogue: &Catalogue, core: bool) -> Response<ResponseBody> {
-    let document = super::document(catalogue, core);
+fn aggregated(parts: &Parts, served: &ServedKinds, core: bool) -> Response<ResponseBody> {
+    let document = super::document(served, core);
     let mut response = document.respond(&parts.headers, super::AGGREGATED);
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("Accept"));
@@ -68,22 +68,22 @@ fn respond(
     document: Option<impl Serialize>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
-    let wanted = match route {
+    let format = match route {
         // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
-        Route::Index => Wanted::indented_json(),
-        Route::Groups | Route::Group(_) => Wanted::of_discovery(&parts.headers)?,
+        Route::Index => ResponseFormat::indented_json(),
+        Route::Groups | Route::Group(_) => ResponseFormat::of_discovery(&parts.headers)?,
         Route::Version => {
             check_get(parts)?;
             check_representation(&parts.headers, &["application/json"])?;
-            Wanted::indented_json()
+            ResponseFormat::indented_json()
         }
         _ => {
             check_get(parts)?;
             check_representation(&parts.headers, &OFFERED)?;
-            Wanted::of_discovery(&parts.headers)?
+            ResponseFormat::of_discovery(&parts.headers)?
         }
     };
-    Ok(told(wanted, &document))
+    Ok(negotiate::document(format, &document))
 }
 
 /// Rejects all methods but GET: kube-apiserver's router has no HEAD.

@@ -21,9 +21,9 @@ use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
 
 use crate::body::{ResponseBody, full};
-use crate::catalogue::Catalogue;
 use crate::flow::FlowControl;
 use crate::request_info::RequestInfo;
+use crate::served_kinds::ServedKinds;
 use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
@@ -160,9 +160,9 @@ async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal>
 async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
-    let catalogue = Catalogue::of(cluster).await?;
+    let served = ServedKinds::of(cluster).await?;
     let mut seen = BTreeSet::new();
-    for kind in catalogue.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
+    for kind in served.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
         // Versions of a custom kind have the same objects.
         if seen.insert(kind.declaration().group_resource()) {
             counts.push((kind.declaration(), cluster.count(kind).await?));

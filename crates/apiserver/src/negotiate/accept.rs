@@ -44,7 +44,7 @@ pub(crate) enum Shape {
 
 /// What the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ResponseFormat {
     pub(crate) form: Form,
     pub(crate) shape: Shape,
     /// The version of tables and metadata.
@@ -109,9 +109,9 @@ impl AcceptHeaders {
     }
 
     /// The format of an error; `None` if the client accepts none that is served.
-    pub(crate) fn error_format(&self, raw_query: &str) -> Option<Wanted> {
+    pub(crate) fn error_format(&self, raw_query: &str) -> Option<ResponseFormat> {
         let query = if raw_query.contains("pretty") { raw_query } else { "" };
-        Wanted::of_refusal(&self.0, Query::parse(query).text("pretty"))
+        ResponseFormat::of_refusal(&self.0, Query::parse(query).text("pretty"))
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Offer {
     pub(crate) tables: bool,
 }
 
-impl Wanted {
+impl ResponseFormat {
     /// What is wanted of a resource.
     pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Self, Refusal> {
         let accept = accept(headers);
@@ -333,19 +333,19 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn wanted(accept: &str) -> Option<Wanted> {
+    fn wanted(accept: &str) -> Option<ResponseFormat> {
         let mut headers = HeaderMap::new();
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
         let offer = Offer { collection: true, routed: true, protobuf: true, tables: true };
-        Wanted::of_resource(&headers, &Query::parse(""), offer).ok()
+        ResponseFormat::of_resource(&headers, &Query::parse(""), offer).ok()
     }
 
     #[test]
     fn clients_get_the_first_of_their_wishes_that_we_have() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(wanted(kubectl).map(|wanted| wanted.shape), Some(Shape::Table));
+        assert_eq!(wanted(kubectl).map(|format| format.shape), Some(Shape::Table));
         let typed = "application/vnd.kubernetes.protobuf,application/json";
         for (accept, form) in [
             ("", Form::Json),
@@ -355,7 +355,7 @@ mod tests {
             ("*/*, application/yaml", Form::Yaml),
             ("application/json;as=Table;g=meta.k8s.io;v=v9,application/yaml", Form::Yaml),
         ] {
-            assert_eq!(wanted(accept).map(|wanted| wanted.form), Some(form), "{accept}");
+            assert_eq!(wanted(accept).map(|format| format.form), Some(form), "{accept}");
         }
         for accept in ["text/html", "application/*", "application/json;stream=x", "application/json;as=Table"]
         {
@@ -364,7 +364,7 @@ mod tests {
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(wanted(table), None, "tables have no protobuf");
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        assert_eq!(wanted(metadata).map(|wanted| wanted.shape), Some(Shape::Metadata));
+        assert_eq!(wanted(metadata).map(|format| format.shape), Some(Shape::Metadata));
     }
 
     #[test]
@@ -372,6 +372,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        assert!(Wanted::of_discovery(&headers).is_ok_and(|wanted| wanted.aggregated));
+        assert!(ResponseFormat::of_discovery(&headers).is_ok_and(|format| format.aggregated));
     }
 }

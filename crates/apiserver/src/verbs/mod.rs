@@ -1,18 +1,18 @@
 //! What is done with resources: one function for each verb, for all kinds.
 
+mod access_reviews;
 mod all_clusters;
 mod component_status;
 mod create;
 mod delete;
 mod issuance;
 mod pace;
-mod parts;
 mod patch;
 mod patch_result;
 mod read;
 mod resource_metrics;
-mod reviews;
-mod told;
+mod respond;
+mod subresources;
 mod update;
 mod watch;
 
@@ -34,7 +34,7 @@ use serde_json::Value;
 use crate::body::ResponseBody;
 use crate::decode_memory::Reservations;
 use crate::flow::Unread;
-use crate::negotiate::{self, Encoding, Offer, Wanted, media_type};
+use crate::negotiate::{self, Encoding, Offer, ResponseFormat, media_type};
 use crate::options::{FieldValidation, Query};
 use crate::request_info::ResourcePath;
 use crate::service::{Components, Shared};
@@ -127,10 +127,10 @@ impl ResourceRequest {
         if let Some(part) = declaration.subresource(&self.path.subresource)
             && (part.kind != declaration.kind || part.name == "log")
         {
-            return self.answer_part(part, verb).await;
+            return self.answer_subresource(part, verb).await;
         }
         if !declaration.verbs.contain(Verbs::GET) {
-            return self.answer_question().await;
+            return self.answer_access_review().await;
         }
         if declaration.group == metrics::GROUP {
             return self.answer_metrics();
@@ -271,7 +271,7 @@ impl ResourceRequest {
         };
         if offered.contain(verb) {
             self.query.check_timeout(verb == Verbs::WATCH)?;
-            self.wanted()?;
+            self.response_format()?;
             return self.query.check_write(&self.method, self.body.is_empty());
         }
         if verb == Verbs::WATCH && offered.contain(Verbs::LIST) {
@@ -329,7 +329,7 @@ impl ResourceRequest {
     }
 
     /// In which form the answer is wanted.
-    fn wanted(&self) -> Result<Wanted, Refusal> {
+    fn response_format(&self) -> Result<ResponseFormat, Refusal> {
         let offer = Offer {
             collection: self.path.name.is_empty(),
             routed: self.kind.declaration().routed,
@@ -337,12 +337,12 @@ impl ResourceRequest {
             // Reviews and bindings are answered and not stored.
             tables: self.kind.declaration().verbs.contain(Verbs::GET),
         };
-        Wanted::of_resource(&self.headers, &self.query, offer)
+        ResponseFormat::of_resource(&self.headers, &self.query, offer)
     }
 
     fn encoding(&self) -> Result<Encoding<'_>, Refusal> {
-        let wanted = self.wanted()?;
-        Ok(Encoding { kind: &self.kind, version: &self.path.version, wanted, now: self.now })
+        let format = self.response_format()?;
+        Ok(Encoding { kind: &self.kind, version: &self.path.version, format, now: self.now })
     }
 
     fn validation(&self) -> FieldValidation {

@@ -56,11 +56,11 @@ impl ResourceRequest {
         if self.components.shutdown.is_cancelled() {
             return Err(Refusal::shutting_down());
         }
-        let wanted = self.wanted()?.of_stream()?;
+        let format = self.response_format()?.of_stream()?;
         let query = self.query.list_query(true)?;
         let selection = self.watch_selection()?;
         let revision = revision_number(&query.resource_version).map_err(unexplained)?.map(Revision::new);
-        let framing = Framing::new(self.kind.clone(), &self.path.version, wanted);
+        let framing = Framing::new(self.kind.clone(), &self.path.version, format);
         let mut stream = WatchStream::new(&self, framing, &query);
         match self.state(&selection, &query, revision).await {
             Ok((state, after)) => {
