@@ -12,7 +12,7 @@ use x509_parser::der_parser::oid;
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::X509Certificate;
 
-use crate::route::DEFAULT_CLUSTER;
+use coracle_registry::DEFAULT_CLUSTER;
 
 /// Object identifier of the extension, as arcs.
 ///

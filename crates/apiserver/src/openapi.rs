@@ -20,10 +20,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::body::{ResponseBody, full};
-use crate::catalogue::{Catalogue, has_built_in_group};
 use crate::negotiate::{respond, to_json};
 use crate::options::Query;
-use crate::route::Route;
+use crate::request_info::Route;
+use crate::served_kinds::{ServedKinds, has_built_in_group};
 use crate::status::Refusal;
 
 /// How long a document may be kept by a client that asked for it by its hash.
@@ -68,16 +68,16 @@ struct Form {
 pub(crate) async fn answer(
     route: &Route,
     parts: &Parts,
-    catalogue: Catalogue,
+    served: ServedKinds,
     now: SystemTime,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let is_exact = !parts.uri.path().ends_with('/');
     let mut response = match route {
-        Route::OpenApiIndex if is_exact => index(&catalogue),
-        Route::OpenApiV2 if is_exact => answer_v2(&parts.headers, catalogue).await?,
+        Route::OpenApiIndex if is_exact => index(&served),
+        Route::OpenApiV2 if is_exact => answer_v2(&parts.headers, served).await?,
         Route::OpenApi(path) if is_exact => {
             let query = Query::parse(parts.uri.query().unwrap_or_default());
-            answer_v3(path, query.text("hash"), &parts.headers, catalogue).await?
+            answer_v3(path, query.text("hash"), &parts.headers, served).await?
         }
         Route::OpenApiIndex | Route::OpenApi(_) => empty(StatusCode::NOT_FOUND),
         _ => return Err(Refusal::no_page()),
@@ -92,11 +92,11 @@ pub(crate) async fn answer(
 }
 
 /// `/openapi/v3`. kube-apiserver names no media type, and Go then finds it to be text.
-fn index(catalogue: &Catalogue) -> Response<ResponseBody> {
+fn index(served: &ServedKinds) -> Response<ResponseBody> {
     let mut paths = Map::new();
-    for topic in Topic::all(catalogue) {
+    for topic in Topic::all(served) {
         let path = topic.path();
-        let url = format!("/openapi/v3/{path}?hash={}", topic.hash(catalogue));
+        let url = format!("/openapi/v3/{path}?hash={}", topic.hash(served));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
     respond(to_json(&json!({"paths": paths})), "text/plain; charset=utf-8")
@@ -130,18 +130,18 @@ async fn answer_v3(
     path: &str,
     asked_hash: &str,
     headers: &HeaderMap,
-    catalogue: Catalogue,
+    served: ServedKinds,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let Some(topic) = Topic::all(&catalogue).find(|topic| topic.path() == path) else {
+    let Some(topic) = Topic::all(&served).find(|topic| topic.path() == path) else {
         return Ok(empty(StatusCode::NOT_FOUND));
     };
     let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V3]) else { return Ok(not_acceptable()) };
-    let hash = topic.hash(&catalogue);
+    let hash = topic.hash(&served);
     if !asked_hash.is_empty() && asked_hash != hash {
         return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
     }
     let make = move || {
-        let document = topic.told(&catalogue, Some(OpenApi::V3), openapi::v3);
+        let document = topic.told(&served, Some(OpenApi::V3), openapi::v3);
         if form == PROTOBUF_V3 { openapi::encode_v3(&document) } else { to_json(&document) }
     };
     let mut response = made(headers, &hash, form, make).await?;
@@ -152,17 +152,17 @@ async fn answer_v3(
 }
 
 /// `/openapi/v2`.
-async fn answer_v2(headers: &HeaderMap, catalogue: Catalogue) -> Result<Response<ResponseBody>, Refusal> {
+async fn answer_v2(headers: &HeaderMap, served: ServedKinds) -> Result<Response<ResponseBody>, Refusal> {
     let Some(form) = negotiate(headers, &[JSON, PROTOBUF_V2]) else {
         return Ok(vary_encoding(not_acceptable()));
     };
     let mut all = digest::Context::new(&digest::SHA512);
-    Topic::all(&catalogue).for_each(|topic| all.update(topic.hash(&catalogue).as_bytes()));
+    Topic::all(&served).for_each(|topic| all.update(topic.hash(&served).as_bytes()));
     let hash = hexadecimal(all.finish());
     let make = move || {
         let mut document = V2::new();
-        Topic::all(&catalogue)
-            .for_each(|topic| topic.told(&catalogue, Some(OpenApi::V2), |subject| document.add(subject)));
+        Topic::all(&served)
+            .for_each(|topic| topic.told(&served, Some(OpenApi::V2), |subject| document.add(subject)));
         let document = document.finish();
         if form == PROTOBUF_V2 { openapi::encode_v2(&document) } else { to_json(&document) }
     };
@@ -337,9 +337,9 @@ enum Topic {
 
 impl Topic {
     /// Everything that is served now, the core group first.
-    fn all(catalogue: &Catalogue) -> impl Iterator<Item = Self> + use<> {
+    fn all(served: &ServedKinds) -> impl Iterator<Item = Self> + use<> {
         let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
-        for (group, version) in catalogue.described_group_versions() {
+        for (group, version) in served.described_group_versions() {
             let about_group = Self::Group(group.to_owned());
             // Of groups that come with definitions upstream tells only the versions.
             if has_built_in_group(group) && !group.is_empty() && !all.contains(&about_group) {
@@ -363,21 +363,21 @@ impl Topic {
     }
 
     /// Changes whenever the document does: with what is served, and with the program.
-    fn hash(&self, catalogue: &Catalogue) -> String {
+    fn hash(&self, served: &ServedKinds) -> String {
         let custom: Vec<u64> = match self {
             Self::Resources { group, version } => {
-                catalogue.served(group, version).map(Kind::fingerprint).filter(|print| *print != 0).collect()
+                served.served(group, version).map(Kind::fingerprint).filter(|print| *print != 0).collect()
             }
             _ => Vec::new(),
         };
-        let facts = self.told(catalogue, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
+        let facts = self.told(served, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
         hexadecimal(digest::digest(&digest::SHA512, facts.as_bytes()))
     }
 
     /// Hands over all there is to tell; what kinds bring with them only if it is said in which form.
     fn told<T>(
         &self,
-        catalogue: &Catalogue,
+        served: &ServedKinds,
         open_api: Option<OpenApi>,
         tell: impl FnOnce(Subject<'_>) -> T,
     ) -> T {
@@ -387,7 +387,7 @@ impl Topic {
             Self::Group(group) => tell(Subject::Group(group)),
             Self::Version => tell(Subject::Version),
             Self::Resources { group, version } => {
-                let kinds = catalogue.served(group, version);
+                let kinds = served.served(group, version);
                 let served: Vec<Served<'_>> = kinds.map(|kind| Served::of(kind, version, open_api)).collect();
                 tell_resources(GroupVersion { group, version }, &served, tell)
             }
@@ -507,10 +507,10 @@ mod tests {
 
     #[test]
     fn hashes_differ_by_topic_and_stay() {
-        let catalogue = Catalogue::built_in();
-        let hashes = || Topic::all(&catalogue).map(|topic| topic.hash(&catalogue));
+        let served = ServedKinds::built_in();
+        let hashes = || Topic::all(&served).map(|topic| topic.hash(&served));
         let distinct: std::collections::BTreeSet<String> = hashes().collect();
-        assert_eq!(distinct.len(), Topic::all(&catalogue).count());
+        assert_eq!(distinct.len(), Topic::all(&served).count());
         assert_eq!(distinct, hashes().collect());
     }
 }

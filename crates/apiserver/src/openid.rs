@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::body::{ResponseBody, full};
 use crate::negotiate::to_json;
-use crate::route::Route;
+use crate::request_info::Route;
 use crate::token::{JsonWebKey, TokenSigner};
 
 /// For how long others may keep the answers. A key is told for so long before it is used.

@@ -50,8 +50,13 @@ impl Query {
     }
 
     /// All values of a parameter. There are few parameters, so that looking at all finds it soonest.
-    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a parameter has this among its values.
+    pub(crate) fn has(&self, name: &str, value: &str) -> bool {
+        self.values(name).any(|other| other == value)
     }
 
     /// The first value of a parameter; empty if it is not there.

@@ -4,60 +4,40 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
 use coracle_base::{Backoff, Clock, ErrorChain};
-use coracle_registry::lifecycle::EVERYWHERE;
-use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use coracle_registry::{DEFAULT_CLUSTER, Fence, HeldLease, Registry, Site};
+use http::{Request, Response};
 use http_body::Body;
-use serde::Serialize;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::Instrument;
 
 use crate::activity::Activity;
-use crate::admin;
 use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
-use crate::authentication::{Authentication, AuthenticationConfig, EXTRA_SPACE, has_extra_space};
-use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, RequestInfo, Union, forbidden};
-use crate::body::{self, RequestBody, ResponseBody, announces_too_much, full};
-use crate::catalogue::Catalogue;
+use crate::authentication::{Authentication, AuthenticationConfig, EXTRA_SPACE};
+use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, Union};
+use crate::body::ResponseBody;
+use crate::chain::RequestNotes;
 use crate::credential_scope::ClusterReference;
-use crate::decode_memory::{DecodeMemory, Reservations};
-use crate::deleted_cluster::FreedIfDeleted;
-use crate::discovery;
-use crate::flow::{Admission, Candidate, Dump, FlowClient, FlowControl, FlowLimits, PfHeaders, Unread};
-use crate::health::{HealthChecks, Probe, Reasons, Wishes};
-use crate::identity::{ANONYMOUS, CREDENTIAL_ID_KEY, Caller, Remote};
-use crate::impersonation::{self, impersonated};
-use crate::metrics::{self, Metrics, StepResult};
-use crate::negotiate::{Asked, FrameCache, MessageCache, OFFERED, Wanted, check_representation, told};
-use crate::openapi;
-use crate::openid;
-use crate::options::Query;
+use crate::decode_memory::DecodeMemory;
+use crate::flow::{FlowControl, FlowLimits};
+use crate::health::HealthChecks;
+use crate::identity::Remote;
+use crate::metrics::Metrics;
+use crate::negotiate::{FrameCache, MessageCache};
+use crate::request_info::RequestInfo;
 use crate::request_log::RequestLog;
 use crate::resource_metrics::MetricsSource;
-use crate::route::{self, ResourcePath, Route};
 use crate::simulated_nodes::SimulatedNodes;
-use crate::status::Refusal;
-use crate::token::{TokenPolicy, TokenSigner, issuer};
-use crate::verbs::{ResourceRequest, warn};
-use crate::websocket::Upgradable;
-
-/// What questions may be asked with; they change nothing.
-const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
-
-/// Where the server tells what it counts.
-const METRICS: &str = "/metrics";
+use crate::token::{TokenPolicy, TokenSigner};
+use crate::verbs::warn;
 
 /// The Kubernetes release that is served.
-const VERSION: &str = "v1.36.4";
+pub(crate) const VERSION: &str = "v1.36.4";
 
 /// What every cluster has could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -73,9 +53,9 @@ pub struct UnknownCluster(String);
 #[derive(Clone)]
 pub struct ApiServer {
     registry: Registry,
-    clock: Clock,
-    components: Arc<Components>,
-    shared: Arc<Shared>,
+    pub(crate) clock: Clock,
+    pub(crate) components: Arc<Components>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What all requests share beside the objects.
@@ -231,121 +211,8 @@ impl ApiServer {
     pub async fn bootstrap(&self, site: &Site) -> Result<(), BootstrapError> {
         self.registry.open_clusters().await.map_err(BootstrapError)?;
         self.registry.bootstrap(site).await.map_err(BootstrapError)?;
-        let cluster = self.registry.cluster(route::DEFAULT_CLUSTER).map_err(BootstrapError)?;
+        let cluster = self.registry.cluster(DEFAULT_CLUSTER).map_err(BootstrapError)?;
         cluster.mend().await.map_err(BootstrapError)
-    }
-
-    /// Answers a request. `notes` receives the headers of flow control once the request is classified; the response
-    /// has them also if the request is rejected afterwards. `log` receives the user.
-    async fn answer<B>(
-        &self,
-        request: Request<B>,
-        notes: &mut RequestNotes,
-        log: &mut Option<RequestLog>,
-    ) -> Result<Response<ResponseBody>, Refusal>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let is_too_large = announces_too_much(&request);
-        let (mut parts, body) = request.into_parts();
-        let path = parts.uri.path();
-        let id = route::cluster_id(path).ok_or_else(|| Refusal::unserved(path))?;
-        let found = route::parse(path);
-        let everywhere = id == EVERYWHERE;
-        let id = if everywhere { route::DEFAULT_CLUSTER } else { id };
-        let cluster = self.open_cluster(id, parts.extensions.get::<Fence>()).await;
-        let has_extra_space = has_extra_space(&parts.headers);
-        let caller = self.authenticate(&mut parts, cluster.as_ref().ok()).await?;
-        notes.misses_token = has_extra_space && caller.identity.name == ANONYMOUS;
-        if let Some(log) = log {
-            log.set_user(&caller.identity);
-        }
-        if matches!(cluster, Err(coracle_registry::Error::UnknownCluster { .. })) && !caller.all_clusters {
-            // As for any credential that is not valid in a cluster: only the operator can tell which clusters exist.
-            return Err(Refusal::unauthorized());
-        }
-        if let Some((probe, check)) = Probe::of_path(parts.uri.path()) {
-            // Reading a health path needs no permission; kube-apiserver answers other methods alike to those who may use them.
-            if !READ_METHODS.contains(&parts.method) {
-                let info = RequestInfo::of(&parts.method, &parts.uri);
-                self.authorize(&cluster?, &caller.identity, &info).await?;
-            }
-            let reasons = if caller.all_clusters { Reasons::Shown } else { Reasons::Withheld };
-            return match check {
-                Some(name) => self.answer_check(probe, name, reasons).await,
-                None => Ok(self.answer_probe(probe, parts.uri.query().unwrap_or_default(), reasons).await),
-            };
-        }
-        let cluster = cluster?;
-        let _freed = FreedIfDeleted::new(self, &cluster);
-        let info = RequestInfo::of(&parts.method, &parts.uri);
-        let identity = self.impersonate(&cluster, &caller, &info, &mut parts.headers).await?;
-        let candidate = self.components.flow.classify(&cluster, &caller, &info).await?;
-        notes.headers = candidate.as_ref().map(Candidate::headers);
-        // Authorized before anything of the body is read: a client without permission costs nothing more.
-        self.authorize(&cluster, &identity, &info).await?;
-        if everywhere {
-            check_operator(&caller, &identity, &info)?;
-        }
-        let route = found.map(|(_, route)| route);
-        // All clusters at once have objects, and nothing else.
-        let route = route.filter(|route| !everywhere || matches!(route, Route::Resource(_)));
-        let lasts = info.lasts();
-        let mut client = self.client_of(&cluster, &caller, &parts, lasts)?;
-        if let Some(Route::Clusters(_)) = &route {
-            check_operator(&caller, &identity, &info)?;
-        }
-        let has_body = match &route {
-            Some(Route::Resource(path)) => info.agrees_with(path),
-            route => matches!(route, Some(Route::Clusters(_))),
-        };
-        let body = match has_body {
-            true if is_too_large => return Err(Refusal::too_large()),
-            true => self.read_body(&client, body).await?,
-            false => RequestBody::default(),
-        };
-        let (body, admission) = body.admitted(self.admit(candidate, &caller, notes)).await?;
-        if info.is_watch() {
-            let selected = if everywhere { EVERYWHERE } else { cluster.id() };
-            self.components.flow.count_watch(&mut client, selected, &info);
-        }
-        let response = self.serve(route, info, cluster, parts, identity, body).await?;
-        self.components.flow.leave(admission, client, lasts, response)
-    }
-
-    /// Gives a request its seat, maybe after it has waited.
-    async fn admit(
-        &self,
-        candidate: Option<Candidate>,
-        caller: &Caller,
-        notes: &mut RequestNotes,
-    ) -> Result<Admission, Refusal> {
-        let Some(candidate) = candidate else {
-            return Ok(Admission::LongRunning { is_operator: caller.all_clusters });
-        };
-        let began = Instant::now();
-        let entered = self.components.flow.enter(candidate).await;
-        notes.waited = began.elapsed();
-        notes.is_terminated = entered.is_err();
-        self.shared.metrics.server().note_filter("priorityandfairness", notes.waited);
-        entered.map(Admission::Seat)
-    }
-
-    /// The cluster of a request. For an unknown id nothing is read from the store and nothing is kept.
-    async fn open_cluster(
-        &self,
-        id: &str,
-        fence: Option<&Fence>,
-    ) -> Result<Cluster, coracle_registry::Error> {
-        let cluster = match fence {
-            Some(fence) => self.registry.fenced(fence).find_cluster(id).await,
-            None => self.registry.find_cluster(id).await,
-        };
-        for deleted in self.registry.take_deleted_clusters() {
-            self.forget_cluster(&deleted);
-        }
-        cluster
     }
 
     /// Frees the caches of clusters that other servers over the same store delete, as soon as they do, and ends their
@@ -390,348 +257,13 @@ impl ApiServer {
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
-
-    /// The counters of the authenticated user of a request, also if it impersonates another.
-    fn client_of(
-        &self,
-        cluster: &Cluster,
-        caller: &Caller,
-        parts: &Parts,
-        lasts: bool,
-    ) -> Result<FlowClient, Refusal> {
-        let unread = parts.extensions.get::<Arc<Unread>>().cloned();
-        self.components.flow.client(cluster, &caller.identity, unread, lasts)
-    }
-
-    /// Reads a body. One from within the process is in memory already and is not counted.
-    async fn read_body<B>(&self, client: &FlowClient, body: B) -> Result<RequestBody, Refusal>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let counted = client.is_remote().then(|| (self.components.flow.bodies(), client.key()));
-        body::read(body, counted).await
-    }
-
-    /// Answers what may be asked.
-    async fn serve(
-        &self,
-        route: Option<Route>,
-        info: RequestInfo,
-        cluster: Cluster,
-        parts: Parts,
-        identity: Arc<Identity>,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let flow = &self.components.flow;
-        match route::split_cluster(parts.uri.path()) {
-            (None, METRICS) => {
-                check_reads(&parts)?;
-                return self.shared.metrics.answer(&cluster, flow, VERSION).await;
-            }
-            (Some(id), METRICS) if id != EVERYWHERE => {
-                check_reads(&parts)?;
-                return metrics::answer_cluster(&cluster, flow).await;
-            }
-            (id, path) => {
-                if let Some(dump) = Dump::of_path(path).filter(|_| id != Some(EVERYWHERE)) {
-                    check_reads(&parts)?;
-                    let (query, now) = (parts.uri.query().unwrap_or_default(), self.clock.now());
-                    return Ok(plain_text(true, flow.dump(&cluster, dump, query, now).await?));
-                }
-            }
-        }
-        let route = route.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
-        match route {
-            Route::Resource(path) if !info.agrees_with(&path) => Err(Refusal::unserved(parts.uri.path())),
-            Route::Resource(path) => {
-                self.answer_resource(cluster, path, parts, identity, info.into_query(), body).await
-            }
-            Route::OpenApiV2 | Route::OpenApiIndex | Route::OpenApi(_) => {
-                let now = UNIX_EPOCH + Duration::from_millis(self.clock.now().as_millis());
-                openapi::answer(&route, &parts, Catalogue::of(&cluster).await?, now).await
-            }
-            Route::Clusters(id) if route::split_cluster(parts.uri.path()).0.is_none() => {
-                admin::answer(self, id.as_deref(), &parts.method, &body).await
-            }
-            Route::OpenIdConfiguration | Route::KeySet => {
-                check_get(&parts)?;
-                check_representation(&parts.headers, openid::representations(&route))?;
-                self.tell_issuer(&route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
-            }
-            other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
-        }
-    }
-
-    async fn answer_resource(
-        &self,
-        cluster: Cluster,
-        path: ResourcePath,
-        parts: Parts,
-        identity: Arc<Identity>,
-        query: Query,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let found = cluster.kind(&path.group, &path.version, &path.resource).await?;
-        let Some(kind) = found else {
-            let remote = Catalogue::of(&cluster).await?.is_remote(&path.group, &path.version);
-            return Err(if remote { Refusal::unavailable() } else { Refusal::unserved(parts.uri.path()) });
-        };
-        let everywhere = route::split_cluster(parts.uri.path()).0 == Some(EVERYWHERE);
-        let request = ResourceRequest {
-            everywhere: everywhere.then(|| Box::new(self.registry.clone())),
-            method: parts.method,
-            headers: parts.headers,
-            query,
-            body,
-            cluster,
-            path,
-            kind,
-            identity,
-            is_remote: parts.extensions.get::<Remote>().is_some(),
-            is_upgradable: parts.extensions.get::<Upgradable>().is_some(),
-            unread: parts.extensions.get::<Arc<Unread>>().cloned(),
-            audit: parts.extensions.get::<AuditAnnotations>().cloned(),
-            components: self.components.clone(),
-            now: i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX),
-            shared: self.shared.clone(),
-            reserved: Reservations::default(),
-        };
-        request.answer().await
-    }
-
-    /// Who is asking. Objects of the cluster that is asked decide whose a token is; if there can be no such
-    /// cluster, which is told later, those of plain paths do.
-    async fn authenticate(&self, parts: &mut Parts, cluster: Option<&Cluster>) -> Result<Caller, Refusal> {
-        let (authentication, now) = (&self.components.authentication, self.clock.now());
-        let metrics = self.shared.metrics.server();
-        let began = Instant::now();
-        let found = match cluster {
-            Some(cluster) => authentication.authenticate(parts, cluster, now, metrics).await,
-            None => {
-                let cluster = self.registry.cluster(route::DEFAULT_CLUSTER)?;
-                authentication.authenticate(parts, &cluster, now, metrics).await
-            }
-        };
-        let result = match &found {
-            Ok(_) => StepResult::Success,
-            Err(refusal) if refusal.status().code == StatusCode::UNAUTHORIZED.as_u16() => StepResult::Failure,
-            Err(_) => StepResult::Error,
-        };
-        metrics.note_authentication(began.elapsed(), result);
-        if let Ok(caller) = &found {
-            metrics.note_user(&caller.identity.name, is_bound_token(&caller.identity));
-        }
-        found
-    }
-
-    /// The discovery document or the key set for verifying the tokens of a cluster, if they can be discovered.
-    fn tell_issuer(&self, route: &Route, cluster: &str) -> Option<Response<ResponseBody>> {
-        let signer = self.components.tokens.as_deref()?;
-        let jwks_uri = self.components.token_policy.jwks_uri.as_deref()?;
-        let issuer = issuer::of_cluster(signer.issuer(), cluster);
-        if !openid::is_discoverable(&issuer) {
-            return None;
-        }
-        Some(match route {
-            Route::KeySet => openid::key_set(signer),
-            _ => openid::configuration(signer, &issuer, &issuer::key_set_uri(jwks_uri, cluster)),
-        })
-    }
-
-    /// Who is to be asking, if the sender may say so.
-    async fn impersonate(
-        &self,
-        cluster: &Cluster,
-        caller: &Caller,
-        info: &RequestInfo,
-        headers: &mut HeaderMap,
-    ) -> Result<Arc<Identity>, Refusal> {
-        let sender = &caller.identity;
-        if !impersonation::is_asked_for(headers) {
-            return Ok(Arc::clone(sender));
-        }
-        let began = Instant::now();
-        let permissions = self.components.authorizer.permissions(cluster).await?;
-        let metrics = self.shared.metrics.server();
-        let wanted = impersonated(headers, sender, &info.attributes(), &*permissions, metrics);
-        metrics.note_filter("impersonation", began.elapsed());
-        let wanted = wanted?;
-        Ok(wanted.map_or_else(|| Arc::clone(sender), Arc::new))
-    }
-
-    /// Refuses what may not be asked. Every request passes here, whatever it leads to.
-    async fn authorize(
-        &self,
-        cluster: &Cluster,
-        identity: &Identity,
-        info: &RequestInfo,
-    ) -> Result<(), Refusal> {
-        let attributes = info.attributes();
-        let began = Instant::now();
-        let decision = self.components.authorizer.authorize(cluster, identity, &attributes).await;
-        let result = match &decision {
-            Ok(decision) if decision.allowed => StepResult::Success,
-            Ok(decision) if decision.evaluation_error.is_empty() => StepResult::Failure,
-            _ => StepResult::Error,
-        };
-        self.shared.metrics.server().note_authorization(began.elapsed(), result);
-        let decision = decision?;
-        if decision.allowed {
-            return Ok(());
-        }
-        if !decision.evaluation_error.is_empty() {
-            tracing::error!(error = decision.evaluation_error, "a request could not be authorized");
-            return Err(Refusal::undecided());
-        }
-        Err(Refusal::unauthorized_action(forbidden(identity, &attributes, &decision.reason)))
-    }
-
-    async fn answer_probe(&self, probe: Probe, query: &str, reasons: Reasons) -> Response<ResponseBody> {
-        let wishes = Wishes::of_query(query);
-        let report = self.components.health.run(probe, &wishes.excluded, reasons).await;
-        for (check, passed) in report.outcomes() {
-            self.shared.metrics.server().note_health(probe.name(), check, *passed);
-        }
-        let healthy = report.is_healthy();
-        plain_text(healthy, report.text(wishes.verbose))
-    }
-
-    async fn answer_check(
-        &self,
-        probe: Probe,
-        name: &str,
-        reasons: Reasons,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::no_page)?;
-        self.shared.metrics.server().note_health(probe.name(), name, outcome.is_ok());
-        let text = match &outcome {
-            Ok(()) => "ok".to_owned(),
-            Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),
-            Err(_) => "internal server error: reason withheld\n".to_owned(),
-        };
-        let mut response = plain_text(outcome.is_ok(), text);
-        if outcome.is_ok() {
-            // kube-apiserver sets it on failures of a single check only.
-            response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
-        }
-        Ok(response)
-    }
 }
 
-/// All who are asked: who may do everything, then, in upstream's order, what nodes need and what roles say.
+/// Authorizers run in order: system:masters, Node, RBAC.
 fn authorizer(metrics: &MetricsRegistry) -> Arc<dyn Authorizer> {
     let in_order: [Arc<dyn Authorizer>; 3] =
         [Arc::new(MastersOnly), Arc::<NodeAuthorizer>::default(), Arc::<Rbac>::default()];
     Arc::new(Union::new(in_order).with_metrics(metrics))
-}
-
-/// The outcome of authentication and flow control for one request, for its headers and metrics.
-#[derive(Default)]
-struct RequestNotes {
-    headers: Option<PfHeaders>,
-    /// How long the request waited for its seat.
-    waited: Duration,
-    /// Whether it was rejected because there was no seat.
-    is_terminated: bool,
-    /// Whether the user is anonymous because there is a space too many before its token.
-    misses_token: bool,
-}
-
-/// Rejects requests that only the operator may make: to all clusters at once, and to the admin API. Roles permit
-/// something in their own cluster only, and an impersonated user is one of a single cluster.
-fn check_operator(caller: &Caller, identity: &Arc<Identity>, info: &RequestInfo) -> Result<(), Refusal> {
-    if caller.all_clusters && caller.acts_as(identity) {
-        return Ok(());
-    }
-    let why =
-        "requests to all clusters and to the admin API need the operator's credential, without impersonation";
-    Err(Refusal::unauthorized_action(forbidden(identity, &info.attributes(), why)))
-}
-
-/// Whether a user was authenticated by a token of a service account that is bound to an object or a time.
-fn is_bound_token(identity: &Identity) -> bool {
-    identity.name.starts_with("system:serviceaccount:") && identity.extra.contains_key(CREDENTIAL_ID_KEY)
-}
-
-/// Rejects all methods but GET: kube-apiserver's router knows no HEAD.
-fn check_get(parts: &Parts) -> Result<(), Refusal> {
-    if parts.method == Method::GET { Ok(()) } else { Err(Refusal::method_not_allowed()) }
-}
-
-fn check_reads(parts: &Parts) -> Result<(), Refusal> {
-    if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed()) }
-}
-
-/// Answers that tell what is served.
-fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<ResponseBody>, Refusal> {
-    match route {
-        Route::Index => respond(route, parts, Some(discovery::index(catalogue))),
-        Route::Version => respond(route, parts, Some(discovery::version(VERSION))),
-        Route::CoreVersions if wants_aggregated(parts) => {
-            check_get(parts).map(|()| aggregated(parts, catalogue, true))
-        }
-        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, catalogue, false)),
-        Route::CoreVersions => respond(route, parts, Some(discovery::core_versions(catalogue))),
-        Route::Groups => respond(route, parts, Some(discovery::group_list(catalogue))),
-        Route::Group(group) => respond(route, parts, discovery::group(catalogue, group)),
-        Route::Resources { group, version } if catalogue.is_remote(group, version) => {
-            Err(Refusal::unavailable())
-        }
-        Route::Resources { group, version } => {
-            respond(route, parts, discovery::resource_list(catalogue, group, version))
-        }
-        Route::OpenApiV2
-        | Route::OpenApiIndex
-        | Route::OpenApi(_)
-        | Route::OpenIdConfiguration
-        | Route::KeySet
-        | Route::Clusters(_)
-        | Route::Resource(_) => Err(Refusal::not_found()),
-    }
-}
-
-/// Whether the client asks for the newer form of discovery, which kube-apiserver has at the path without a slash at its
-/// end only.
-fn wants_aggregated(parts: &Parts) -> bool {
-    !parts.uri.path().ends_with('/')
-        && Wanted::of_discovery(&parts.headers).is_ok_and(|wanted| wanted.aggregated)
-}
-
-/// `/api` or `/apis` in the newer form.
-fn aggregated(parts: &Parts, catalogue: &Catalogue, core: bool) -> Response<ResponseBody> {
-    let document = discovery::document(catalogue, core);
-    let mut response = document.respond(&parts.headers, discovery::AGGREGATED);
-    let headers = response.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("Accept"));
-    // As in kube-apiserver (`ServeHTTPWithETag`): clients revalidate by the ETag.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-    response
-}
-
-/// A document of discovery, or 404 without one.
-fn respond(
-    route: &Route,
-    parts: &Parts,
-    document: Option<impl Serialize>,
-) -> Result<Response<ResponseBody>, Refusal> {
-    let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
-    let wanted = match route {
-        // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
-        Route::Index => Wanted::indented_json(),
-        Route::Groups | Route::Group(_) => Wanted::of_discovery(&parts.headers)?,
-        Route::Version => {
-            check_get(parts)?;
-            check_representation(&parts.headers, &["application/json"])?;
-            Wanted::indented_json()
-        }
-        _ => {
-            check_get(parts)?;
-            check_representation(&parts.headers, &OFFERED)?;
-            Wanted::of_discovery(&parts.headers)?
-        }
-    };
-    Ok(told(wanted, &document))
 }
 
 impl<B> Service<Request<B>> for ApiServer
@@ -750,9 +282,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         self.shared.activity.note();
         let server = self.clone();
-        let info = metrics::RequestInfo::of(request.method(), request.uri());
-        let running = self.shared.metrics.begin(info, request.extensions().get::<Remote>().is_some());
-        let asked = Asked::of(&request);
+        let info = Arc::new(RequestInfo::of(&request));
+        let running = self.shared.metrics.begin(info.clone(), request.extensions().get::<Remote>().is_some());
         let audit_id = audit_id::of(request.headers(), &self.registry);
         // What is logged on the way says which request it was. Only where all is logged: with a span
         // a small request costs a fifth more.
@@ -766,8 +297,9 @@ where
         // Boxed before anything else, for it is large and would be moved once more.
         let answered: Self::Future = Box::pin(async move {
             let mut notes = RequestNotes::default();
-            let answer = server.answer(request, &mut notes, &mut log).await;
-            let response = answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()));
+            let answer = server.run_chain(request, info.clone(), &mut notes, &mut log).await;
+            let format = || info.accept().error_format(info.raw_query());
+            let response = answer.unwrap_or_else(|refusal| refusal.into_response(format()));
             let mut response = running.end(response, notes.waited, notes.is_terminated);
             if let Some(flow) = notes.headers {
                 flow.add_to(response.headers_mut());
@@ -783,17 +315,4 @@ where
         });
         if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) }
     }
-}
-
-fn plain_text(healthy: bool, text: String) -> Response<ResponseBody> {
-    let mut response = Response::new(full(text));
-    if !healthy {
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-    }
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    // Whatever answered yesterday says nothing about now.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
 }

@@ -10,8 +10,8 @@ use coracle_registry::{DEFAULT_CLUSTER, Error, StoreFailure};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{MAX_REQUEST_BODY_BYTES, ResponseBody, full};
-use crate::catalogue::has_built_in_group;
-use crate::negotiate::{self, Wanted};
+use crate::negotiate::{self, ResponseFormat};
+use crate::served_kinds::has_built_in_group;
 use crate::verbs::warn;
 
 /// The kind in the details of refusals about a cluster of this server. No resource of Kubernetes is called so.
@@ -191,7 +191,7 @@ impl Refusal {
     }
 
     /// The whole answer, in the form the client accepts, if there is one.
-    pub(crate) fn into_response(self, wanted: Option<Wanted>) -> Response<ResponseBody> {
+    pub(crate) fn into_response(self, wanted: Option<ResponseFormat>) -> Response<ResponseBody> {
         let mut response = match self.plain {
             Some(text) => plain(text),
             None => negotiate::status(wanted, &self.status),
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     async fn check(refusal: Refusal, code: u16, reason: &str) {
-        let wanted = Wanted::of_refusal(&http::HeaderMap::new(), "");
+        let wanted = ResponseFormat::of_refusal(&http::HeaderMap::new(), "");
         let response = refusal.into_response(wanted);
         assert_eq!(response.status().as_u16(), code);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");

@@ -10,7 +10,6 @@ mod forbidden;
 mod masters;
 mod node;
 pub(crate) mod rbac;
-mod request_info;
 mod union;
 
 use std::future::Future;
@@ -26,7 +25,6 @@ pub use masters::MastersOnly;
 pub(crate) use masters::is_master;
 pub use node::NodeAuthorizer;
 pub use rbac::Rbac;
-pub(crate) use request_info::RequestInfo;
 pub use union::Union;
 
 /// What is known of a cluster, once it is known.

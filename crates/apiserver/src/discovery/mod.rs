@@ -1,6 +1,9 @@
-//! Discovery documents: the groups, versions and resources of the catalogue.
+//! Discovery documents: the groups, versions and resources of the served.
 
+mod answer;
 mod documents;
+
+pub(crate) use answer::{answer, check_get};
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,8 +11,8 @@ use std::sync::LazyLock;
 
 use coracle_registry::{Declaration, Kind, Scope, Subresource};
 
-use crate::catalogue::Catalogue;
 use crate::openapi::Document;
+use crate::served_kinds::ServedKinds;
 use documents::{
     ApiGroup, ApiGroupDiscovery, ApiGroupDiscoveryList, ApiGroupList, ApiResource, ApiResourceDiscovery,
     ApiResourceList, ApiSubresourceDiscovery, ApiVersionDiscovery, ApiVersions, GroupVersionForDiscovery,
@@ -40,9 +43,9 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 }
 
 /// `/`: where else to ask, in the order of the paths.
-pub(crate) fn index(catalogue: &Catalogue) -> RootPaths {
+pub(crate) fn index(served: &ServedKinds) -> RootPaths {
     let mut paths: BTreeSet<String> = OTHER_PATHS.iter().map(|path| (*path).to_owned()).collect();
-    for (group, version) in catalogue.group_versions() {
+    for (group, version) in served.group_versions() {
         let path = match group {
             "" => format!("/api/{version}"),
             group => {
@@ -52,7 +55,7 @@ pub(crate) fn index(catalogue: &Catalogue) -> RootPaths {
         };
         paths.insert(path);
     }
-    for (group, version) in catalogue.described_group_versions() {
+    for (group, version) in served.described_group_versions() {
         let below = if group.is_empty() { "api" } else { "apis/" };
         paths.insert(format!("/openapi/v3/{below}{group}/{version}"));
     }
@@ -88,40 +91,40 @@ fn go_architecture() -> &'static str {
 }
 
 /// `/api` as older clients want it.
-pub(crate) fn core_versions(catalogue: &Catalogue) -> ApiVersions<'_> {
-    ApiVersions { kind: "APIVersions", versions: catalogue.versions(""), server_addresses: [] }
+pub(crate) fn core_versions(served: &ServedKinds) -> ApiVersions<'_> {
+    ApiVersions { kind: "APIVersions", versions: served.versions(""), server_addresses: [] }
 }
 
 /// `/apis` as older clients want it.
-pub(crate) fn group_list(catalogue: &Catalogue) -> ApiGroupList<'_> {
-    let groups = catalogue.groups().into_iter();
-    let groups = groups.filter_map(|group| bare_group(catalogue, group)).collect();
+pub(crate) fn group_list(served: &ServedKinds) -> ApiGroupList<'_> {
+    let groups = served.groups().into_iter();
+    let groups = groups.filter_map(|group| bare_group(served, group)).collect();
     ApiGroupList { kind: "APIGroupList", api_version: "v1", groups }
 }
 
 /// `/apis/GROUP`; `None` if there is no such group.
-pub(crate) fn group<'a>(catalogue: &'a Catalogue, name: &'a str) -> Option<ApiGroup<'a>> {
-    let group = bare_group(catalogue, name)?;
+pub(crate) fn group<'a>(served: &'a ServedKinds, name: &'a str) -> Option<ApiGroup<'a>> {
+    let group = bare_group(served, name)?;
     Some(ApiGroup { kind: "APIGroup", api_version: "v1", ..group })
 }
 
 /// A group as an item of a list.
-fn bare_group<'a>(catalogue: &'a Catalogue, name: &'a str) -> Option<ApiGroup<'a>> {
+fn bare_group<'a>(served: &'a ServedKinds, name: &'a str) -> Option<ApiGroup<'a>> {
     let of_version =
         |version| GroupVersionForDiscovery { group_version: group_version(name, version), version };
-    let versions: Vec<_> = catalogue.versions(name).into_iter().map(of_version).collect();
+    let versions: Vec<_> = served.versions(name).into_iter().map(of_version).collect();
     let preferred_version = versions.first()?.clone();
     Some(ApiGroup { kind: "", api_version: "", name, versions, preferred_version })
 }
 
 /// `/apis/GROUP/VERSION`; `None` if there is no such version.
 pub(crate) fn resource_list<'a>(
-    catalogue: &'a Catalogue,
+    served: &'a ServedKinds,
     group: &'a str,
     version: &'a str,
 ) -> Option<ApiResourceList<'a>> {
     let mut resources = Vec::new();
-    let mut served: Vec<&dyn Kind> = catalogue.served(group, version).collect();
+    let mut served: Vec<&dyn Kind> = served.served(group, version).collect();
     served.sort_by(|a, b| a.declaration().plural.cmp(&b.declaration().plural));
     for kind in served {
         let declaration = kind.declaration();
@@ -175,43 +178,43 @@ static BUILT_IN_CORE: LazyLock<Document> = LazyLock::new(|| built_in_document(tr
 static BUILT_IN_GROUPS: LazyLock<Document> = LazyLock::new(|| built_in_document(false));
 
 fn built_in_document(core: bool) -> Document {
-    Document::of(&aggregated(&Catalogue::built_in(), core))
+    Document::of(&aggregated(&ServedKinds::built_in(), core))
 }
 
 /// `/api` or `/apis` in the newer form, ready to be told.
-pub(crate) fn document(catalogue: &Catalogue, core: bool) -> Document {
+pub(crate) fn document(served: &ServedKinds, core: bool) -> Document {
     if core {
         // Custom kinds are never in that group.
         BUILT_IN_CORE.clone()
-    } else if catalogue.is_built_in() {
+    } else if served.is_built_in() {
         BUILT_IN_GROUPS.clone()
     } else {
-        Document::of(&aggregated(catalogue, core))
+        Document::of(&aggregated(served, core))
     }
 }
 
-fn aggregated(catalogue: &Catalogue, core: bool) -> ApiGroupDiscoveryList<'_> {
-    let names = if core { vec![""] } else { catalogue.groups() };
+fn aggregated(served: &ServedKinds, core: bool) -> ApiGroupDiscoveryList<'_> {
+    let names = if core { vec![""] } else { served.groups() };
     ApiGroupDiscoveryList {
         kind: "APIGroupDiscoveryList",
         api_version: "apidiscovery.k8s.io/v2",
         metadata: Metadata { name: "" },
-        items: names.into_iter().map(|group| aggregated_group(catalogue, group)).collect(),
+        items: names.into_iter().map(|group| aggregated_group(served, group)).collect(),
     }
 }
 
-fn aggregated_group<'a>(catalogue: &'a Catalogue, group: &'a str) -> ApiGroupDiscovery<'a> {
+fn aggregated_group<'a>(served: &'a ServedKinds, group: &'a str) -> ApiGroupDiscovery<'a> {
     let of_version = |version| {
-        if catalogue.is_remote(group, version) {
+        if served.is_remote(group, version) {
             // As kube-aggregator has a version whose server has never answered.
             return ApiVersionDiscovery { version, resources: None, freshness: "Stale" };
         }
-        let served = catalogue.served(group, version);
+        let served = served.served(group, version);
         let mut resources: Vec<_> = served.map(|kind| aggregated_resource(kind, version)).collect();
         resources.sort_by(|a, b| a.resource.cmp(b.resource));
         ApiVersionDiscovery { version, resources: Some(resources), freshness: "Current" }
     };
-    let versions = catalogue.versions(group).into_iter().map(of_version).collect();
+    let versions = served.versions(group).into_iter().map(of_version).collect();
     ApiGroupDiscovery { metadata: Metadata { name: group }, versions }
 }
 
@@ -260,9 +263,9 @@ mod tests {
 
     #[test]
     fn both_forms_tell_the_same_resources() {
-        let catalogue = Catalogue::built_in();
-        let newer = aggregated(&catalogue, true);
-        let older = resource_list(&catalogue, "", "v1").unwrap();
+        let served = ServedKinds::built_in();
+        let newer = aggregated(&served, true);
+        let older = resource_list(&served, "", "v1").unwrap();
         let older: Vec<&str> =
             older.resources.iter().map(|entry| &*entry.name).filter(|name| !name.contains('/')).collect();
         let newer = newer.items[0].versions[0].resources.as_ref().unwrap();
@@ -273,15 +276,15 @@ mod tests {
 
     #[test]
     fn unserved_groups_and_versions_have_no_document() {
-        let catalogue = Catalogue::built_in();
-        assert!(group(&catalogue, "nothing.example.com").is_none());
-        assert!(resource_list(&catalogue, "", "v9").is_none());
+        let served = ServedKinds::built_in();
+        assert!(group(&served, "nothing.example.com").is_none());
+        assert!(resource_list(&served, "", "v9").is_none());
     }
 
     #[test]
     fn fields_are_in_the_order_of_the_go_types() {
-        let catalogue = Catalogue::built_in();
-        let core = text(&resource_list(&catalogue, "", "v1").unwrap());
+        let served = ServedKinds::built_in();
+        let core = text(&resource_list(&served, "", "v1").unwrap());
         assert!(
             core.starts_with(r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"#),
             "{core}"
@@ -290,14 +293,14 @@ mod tests {
         assert!(core.contains(config_maps), "{core}");
         let eviction = r#"{"name":"pods/eviction","singularName":"","namespaced":true,"group":"policy","version":"v1","kind":"Eviction","verbs":["create"]}"#;
         assert!(core.contains(eviction), "{core}");
-        let apps = text(&resource_list(&catalogue, "apps", "v1").unwrap());
+        let apps = text(&resource_list(&served, "apps", "v1").unwrap());
         assert!(
             apps.starts_with(r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1""#),
             "{apps}"
         );
         let batch = r#"{"kind":"APIGroup","apiVersion":"v1","name":"batch","versions":[{"groupVersion":"batch/v1","version":"v1"}],"preferredVersion":{"groupVersion":"batch/v1","version":"v1"}}"#;
-        assert_eq!(text(&group(&catalogue, "batch").unwrap()), batch);
-        let newer = text(&aggregated(&catalogue, true));
+        assert_eq!(text(&group(&served, "batch").unwrap()), batch);
+        let newer = text(&aggregated(&served, true));
         let config_maps = r#"{"resource":"configmaps","responseKind":{"group":"","version":"","kind":"ConfigMap"},"scope":"Namespaced","singularResource":"configmap","verbs":["create","delete","deletecollection","get","list","patch","update","watch"],"shortNames":["cm"]}"#;
         assert!(newer.contains(config_maps), "{newer}");
         let version = text(&version("v1.36.4"));

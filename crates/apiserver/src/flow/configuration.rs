@@ -280,14 +280,14 @@ mod tests {
 
     use super::super::testing::{caller, level, schema};
     use super::*;
-    use crate::authorization::RequestInfo;
+    use crate::request_info::RequestInfo;
 
     fn names(config: &FlowConfig) -> Vec<&str> {
         config.flows().iter().map(|flow| &*flow.schema.name).collect()
     }
 
     fn classified(config: &FlowConfig, caller: &Caller) -> String {
-        let info = RequestInfo::of(&http::Method::GET, &"/version".parse().unwrap());
+        let info = RequestInfo::new(&http::Method::GET, &"/version".parse().unwrap());
         config.classify(caller, &info.attributes()).unwrap().schema.name.to_string()
     }
 

@@ -227,7 +227,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::authorization::RequestInfo;
+    use crate::request_info::RequestInfo;
 
     fn user(name: &str, groups: &[&str]) -> Identity {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
@@ -237,7 +237,7 @@ mod tests {
     /// Whether a schema with one rule matches a request.
     fn check(rule: &Value, user: &Identity, method: &str, uri: &str, expected: bool) {
         let schema = FlowSchema::parse(&json!({"metadata": {"name": "s"}, "spec": {"rules": [rule]}}));
-        let info = RequestInfo::of(&method.parse().unwrap(), &uri.parse::<Uri>().unwrap());
+        let info = RequestInfo::new(&method.parse().unwrap(), &uri.parse::<Uri>().unwrap());
         assert_eq!(schema.matches(user, &info.attributes()), expected, "{rule} {user:?} {method} {uri}");
     }
 
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn flows_are_distinguished_by_user_or_namespace() {
-        let info = RequestInfo::of(&http::Method::GET, &"/api/v1/namespaces/n/pods".parse().unwrap());
-        let path = RequestInfo::of(&http::Method::GET, &"/version".parse().unwrap());
+        let info = RequestInfo::new(&http::Method::GET, &"/api/v1/namespaces/n/pods".parse().unwrap());
+        let path = RequestInfo::new(&http::Method::GET, &"/version".parse().unwrap());
         for (method, expected, of_path) in [
             (json!({"type": "ByUser"}), "a", "a"),
             (json!({"type": "ByNamespace"}), "n", ""),

@@ -47,10 +47,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use crate::authorization::RequestInfo;
 use crate::body::{Held, ResponseBody};
 use crate::cluster_cache::ClusterLru;
 use crate::identity::Caller;
+use crate::request_info::RequestInfo;
 use crate::status::Refusal;
 pub(crate) use bodies::{Bodies, BodiesFull, Reservation};
 use configuration::ClusterFlow;
@@ -189,9 +189,9 @@ impl FlowControl {
         &self,
         cluster: &Cluster,
         caller: &Caller,
-        info: &RequestInfo,
+        info: &Arc<RequestInfo>,
     ) -> Result<Option<Candidate>, Refusal> {
-        if info.lasts() && !info.is_watch() {
+        if info.is_long_running() && !info.is_watch() {
             return Ok(None);
         }
         let cluster_flow = self.cluster(cluster);
@@ -206,8 +206,12 @@ impl FlowControl {
     }
 
     /// Counts a watch of a cluster, or of all, from now until its response ends. Other requests are not counted.
-    pub(crate) fn count_watch(&self, client: &mut FlowClient, cluster: &str, info: &RequestInfo) {
-        client.watch = self.watches.begin(cluster, info);
+    pub(crate) fn count_watch(&self, client: &mut FlowClient, cluster: &Cluster, info: &RequestInfo) {
+        if info.is_watch() {
+            let selected =
+                if info.cluster().is_all() { coracle_registry::lifecycle::EVERYWHERE } else { cluster.id() };
+            client.watch = self.watches.begin(selected, info);
+        }
     }
 
     /// Notes the number and size of listed objects, for estimating later lists. `remaining` are those after the page.

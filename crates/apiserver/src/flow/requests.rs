@@ -3,39 +3,34 @@
 use std::sync::Arc;
 
 use coracle_registry::Identity;
-use http::{Method, Uri};
 use tokio::time::Instant;
 
 use super::configuration::Flow;
 use super::work::WorkEstimate;
-use crate::authorization::RequestInfo;
+use crate::request_info::RequestInfo;
 
-/// What names a request later. Cheap to make: nothing is copied.
+/// The user and the attributes of a request, shared with the request itself.
 #[derive(Clone)]
 pub(super) struct RequestSummary {
     user: Arc<Identity>,
-    method: Method,
-    uri: Uri,
-    is_write: bool,
+    info: Arc<RequestInfo>,
 }
 
 impl RequestSummary {
-    pub(super) fn new(user: &Arc<Identity>, info: &RequestInfo) -> Self {
-        let (method, uri) = info.method_and_uri();
-        let is_write = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-        Self { user: user.clone(), method: method.clone(), uri: uri.clone(), is_write }
+    pub(super) fn new(user: &Arc<Identity>, info: &Arc<RequestInfo>) -> Self {
+        Self { user: user.clone(), info: info.clone() }
     }
 
     pub(super) fn is_write(&self) -> bool {
-        self.is_write
+        !self.info.is_read_only()
     }
 
     pub(super) fn user(&self) -> &Identity {
         &self.user
     }
 
-    pub(super) fn info(&self) -> RequestInfo {
-        RequestInfo::of(&self.method, &self.uri)
+    pub(super) fn info(&self) -> &RequestInfo {
+        &self.info
     }
 }
 

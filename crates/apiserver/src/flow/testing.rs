@@ -11,8 +11,8 @@ use super::seats::{Classified, Place, Seat, Seats, Waiting};
 use super::series::Rejection;
 use super::shuffle_sharding::flow_hash;
 use super::work::Work;
-use crate::authorization::RequestInfo;
 use crate::identity::Caller;
+use crate::request_info::RequestInfo;
 
 /// A limited level that lends nothing and borrows nothing; with queues, or without.
 pub(super) fn level(name: &str, shares: u64, queuing: Option<(u64, u64, u64)>) -> Value {
@@ -72,7 +72,7 @@ impl Requests {
     pub(super) fn send_work(&self, user: &str, work: Work) -> Result<Place, Rejection> {
         let config = self.cluster.current();
         let caller = caller(user, false);
-        let info = RequestInfo::of(&http::Method::GET, &"/version".parse().unwrap());
+        let info = Arc::new(RequestInfo::new(&http::Method::GET, &"/version".parse().unwrap()));
         let flow = config.classify(&caller, &info.attributes()).cloned().unwrap();
         let hash = flow_hash(&flow.schema.name, user);
         let (cluster, request) = (self.cluster.clone(), RequestSummary::new(&caller.identity, &info));

@@ -267,8 +267,8 @@ async fn bootstrapped() -> (Registry, Cluster) {
     (registry, cluster)
 }
 
-fn info(method: &str, uri: &str) -> RequestInfo {
-    RequestInfo::of(&method.parse().unwrap(), &uri.parse().unwrap())
+fn info(method: &str, uri: &str) -> Arc<RequestInfo> {
+    Arc::new(RequestInfo::new(&method.parse().unwrap(), &uri.parse().unwrap()))
 }
 
 #[tokio::test]
@@ -338,7 +338,7 @@ fn one_seat() -> FlowControl {
     FlowControl::new(&FlowLimits { requests: 1, long_running_per_user: 1, ..FlowLimits::default() })
 }
 
-async fn candidate(control: &FlowControl, cluster: &Cluster, info: &RequestInfo) -> Candidate {
+async fn candidate(control: &FlowControl, cluster: &Cluster, info: &Arc<RequestInfo>) -> Candidate {
     control.classify(cluster, &caller("a", false), info).await.ok().flatten().unwrap()
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use coracle_registry::lifecycle::EVERYWHERE;
 
-use crate::authorization::{RequestInfo, ResourceTarget, Target};
+use crate::authorization::{ResourceTarget, Target};
+use crate::request_info::RequestInfo;
 
 /// The running watches of all clusters.
 #[derive(Default)]
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     fn interested(counts: &WatchCounts, cluster: &str, path: &str) -> usize {
-        let info = RequestInfo::of(&http::Method::PUT, &path.parse().unwrap());
+        let info = RequestInfo::new(&http::Method::PUT, &path.parse().unwrap());
         match info.attributes().target {
             Target::Resource(target) => counts.interested(cluster, &target),
             Target::Path(_) => panic!("{path} is no resource"),
@@ -104,7 +105,7 @@ mod tests {
         ]
         .into_iter()
         .filter_map(|(cluster, uri)| {
-            counts.begin(cluster, &RequestInfo::of(&http::Method::GET, &uri.parse().unwrap()))
+            counts.begin(cluster, &RequestInfo::new(&http::Method::GET, &uri.parse().unwrap()))
         })
         .collect();
         assert_eq!(watches.len(), 6);

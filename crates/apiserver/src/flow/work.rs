@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::object_stats::ObjectStats;
 use super::priority_level::LimitResponse;
 use super::watch_counts::WatchCounts;
-use crate::authorization::{RequestInfo, ResourceTarget, Target};
+use crate::authorization::{ResourceTarget, Target};
+use crate::request_info::RequestInfo;
 
 /// Stored bytes that one seat returns (`bytesPerSeat`).
 const BYTES_PER_SEAT: u64 = 100_000;
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     fn info(method: &str, uri: &str) -> RequestInfo {
-        RequestInfo::of(&method.parse().unwrap(), &uri.parse().unwrap())
+        RequestInfo::new(&method.parse().unwrap(), &uri.parse().unwrap())
     }
 
     #[test]

@@ -4,13 +4,12 @@
 //! Counting a request costs one hash of its labels, one lookup under a read lock and a few
 //! atomic additions, well under a microsecond; everything else is done when somebody asks.
 
-mod info;
+mod labels;
 mod process;
 mod requests;
 mod server;
 mod watches;
 
-pub(crate) use info::RequestInfo;
 pub(crate) use server::{ServerMetrics, StepResult, TokenUse};
 pub(crate) use watches::WatchedResource;
 
@@ -22,8 +21,9 @@ use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
 
 use crate::body::{ResponseBody, full};
-use crate::catalogue::Catalogue;
 use crate::flow::FlowControl;
+use crate::request_info::RequestInfo;
+use crate::served_kinds::ServedKinds;
 use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
@@ -46,7 +46,7 @@ type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     /// Notes that a request has come; what is returned notes how it ended.
-    pub(crate) fn begin(self: &Arc<Self>, info: RequestInfo, is_remote: bool) -> requests::Running {
+    pub(crate) fn begin(self: &Arc<Self>, info: Arc<RequestInfo>, is_remote: bool) -> requests::Running {
         requests::Running::begin(self.clone(), info, is_remote)
     }
 
@@ -160,9 +160,9 @@ async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal>
 async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
-    let catalogue = Catalogue::of(cluster).await?;
+    let served = ServedKinds::of(cluster).await?;
     let mut seen = BTreeSet::new();
-    for kind in catalogue.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
+    for kind in served.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
         // Versions of a custom kind have the same objects.
         if seen.insert(kind.declaration().group_resource()) {
             counts.push((kind.declaration(), cluster.count(kind).await?));

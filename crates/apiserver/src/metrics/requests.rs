@@ -18,8 +18,9 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 
 use super::Metrics;
-use super::info::{Labels, RequestInfo};
+use super::labels::{Labels, field_validation};
 use crate::body::{Held, ResponseBody};
+use crate::request_info::RequestInfo;
 
 /// Upstream's limits of how long requests take, in seconds.
 const LIMITS: [f64; 21] = [
@@ -131,7 +132,7 @@ impl Requests {
     }
 
     fn inflight(&self, info: &RequestInfo) -> &AtomicI64 {
-        if info.changes_something() { &self.changing } else { &self.reading }
+        if info.is_read_only() { &self.reading } else { &self.changing }
     }
 
     pub(super) fn tell(&self, text: &mut Text) {
@@ -221,7 +222,7 @@ fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
 /// A request that is being answered. Dropped before it has ended, it was given up by the client.
 pub(crate) struct Running {
     metrics: Arc<Metrics>,
-    info: RequestInfo,
+    info: Arc<RequestInfo>,
     /// Whether it came over a connection, and not from within the process.
     is_remote: bool,
     is_ended: bool,
@@ -229,7 +230,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(super) fn begin(metrics: Arc<Metrics>, info: RequestInfo, is_remote: bool) -> Self {
+    pub(super) fn begin(metrics: Arc<Metrics>, info: Arc<RequestInfo>, is_remote: bool) -> Self {
         metrics.requests.inflight(&info).fetch_add(1, Ordering::Relaxed);
         Self { metrics, info, is_remote, is_ended: false, began: Instant::now() }
     }
@@ -242,16 +243,16 @@ impl Running {
         is_terminated: bool,
     ) -> Response<ResponseBody> {
         self.is_ended = true;
-        let labels = self.info.labels();
+        let labels = Labels::of(&self.info);
         // Paths that lead nowhere are all alike, so that nobody can make up labels.
         let known = labels.resource.is_empty()
             || is_served(response.status())
             || catalog::find(labels.group, labels.version, labels.resource).is_some();
-        let labels = if known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
+        let labels = if known { labels } else { labels.without_resource() };
         if !self.is_remote {
             self.metrics.server.note_self_request(&labels);
         }
-        if let Some(validation) = self.info.field_validation() {
+        if let Some(validation) = field_validation(&self.info) {
             self.metrics.server.note_field_validation(validation, self.began.elapsed());
         }
         let code = response.status().as_u16();
@@ -329,9 +330,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.metrics.requests.inflight(&self.info).fetch_sub(1, Ordering::Relaxed);
         if !self.is_ended {
-            let labels = self.info.labels();
+            let labels = Labels::of(&self.info);
             let is_known = catalog::find(labels.group, labels.version, labels.resource).is_some();
-            let labels = if is_known { labels } else { Labels { verb: labels.verb, ..Labels::default() } };
+            let labels = if is_known { labels } else { labels.without_resource() };
             self.metrics.server.note_abort(&labels);
         }
     }

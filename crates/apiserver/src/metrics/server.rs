@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use coracle_base::metrics::{Buckets, Counters, Gauges, Histograms, Metrics};
 
-use super::info::Labels;
+use super::labels::Labels;
 use super::requests::SLI_LIMITS;
 
 /// kube-apiserver's limits for remaining lifetimes, in seconds: half an hour to a year.

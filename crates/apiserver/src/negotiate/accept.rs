@@ -2,7 +2,7 @@
 
 use coracle_meta::status::Status;
 use coracle_meta::table::{IncludeObject, META_V1, META_V1BETA1};
-use http::{HeaderMap, Request, Uri, header};
+use http::{HeaderMap, header};
 
 use crate::options::{Query, is_go_true};
 use crate::status::Refusal;
@@ -44,7 +44,7 @@ pub(crate) enum Shape {
 
 /// What the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ResponseFormat {
     pub(crate) form: Form,
     pub(crate) shape: Shape,
     /// The version of tables and metadata.
@@ -92,28 +92,26 @@ struct Choice<'a> {
     pretty: bool,
 }
 
-/// What a request says of the form of its answer, kept for when it is refused.
-pub(crate) struct Asked {
-    headers: HeaderMap,
-    uri: Uri,
-}
+/// The headers of a request that decide the format of its response, kept for errors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AcceptHeaders(HeaderMap);
 
-impl Asked {
-    /// Shares the headers that count and copies none.
-    pub(crate) fn of<B>(request: &Request<B>) -> Self {
-        let mut headers = HeaderMap::new();
+impl AcceptHeaders {
+    /// Shares the values of the headers and copies none.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut kept = HeaderMap::new();
         for name in [header::ACCEPT, header::ACCEPT_ENCODING, header::USER_AGENT] {
-            if let Some(value) = request.headers().get(&name) {
-                headers.insert(name, value.clone());
+            if let Some(value) = headers.get(&name) {
+                kept.insert(name, value.clone());
             }
         }
-        Self { headers, uri: request.uri().clone() }
+        Self(kept)
     }
 
-    /// In which form a refusal is told; `None` if in none of those the client accepts.
-    pub(crate) fn form(&self) -> Option<Wanted> {
-        let query = self.uri.query().filter(|query| query.contains("pretty")).unwrap_or_default();
-        Wanted::of_refusal(&self.headers, Query::parse(query).text("pretty"))
+    /// The format of an error; `None` if the client accepts none that is served.
+    pub(crate) fn error_format(&self, raw_query: &str) -> Option<ResponseFormat> {
+        let query = if raw_query.contains("pretty") { raw_query } else { "" };
+        ResponseFormat::of_refusal(&self.0, Query::parse(query).text("pretty"))
     }
 }
 
@@ -130,7 +128,7 @@ pub(crate) struct Offer {
     pub(crate) tables: bool,
 }
 
-impl Wanted {
+impl ResponseFormat {
     /// What is wanted of a resource.
     pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Self, Refusal> {
         let accept = accept(headers);
@@ -335,19 +333,19 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn wanted(accept: &str) -> Option<Wanted> {
+    fn wanted(accept: &str) -> Option<ResponseFormat> {
         let mut headers = HeaderMap::new();
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
         let offer = Offer { collection: true, routed: true, protobuf: true, tables: true };
-        Wanted::of_resource(&headers, &Query::parse(""), offer).ok()
+        ResponseFormat::of_resource(&headers, &Query::parse(""), offer).ok()
     }
 
     #[test]
     fn clients_get_the_first_of_their_wishes_that_we_have() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(wanted(kubectl).map(|wanted| wanted.shape), Some(Shape::Table));
+        assert_eq!(wanted(kubectl).map(|format| format.shape), Some(Shape::Table));
         let typed = "application/vnd.kubernetes.protobuf,application/json";
         for (accept, form) in [
             ("", Form::Json),
@@ -357,7 +355,7 @@ mod tests {
             ("*/*, application/yaml", Form::Yaml),
             ("application/json;as=Table;g=meta.k8s.io;v=v9,application/yaml", Form::Yaml),
         ] {
-            assert_eq!(wanted(accept).map(|wanted| wanted.form), Some(form), "{accept}");
+            assert_eq!(wanted(accept).map(|format| format.form), Some(form), "{accept}");
         }
         for accept in ["text/html", "application/*", "application/json;stream=x", "application/json;as=Table"]
         {
@@ -366,7 +364,7 @@ mod tests {
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(wanted(table), None, "tables have no protobuf");
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        assert_eq!(wanted(metadata).map(|wanted| wanted.shape), Some(Shape::Metadata));
+        assert_eq!(wanted(metadata).map(|format| format.shape), Some(Shape::Metadata));
     }
 
     #[test]
@@ -374,6 +372,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        assert!(Wanted::of_discovery(&headers).is_ok_and(|wanted| wanted.aggregated));
+        assert!(ResponseFormat::of_discovery(&headers).is_ok_and(|format| format.aggregated));
     }
 }

@@ -11,7 +11,7 @@ use coracle_registry::{Kind, KindRef, Revision, encode};
 use http::Response;
 use serde_json::{Value, json};
 
-use super::accept::{Form, Shape, Wanted};
+use super::accept::{Form, ResponseFormat, Shape};
 use super::messages;
 use super::respond::{self, to_json};
 use super::table::{self, Rows};
@@ -23,7 +23,7 @@ use crate::status::Refusal;
 pub(crate) struct Encoding<'a> {
     pub(crate) kind: &'a KindRef,
     pub(crate) version: &'a str,
-    pub(crate) wanted: Wanted,
+    pub(crate) format: ResponseFormat,
     /// Seconds since the epoch, for ages in tables.
     pub(crate) now: i64,
 }
@@ -41,8 +41,8 @@ impl Encoding<'_> {
 
 /// One object, whose bytes go out as they are where that is wanted.
 pub(crate) fn object(encoding: &Encoding<'_>, object: &Object) -> Result<Response<ResponseBody>, Refusal> {
-    let wanted = encoding.wanted;
-    if wanted.shape == Shape::MetadataList {
+    let format = encoding.format;
+    if format.shape == Shape::MetadataList {
         let message = format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
             go_type(&**encoding.kind)
@@ -51,8 +51,8 @@ pub(crate) fn object(encoding: &Encoding<'_>, object: &Object) -> Result<Respons
     }
     let (form, bytes) = shown(encoding, object, true)?;
     Ok(match form {
-        Form::Json => respond::json(wanted, bytes),
-        form => respond::bytes_of(wanted, bytes, form),
+        Form::Json => respond::json(format, bytes),
+        form => respond::bytes_of(format, bytes, form),
     })
 }
 
@@ -63,23 +63,23 @@ pub(super) fn shown(
     object: &Object,
     tell_columns: bool,
 ) -> Result<(Form, Bytes), Refusal> {
-    let Encoding { kind, wanted, now, .. } = encoding;
-    match wanted.shape {
+    let Encoding { kind, format, now, .. } = encoding;
+    match format.shape {
         Shape::Object => {
             let id = || Some((kind.type_id(encoding.version)?, encoding.type_meta()));
-            in_form(wanted.form, served(&***kind, encoding.version, object)?, id)
+            in_form(format.form, served(&***kind, encoding.version, object)?, id)
         }
         Shape::Table => {
             let table = table::of_one(&Rows::of(encoding), *now, object, tell_columns)?;
-            Ok(match wanted.form {
+            Ok(match format.form {
                 Form::Yaml => (Form::Yaml, yaml::encode(&tree(&table)?).into()),
                 _ => (Form::Json, table.into()),
             })
         }
         Shape::Metadata | Shape::MetadataList => {
-            in_form(wanted.form, metadata_json(&object.json, wanted.meta_version)?.into(), || {
+            in_form(format.form, metadata_json(&object.json, format.meta_version)?.into(), || {
                 let kind = "PartialObjectMetadata".to_owned();
-                let type_meta = TypeMeta { api_version: wanted.meta_version.to_owned(), kind };
+                let type_meta = TypeMeta { api_version: format.meta_version.to_owned(), kind };
                 Some((types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")?, type_meta))
             })
         }

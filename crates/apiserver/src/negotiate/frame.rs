@@ -16,7 +16,7 @@ use coracle_registry::lifecycle::{Object, ObjectState};
 use coracle_registry::{Entry, KindRef, Revision};
 use serde_json::json;
 
-use super::accept::{Form, Shape, Wanted};
+use super::accept::{Form, ResponseFormat, Shape};
 use super::encode::{Encoding, is_served_as_stored, shown};
 use super::messages::MessageCache;
 use super::respond::{to_json, to_value, written};
@@ -61,18 +61,18 @@ impl EventType {
 pub(crate) struct Framing {
     pub(crate) kind: KindRef,
     pub(crate) version: Box<str>,
-    pub(crate) wanted: Wanted,
+    pub(crate) format: ResponseFormat,
     columns_told: bool,
 }
 
 impl Framing {
-    pub(crate) fn new(kind: KindRef, version: &str, wanted: Wanted) -> Self {
-        Self { kind, version: version.into(), wanted, columns_told: false }
+    pub(crate) fn new(kind: KindRef, version: &str, format: ResponseFormat) -> Self {
+        Self { kind, version: version.into(), format, columns_told: false }
     }
 
     /// The media type of the stream.
     pub(crate) fn media_type(&self) -> &'static str {
-        match self.wanted.form {
+        match self.format.form {
             Form::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
             _ => Form::Json.media_type(),
         }
@@ -80,7 +80,7 @@ impl Framing {
 
     /// Whether events are no text.
     pub(crate) fn is_binary(&self) -> bool {
-        self.wanted.form == Form::Protobuf
+        self.format.form == Form::Protobuf
     }
 
     /// Appends the frame of an event; `now` in seconds since the epoch.
@@ -96,7 +96,7 @@ impl Framing {
         if let Some(cluster) = state.cluster() {
             // There is one who watches all clusters, so nobody to share a frame with.
             let object = Object { json: state.json(), revision: written_at };
-            let (_, object) = shown(&self.encoding(self.wanted, now), &object, false)?;
+            let (_, object) = shown(&self.encoding(self.format, now), &object, false)?;
             let deleted = if state.is_cluster_deleted() { "\"clusterDeleted\":true," } else { "" };
             let name = event.name();
             let head = format!("{{\"type\":\"{name}\",\"cluster\":{},{deleted}\"object\":", json!(cluster));
@@ -105,8 +105,8 @@ impl Framing {
         }
         // Most are short: what is told of them is not looked into once for each watcher.
         if entry.value_len() > MAX_CACHED_FRAME_BYTES
-            && self.wanted.form == Form::Json
-            && self.wanted.shape == Shape::Object
+            && self.format.form == Form::Json
+            && self.format.shape == Shape::Object
             && is_served_as_stored(&*self.kind, &self.version, &entry.value_bytes(), written_at)
         {
             let json = state.json();
@@ -119,11 +119,11 @@ impl Framing {
             return Ok(());
         }
         // Columns are told with the first event.
-        let columns = self.wanted.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
+        let columns = self.format.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
         let id = FrameId {
             revision: state.revision(),
             event,
-            wanted: self.wanted,
+            format: self.format,
             columns,
             declaration: std::ptr::from_ref(self.kind.declaration()) as usize,
         };
@@ -143,13 +143,13 @@ impl Framing {
         now: i64,
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), Refusal> {
-        if let (Form::Protobuf, Shape::Object) = (self.wanted.form, self.wanted.shape)
+        if let (Form::Protobuf, Shape::Object) = (self.format.form, self.format.shape)
             && let Some(id) = self.kind.type_id(&self.version)
         {
             let json = entry.value_bytes();
             if is_served_as_stored(&*self.kind, &self.version, &json, entry.mod_revision()) {
                 let message = messages.get_or_encode(&mut TextEncoder::default(), &entry, &json, id)?;
-                let type_meta = self.encoding(self.wanted, now).type_meta();
+                let type_meta = self.encoding(self.format, now).type_meta();
                 let mut frame = Vec::new();
                 protobuf::begin_event(&mut frame, EventType::Added.name(), &type_meta, message.len());
                 message.append(&json, &mut frame)?;
@@ -162,15 +162,15 @@ impl Framing {
     }
 
     fn frame(&self, event: EventType, object: &Object, now: i64, columns: bool) -> Result<Bytes, Refusal> {
-        let (form, object) = shown(&self.encoding(self.wanted, now), object, columns)?;
+        let (form, object) = shown(&self.encoding(self.format, now), object, columns)?;
         Ok(match form {
             Form::Protobuf => protobuf::watch_frame(event.name(), &object).into(),
             _ => [event.json_head(), inner(&object), b"}\n"].concat().into(),
         })
     }
 
-    fn encoding(&self, wanted: Wanted, now: i64) -> Encoding<'_> {
-        Encoding { kind: &self.kind, version: &self.version, wanted, now }
+    fn encoding(&self, format: ResponseFormat, now: i64) -> Encoding<'_> {
+        Encoding { kind: &self.kind, version: &self.version, format, now }
     }
 
     /// Tells how far the watch has come; at the end of the state with the mark of that.
@@ -187,13 +187,13 @@ impl Framing {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = json!({"kind": declaration.kind, "apiVersion": api_version, "metadata": metadata});
-        let columns = self.wanted.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
+        let columns = self.format.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
         // The mark has to be seen even by those who want no objects in their rows.
-        let include = match self.wanted.include {
+        let include = match self.format.include {
             IncludeObject::None if end_of_state => IncludeObject::Metadata,
             include => include,
         };
-        let encoding = self.encoding(Wanted { include, ..self.wanted }, now);
+        let encoding = self.encoding(ResponseFormat { include, ..self.format }, now);
         let object = Object { json: to_json(&object).into(), revision };
         let (form, object) = shown(&encoding, &object, columns)?;
         Ok(match form {
@@ -204,7 +204,7 @@ impl Framing {
 
     /// Tells why the watch ends.
     pub(crate) fn error(&self, status: &Status) -> Bytes {
-        match self.wanted.form {
+        match self.format.form {
             Form::Protobuf => {
                 let object = written(Form::Protobuf, &to_value(status), "", "v1", "Status");
                 protobuf::watch_frame("ERROR", &object).into()
@@ -219,7 +219,7 @@ impl Framing {
 struct FrameId {
     revision: Revision,
     event: EventType,
-    wanted: Wanted,
+    format: ResponseFormat,
     columns: bool,
     /// Where the kind is declared: one entry may be seen as objects of two kinds.
     declaration: usize,
@@ -227,7 +227,7 @@ struct FrameId {
 
 impl FrameId {
     fn slot(&self) -> usize {
-        let form = self.wanted.form as usize * 8 + self.wanted.shape as usize * 2 + usize::from(self.columns);
+        let form = self.format.form as usize * 8 + self.format.shape as usize * 2 + usize::from(self.columns);
         (self.revision.get() as usize).wrapping_add(form.wrapping_mul(61)) % CACHED_FRAMES
     }
 }

@@ -18,7 +18,7 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::accept::{Form, Shape, Wanted};
+use super::accept::{Form, ResponseFormat, Shape};
 use super::encode::{Encoding, go_list_type, is_served_as_stored, metadata_json, seen, served, tree};
 use super::messages::{self, Message, MessageCache};
 use super::respond::{self, GZIP_ABOVE_BYTES, to_json, to_value};
@@ -69,7 +69,7 @@ pub(crate) fn page_everywhere(
         body.push(b'}');
     }
     body.extend_from_slice(b"]}");
-    Ok(respond::json(encoding.wanted, body))
+    Ok(respond::json(encoding.format, body))
 }
 
 /// A list of these.
@@ -79,18 +79,18 @@ fn list(
     entries: Vec<Entry>,
     cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    if encoding.wanted.shape == Shape::Metadata {
+    if encoding.format.shape == Shape::Metadata {
         let message = format!(
             "you requested PartialObjectMetadata, but the requested object is a list ({})",
             go_list_type(&**encoding.kind)
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
-    let entries = match encoding.kind.row_order().filter(|_| encoding.wanted.shape == Shape::Table) {
+    let entries = match encoding.kind.row_order().filter(|_| encoding.format.shape == Shape::Table) {
         Some(order) => in_row_order(encoding, entries, order)?,
         None => entries,
     };
-    match encoding.wanted.form {
+    match encoding.format.form {
         Form::Json => Ok(json_list(encoding, metadata, entries)),
         Form::Yaml => yaml_list(encoding, metadata, &entries),
         Form::Protobuf => protobuf_list(encoding, metadata, entries, cache),
@@ -113,30 +113,30 @@ fn in_row_order(
 }
 
 fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) -> Response<ResponseBody> {
-    let wanted = encoding.wanted;
+    let format = encoding.format;
     let (head, write) = json_parts(encoding, metadata);
     let entries = entries.into_iter();
     let (separator, end) = (b",", b"]}\n");
     let mut items = Items { buffer: head, entries, write, separator, end, first: true, ended: false };
-    if wanted.pretty {
+    if format.pretty {
         let mut whole = Vec::new();
         while let Some(chunk) = items.chunk(CHUNK_BYTES) {
             whole.extend_from_slice(&chunk);
         }
-        return respond::json(wanted, whole);
+        return respond::json(format, whole);
     }
-    respond_list(wanted, Form::Json, items)
+    respond_list(format, Form::Json, items)
 }
 
 /// Responds with a list, whose length is known if it is short.
-fn respond_list(wanted: Wanted, form: Form, mut items: Items) -> Response<ResponseBody> {
-    let first = items.chunk(if wanted.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }).unwrap_or_default();
+fn respond_list(format: ResponseFormat, form: Form, mut items: Items) -> Response<ResponseBody> {
+    let first = items.chunk(if format.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }).unwrap_or_default();
     if items.ended {
-        return respond::bytes_of(wanted, first, form);
+        return respond::bytes_of(format, first, form);
     }
     items.buffer = first.into();
     let body = items.boxed_unsync();
-    match wanted.gzip {
+    match format.gzip {
         true => respond::compressed(body, form),
         false => respond::respond(Bytes::new(), form.media_type()).map(|_| body),
     }
@@ -146,9 +146,9 @@ type WriteItem = Box<dyn FnMut(&Entry, &mut Vec<u8>) -> Result<(), Refusal> + Se
 
 /// What a list begins with, and how each of its items is written.
 fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteItem) {
-    let (kind, wanted, now) = (encoding.kind.clone(), encoding.wanted, encoding.now);
+    let (kind, format, now) = (encoding.kind.clone(), encoding.format, encoding.now);
     let api_version = encoding.api_version();
-    let meta_version = wanted.meta_version;
+    let meta_version = format.meta_version;
     let told = list_meta(encoding, metadata);
     let head = |kind: &str, api_version: &str, more: &[u8], items: &str| {
         let mut head =
@@ -158,7 +158,7 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
         head.extend_from_slice(format!(",\"{items}\":[").as_bytes());
         head
     };
-    match wanted.shape {
+    match format.shape {
         Shape::Table => {
             let mut columns = b",\"columnDefinitions\":".to_vec();
             columns.extend(to_json(&table::columns(&*kind)));
@@ -202,7 +202,7 @@ fn list_meta(encoding: &Encoding<'_>, metadata: &ListMeta) -> Value {
     let is_untyped = encoding.kind.type_id(encoding.version).is_none();
     if let Value::Object(fields) = &mut told
         && is_untyped
-        && encoding.wanted.shape == Shape::Object
+        && encoding.format.shape == Shape::Object
     {
         fields.entry("continue").or_insert_with(|| "".into());
     }
@@ -284,8 +284,8 @@ fn yaml_list(
     metadata: &ListMeta,
     entries: &[Entry],
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let wanted = encoding.wanted;
-    let list = match wanted.shape {
+    let format = encoding.format;
+    let list = match format.shape {
         Shape::Object => {
             let items: Result<Vec<Value>, Refusal> =
                 entries.iter().map(|entry| untyped(encoding, entry)).collect();
@@ -305,7 +305,7 @@ fn yaml_list(
             tree(&text)?
         }
     };
-    Ok(respond::bytes_of(wanted, yaml::encode(&list).into(), Form::Yaml))
+    Ok(respond::bytes_of(format, yaml::encode(&list).into(), Form::Yaml))
 }
 
 fn untyped(encoding: &Encoding<'_>, entry: &Entry) -> Result<Value, Refusal> {
@@ -326,10 +326,10 @@ fn protobuf_list(
     cache: &MessageCache,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let declaration = encoding.kind.declaration();
-    let metadata_only = encoding.wanted.shape != Shape::Object;
+    let metadata_only = encoding.format.shape != Shape::Object;
     let (id, type_meta) = if metadata_only {
         let type_meta = TypeMeta {
-            api_version: encoding.wanted.meta_version.to_owned(),
+            api_version: encoding.format.meta_version.to_owned(),
             kind: "PartialObjectMetadataList".to_owned(),
         };
         (types().kind("meta.k8s.io", "v1", "PartialObjectMetadata"), type_meta)
@@ -367,7 +367,7 @@ fn protobuf_list(
         message.append(&entry.value_bytes(), out)
     };
     Ok(respond_list(
-        encoding.wanted,
+        encoding.format,
         Form::Protobuf,
         Items {
             buffer: protobuf::begin_list(&type_meta, &to_value(metadata), items_bytes),

@@ -11,7 +11,7 @@ mod messages;
 mod respond;
 mod table;
 
-pub(crate) use accept::{Asked, OFFERED, Offer, Shape, Wanted, check_representation};
+pub(crate) use accept::{AcceptHeaders, OFFERED, Offer, ResponseFormat, Shape, check_representation};
 pub(crate) use decode::{
     Decoding, claims_otherwise, clipped, decode, decode_delete_options, decode_untyped, media_type,
 };
@@ -19,5 +19,5 @@ pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
 pub(crate) use list::{page, page_everywhere};
 pub(crate) use messages::MessageCache;
-pub(crate) use respond::{respond, status, to_json, to_value, told};
+pub(crate) use respond::{document, respond, status, to_json, to_value};
 pub(crate) use table::table;

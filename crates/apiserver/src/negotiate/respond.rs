@@ -15,7 +15,7 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::accept::{Form, Wanted};
+use super::accept::{Form, ResponseFormat};
 use super::gzip::Gzip;
 use super::indent::indent;
 use crate::body::{ResponseBody, full};
@@ -25,23 +25,23 @@ use crate::body::{ResponseBody, full};
 pub(super) const GZIP_ABOVE_BYTES: usize = 128 * 1024;
 
 /// JSON that may lack the end of its line.
-pub(super) fn json(wanted: Wanted, bytes: impl Into<Bytes>) -> Response<ResponseBody> {
+pub(super) fn json(format: ResponseFormat, bytes: impl Into<Bytes>) -> Response<ResponseBody> {
     let bytes = bytes.into();
-    if wanted.pretty {
-        return bytes_of(wanted, indent(&bytes).into(), Form::Json);
+    if format.pretty {
+        return bytes_of(format, indent(&bytes).into(), Form::Json);
     }
     if bytes.last() == Some(&b'\n') {
-        return bytes_of(wanted, bytes, Form::Json);
+        return bytes_of(format, bytes, Form::Json);
     }
     let mut ended = Vec::with_capacity(bytes.len() + 1);
     ended.extend_from_slice(&bytes);
     ended.push(b'\n');
-    bytes_of(wanted, ended.into(), Form::Json)
+    bytes_of(format, ended.into(), Form::Json)
 }
 
 /// An answer of known size.
-pub(super) fn bytes_of(wanted: Wanted, bytes: Bytes, form: Form) -> Response<ResponseBody> {
-    if wanted.gzip && bytes.len() > GZIP_ABOVE_BYTES {
+pub(super) fn bytes_of(format: ResponseFormat, bytes: Bytes, form: Form) -> Response<ResponseBody> {
+    if format.gzip && bytes.len() > GZIP_ABOVE_BYTES {
         return compressed(full(bytes), form);
     }
     respond(bytes, form.media_type())
@@ -59,13 +59,13 @@ pub(super) fn compressed(body: ResponseBody, form: Form) -> Response<ResponseBod
 
 /// A `Status`, whether it tells of a refusal or not. `None` stands for a client that accepts
 /// none of the forms there are: it gets JSON for people, as from upstream.
-pub(crate) fn status(wanted: Option<Wanted>, status: &Status) -> Response<ResponseBody> {
-    let Some(wanted) = wanted else {
+pub(crate) fn status(format: Option<ResponseFormat>, status: &Status) -> Response<ResponseBody> {
+    let Some(format) = format else {
         return respond(indent(&to_json(status)), Form::Json.media_type());
     };
-    match wanted.form {
-        Form::Json => json(wanted, to_json(status)),
-        form => bytes_of(wanted, written(form, &to_value(status), "", "v1", "Status").into(), form),
+    match format.form {
+        Form::Json => json(format, to_json(status)),
+        form => bytes_of(format, written(form, &to_value(status), "", "v1", "Status").into(), form),
     }
 }
 
@@ -82,20 +82,20 @@ pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, ki
 }
 
 /// An object that names its kind, such as a document of discovery. JSON has its fields in the order of the type.
-pub(crate) fn told(wanted: Wanted, object: &impl serde::Serialize) -> Response<ResponseBody> {
-    if wanted.form == Form::Json {
-        return json(wanted, to_json(object));
+pub(crate) fn document(format: ResponseFormat, object: &impl serde::Serialize) -> Response<ResponseBody> {
+    if format.form == Form::Json {
+        return json(format, to_json(object));
     }
     let value = &to_value(object);
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = split_api_version(text("apiVersion"));
     let kind = text("kind");
-    match wanted.form {
+    match format.form {
         Form::Protobuf if types().kind(group, version, kind).is_some() => {
-            bytes_of(wanted, written(Form::Protobuf, value, group, version, kind).into(), Form::Protobuf)
+            bytes_of(format, written(Form::Protobuf, value, group, version, kind).into(), Form::Protobuf)
         }
-        Form::Yaml => bytes_of(wanted, yaml::encode(value).into(), Form::Yaml),
-        _ => json(wanted, to_json(value)),
+        Form::Yaml => bytes_of(format, yaml::encode(value).into(), Form::Yaml),
+        _ => json(format, to_json(value)),
     }
 }
 

@@ -7,7 +7,7 @@ use coracle_registry::{Kind, KindRef};
 use http::Response;
 use serde_json::Value;
 
-use super::accept::Wanted;
+use super::accept::ResponseFormat;
 use super::encode::{Encoding, metadata_json, seen, served, tree};
 use super::respond::{self, to_json};
 use crate::body::ResponseBody;
@@ -29,12 +29,12 @@ pub(super) fn columns(kind: &dyn Kind) -> Vec<TableColumnDefinition> {
 pub(super) struct Rows {
     kind: KindRef,
     version: Box<str>,
-    wanted: Wanted,
+    format: ResponseFormat,
 }
 
 impl Rows {
     pub(super) fn of(encoding: &Encoding<'_>) -> Self {
-        Self { kind: encoding.kind.clone(), version: encoding.version.into(), wanted: encoding.wanted }
+        Self { kind: encoding.kind.clone(), version: encoding.version.into(), format: encoding.format }
     }
 
     /// The row of a stored object; `now` in seconds since the epoch.
@@ -48,10 +48,10 @@ impl Rows {
             out.extend(to_json(&conditions));
         }
         out.extend_from_slice(b",\"object\":");
-        match self.wanted.include {
+        match self.format.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
             IncludeObject::Metadata => {
-                out.extend_from_slice(&metadata_json(&object.json, self.wanted.meta_version)?);
+                out.extend_from_slice(&metadata_json(&object.json, self.format.meta_version)?);
             }
             IncludeObject::Object => {
                 out.extend_from_slice(inner(&served(&*self.kind, &self.version, object)?));
@@ -71,7 +71,7 @@ pub(super) fn of_one(rows: &Rows, now: i64, object: &Object, tell_columns: bool)
 /// A table of objects that are stored nowhere.
 pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Object]) -> Result<Response<ResponseBody>, Refusal> {
     let table = of_all(&Rows::of(encoding), encoding.now, objects, &Value::Null, true)?;
-    Ok(respond::json(encoding.wanted, table))
+    Ok(respond::json(encoding.format, table))
 }
 
 fn of_all(
@@ -81,8 +81,8 @@ fn of_all(
     revision: &Value,
     tell_columns: bool,
 ) -> Result<Vec<u8>, Refusal> {
-    let Rows { kind, wanted, .. } = rows;
-    let mut out = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{{", wanted.meta_version)
+    let Rows { kind, format, .. } = rows;
+    let mut out = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{{", format.meta_version)
         .into_bytes();
     if revision.is_string() {
         out.extend_from_slice(b"\"resourceVersion\":");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::signer::{SignerError, TokenSigner};
 use crate::credential_scope::{ClusterReference, CredentialScope};
-use crate::route::DEFAULT_CLUSTER;
+use coracle_registry::DEFAULT_CLUSTER;
 
 /// Clocks of two machines may differ so much.
 pub(crate) const LEEWAY_S: i64 = 60;

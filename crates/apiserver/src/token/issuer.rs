@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::route::DEFAULT_CLUSTER;
+use coracle_registry::DEFAULT_CLUSTER;
 
 /// The issuer of a cluster's tokens on a server whose configured issuer is `base`: `base` itself for the default
 /// cluster, `<base>/clusters/<id>` for others. If `base` is no URL, the result is none either, but still unique.

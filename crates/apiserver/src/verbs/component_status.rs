@@ -42,13 +42,13 @@ impl ResourceRequest {
 
     fn tell_components(&self, components: Vec<Value>) -> Result<Response<ResponseBody>, Refusal> {
         let encoding = self.encoding()?;
-        if encoding.wanted.shape == Shape::Table {
+        if encoding.format.shape == Shape::Table {
             let objects: Vec<Object> = components.iter().map(unstored).collect();
             return negotiate::table(&encoding, &objects);
         }
         let list =
             json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": components});
-        self.tell(&list, StatusCode::OK)
+        self.respond(&list, StatusCode::OK)
     }
 }
 

@@ -67,7 +67,7 @@ impl ResourceRequest {
         let resource =
             GroupResource { group: declaration.group.clone(), resource: declaration.plural.clone() };
         let status = Status::deleted(&resource, &self.path.name, Meta::of(&object).uid());
-        Ok(negotiate::status(Some(self.wanted()?), &status))
+        Ok(negotiate::status(Some(self.response_format()?), &status))
     }
 
     pub(super) async fn delete_collection(self) -> Result<Response<ResponseBody>, Refusal> {

@@ -37,12 +37,12 @@ impl Issuance {
     /// Counts the certificate if the write has added one.
     pub(super) fn end(self, updated: &Updated, metrics: &ServerMetrics) {
         let Ok(object) = serde_json::from_slice::<Value>(&updated.object.json) else { return };
-        let wanted = view::integer(&object, &["spec", "expirationSeconds"]);
-        let wanted = wanted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+        let format = view::integer(&object, &["spec", "expirationSeconds"]);
+        let format = format.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
         let certificate = certificate(&object);
-        if let Some(wanted) = wanted.filter(|_| !certificate.is_empty()) {
+        if let Some(format) = format.filter(|_| !certificate.is_empty()) {
             let lifetime = BASE64_STANDARD.decode(certificate).ok().and_then(|pem| lifetime(&pem));
-            let is_honored = lifetime.is_some_and(|lifetime| is_honored(wanted, lifetime));
+            let is_honored = lifetime.is_some_and(|lifetime| is_honored(format, lifetime));
             metrics.note_issued(view::text(&object, &["spec", "signerName"]), is_honored);
         }
     }
@@ -62,8 +62,8 @@ fn lifetime(pem: &[u8]) -> Option<Duration> {
 }
 
 /// Whether a lifetime is the one that was wanted, but for five percent and the backdating.
-fn is_honored(wanted: Duration, lifetime: Duration) -> bool {
-    wanted.abs_diff(lifetime) < BACKDATING + wanted / 20
+fn is_honored(format: Duration, lifetime: Duration) -> bool {
+    format.abs_diff(lifetime) < BACKDATING + format / 20
 }
 
 #[cfg(test)]
@@ -73,14 +73,14 @@ mod tests {
     #[test]
     fn lifetime_near_the_wanted_one_is_honored() {
         let hours = |count: u64| Duration::from_secs(count * 3600);
-        for (wanted, lifetime, expected) in [
+        for (format, lifetime, expected) in [
             (hours(24), hours(24), true),
             (hours(24), hours(25), true),
             (hours(24), hours(26), false),
             (hours(1), hours(1) - BACKDATING, true),
             (hours(1), hours(24), false),
         ] {
-            assert_eq!(is_honored(wanted, lifetime), expected, "{wanted:?} {lifetime:?}");
+            assert_eq!(is_honored(format, lifetime), expected, "{format:?} {lifetime:?}");
         }
         assert_eq!(lifetime(b"no certificate"), None);
     }

@@ -1,18 +1,18 @@
 //! What is done with resources: one function for each verb, for all kinds.
 
+mod access_reviews;
+mod all_clusters;
 mod component_status;
 mod create;
 mod delete;
-mod everywhere;
 mod issuance;
 mod pace;
-mod parts;
 mod patch;
 mod patch_result;
 mod read;
 mod resource_metrics;
-mod reviews;
-mod told;
+mod respond;
+mod subresources;
 mod update;
 mod watch;
 
@@ -34,9 +34,9 @@ use serde_json::Value;
 use crate::body::ResponseBody;
 use crate::decode_memory::Reservations;
 use crate::flow::Unread;
-use crate::negotiate::{self, Encoding, Offer, Wanted, media_type};
+use crate::negotiate::{self, Encoding, Offer, ResponseFormat, media_type};
 use crate::options::{FieldValidation, Query};
-use crate::route::ResourcePath;
+use crate::request_info::ResourcePath;
 use crate::service::{Components, Shared};
 use crate::status::Refusal;
 
@@ -48,10 +48,12 @@ const MAX_REREAD_BYTES: usize = 16 * 1024;
 pub(crate) struct ResourceRequest {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    pub(crate) query: Query,
+    pub(crate) query: Arc<Query>,
+    /// Whether the path or the query asks for a watch.
+    pub(crate) is_watch: bool,
     pub(crate) body: Bytes,
     pub(crate) cluster: Cluster,
-    pub(crate) path: ResourcePath,
+    pub(crate) path: Arc<ResourcePath>,
     pub(crate) kind: KindRef,
     /// Who is asking.
     pub(crate) identity: Arc<Identity>,
@@ -71,7 +73,7 @@ pub(crate) struct ResourceRequest {
     /// Counts the bytes of the response that its client has not read; none within the process.
     pub(crate) unread: Option<Arc<Unread>>,
     /// All clusters, if they are asked for and not one of them.
-    pub(crate) everywhere: Option<Box<Registry>>,
+    pub(crate) all_clusters: Option<Box<Registry>>,
 }
 
 impl ResourceRequest {
@@ -125,10 +127,10 @@ impl ResourceRequest {
         if let Some(part) = declaration.subresource(&self.path.subresource)
             && (part.kind != declaration.kind || part.name == "log")
         {
-            return self.answer_part(part, verb).await;
+            return self.answer_subresource(part, verb).await;
         }
         if !declaration.verbs.contain(Verbs::GET) {
-            return self.answer_question().await;
+            return self.answer_access_review().await;
         }
         if declaration.group == metrics::GROUP {
             return self.answer_metrics();
@@ -136,10 +138,10 @@ impl ResourceRequest {
         if !declaration.verbs.contain(Verbs::WATCH) {
             return self.answer_components().await;
         }
-        if let Some(registry) = &self.everywhere {
+        if let Some(registry) = &self.all_clusters {
             return match verb {
                 Verbs::WATCH => self.watch().await,
-                Verbs::LIST => self.list_everywhere(registry).await,
+                Verbs::LIST => self.list_all_clusters(registry).await,
                 _ => Err(Refusal::method_not_allowed()),
             };
         }
@@ -169,7 +171,7 @@ impl ResourceRequest {
         }
         let one = !self.path.name.is_empty();
         let part = !self.path.subresource.is_empty();
-        let watching = self.path.watch || !one && self.query.flag("watch");
+        let watching = self.is_watch;
         match (&self.method, one) {
             (&Method::GET, _) if !part && watching => Ok(Verbs::WATCH),
             (&Method::GET, true) => Ok(Verbs::GET),
@@ -205,11 +207,11 @@ impl ResourceRequest {
         let declared = self.kind.declaration().verbs;
         // Collections that cannot be listed are only there in a namespace, to be posted to.
         let unlisted = !declared.contain(Verbs::LIST) && !self.path.watch;
-        let everywhere = namespaced && !in_namespace;
-        if in_namespace && !namespaced || everywhere && (!self.path.name.is_empty() || unlisted) {
+        let in_all_namespaces = namespaced && !in_namespace;
+        if in_namespace && !namespaced || in_all_namespaces && (!self.path.name.is_empty() || unlisted) {
             return Err(Refusal::not_found());
         }
-        if everywhere && writes_many {
+        if in_all_namespaces && writes_many {
             return Err(Refusal::method_not_allowed());
         }
         let of_one = [Verbs::GET, Verbs::UPDATE, Verbs::PATCH, Verbs::DELETE];
@@ -269,7 +271,7 @@ impl ResourceRequest {
         };
         if offered.contain(verb) {
             self.query.check_timeout(verb == Verbs::WATCH)?;
-            self.wanted()?;
+            self.response_format()?;
             return self.query.check_write(&self.method, self.body.is_empty());
         }
         if verb == Verbs::WATCH && offered.contain(Verbs::LIST) {
@@ -327,7 +329,7 @@ impl ResourceRequest {
     }
 
     /// In which form the answer is wanted.
-    fn wanted(&self) -> Result<Wanted, Refusal> {
+    fn response_format(&self) -> Result<ResponseFormat, Refusal> {
         let offer = Offer {
             collection: self.path.name.is_empty(),
             routed: self.kind.declaration().routed,
@@ -335,12 +337,12 @@ impl ResourceRequest {
             // Reviews and bindings are answered and not stored.
             tables: self.kind.declaration().verbs.contain(Verbs::GET),
         };
-        Wanted::of_resource(&self.headers, &self.query, offer)
+        ResponseFormat::of_resource(&self.headers, &self.query, offer)
     }
 
     fn encoding(&self) -> Result<Encoding<'_>, Refusal> {
-        let wanted = self.wanted()?;
-        Ok(Encoding { kind: &self.kind, version: &self.path.version, wanted, now: self.now })
+        let format = self.response_format()?;
+        Ok(Encoding { kind: &self.kind, version: &self.path.version, format, now: self.now })
     }
 
     fn validation(&self) -> FieldValidation {

@@ -49,7 +49,7 @@ impl ResourceRequest {
             items.retain(|item| selection.matches(&*self.kind, item));
         }
         let encoding = self.encoding()?;
-        if encoding.wanted.shape == Shape::Table {
+        if encoding.format.shape == Shape::Table {
             let objects: Vec<Object> = items.iter().map(unstored).collect();
             return negotiate::table(&encoding, &objects);
         }
@@ -59,7 +59,7 @@ impl ResourceRequest {
             "metadata": {},
             "items": items,
         });
-        self.tell(&list, StatusCode::OK)
+        self.respond(&list, StatusCode::OK)
     }
 
     fn all_metrics(&self) -> Vec<Value> {

@@ -56,11 +56,11 @@ impl ResourceRequest {
         if self.components.shutdown.is_cancelled() {
             return Err(Refusal::shutting_down());
         }
-        let wanted = self.wanted()?.of_stream()?;
+        let format = self.response_format()?.of_stream()?;
         let query = self.query.list_query(true)?;
         let selection = self.watch_selection()?;
         let revision = revision_number(&query.resource_version).map_err(unexplained)?.map(Revision::new);
-        let framing = Framing::new(self.kind.clone(), &self.path.version, wanted);
+        let framing = Framing::new(self.kind.clone(), &self.path.version, format);
         let mut stream = WatchStream::new(&self, framing, &query);
         match self.state(&selection, &query, revision).await {
             Ok((state, after)) => {
@@ -95,8 +95,8 @@ impl ResourceRequest {
     }
 
     async fn begin_watch(&self, options: WatchOptions) -> Result<ObjectWatch, Refusal> {
-        match &self.everywhere {
-            Some(registry) => self.watch_everywhere(registry, options).await,
+        match &self.all_clusters {
+            Some(registry) => self.watch_all_clusters(registry, options).await,
             None => Ok(self.cluster.watch(self.kind.clone(), &self.path.namespace, options).await?),
         }
     }
@@ -248,7 +248,7 @@ impl WatchStream {
         };
         let resource = request.shared.metrics.watched(&*request.kind, &request.path.version);
         let (until, bookmarks) = (began + length, query.allow_bookmarks);
-        let deletion = request.cluster.deletion().filter(|_| request.everywhere.is_none());
+        let deletion = request.cluster.deletion().filter(|_| request.all_clusters.is_none());
         let first = if bookmarks { until.min(began + BOOKMARK_EVERY) } else { until };
         Self {
             state: Vec::new().into_iter(),

@@ -18,7 +18,7 @@ use crate::status::Refusal;
 
 impl ResourceRequest {
     /// Answers an object of a kind of which nothing is kept.
-    pub(super) async fn answer_question(&self) -> Result<Response<ResponseBody>, Refusal> {
+    pub(super) async fn answer_access_review(&self) -> Result<Response<ResponseBody>, Refusal> {
         let kind = &*self.kind.declaration().kind;
         if kind == "Binding" {
             return self.bind("").await;
@@ -57,7 +57,7 @@ impl ResourceRequest {
                 question
             }
         };
-        self.tell(&answer, StatusCode::CREATED)
+        self.respond(&answer, StatusCode::CREATED)
     }
 
     fn check_question(&self, question: &Value) -> Result<(), Refusal> {

@@ -8,13 +8,13 @@ use coracle_registry::kinds::metrics;
 use coracle_registry::{Cluster, Kind, KindRef, RemoteVersion, Result, catalog};
 
 /// What a cluster serves. Cheap where there are no custom kinds.
-pub(crate) struct Catalogue {
+pub(crate) struct ServedKinds {
     custom: Vec<KindRef>,
     /// Versions of other servers, without those that are served here.
     remote: Vec<RemoteVersion>,
 }
 
-impl Catalogue {
+impl ServedKinds {
     /// What a cluster serves now.
     pub(crate) async fn of(cluster: &Cluster) -> Result<Self> {
         let served = Self { custom: cluster.custom_kinds().await?, remote: Vec::new() };
@@ -44,7 +44,7 @@ impl Catalogue {
         built_in.chain(self.custom.iter().map(|kind| &**kind))
     }
 
-    /// The groups without the core group: the built-in ones in the order of the catalogue, then others
+    /// The groups without the core group: the built-in ones in the order of the served, then others
     /// in the order in which upstream's registrations of their versions would be.
     pub(crate) fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();

@@ -21,7 +21,7 @@ use crate::status::Refusal;
 
 impl ResourceRequest {
     /// Does what is asked of a part.
-    pub(super) async fn answer_part(
+    pub(super) async fn answer_subresource(
         &self,
         part: &Subresource,
         verb: Verbs,

@@ -22,7 +22,7 @@ impl ResourceRequest {
         let (binding, mut warnings) = self.posted().await?;
         match self.admit_and_assign(name, &binding, &mut warnings).await {
             Ok(()) => {
-                let mut response = self.done(StatusCode::CREATED)?;
+                let mut response = self.respond_success(StatusCode::CREATED)?;
                 warn(&mut response, &warnings);
                 Ok(response)
             }

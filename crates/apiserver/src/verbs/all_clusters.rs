@@ -10,28 +10,28 @@ use crate::negotiate;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    pub(super) async fn list_everywhere(
+    pub(super) async fn list_all_clusters(
         &self,
         registry: &Registry,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        self.check_everywhere()?;
+        self.check_all_clusters()?;
         let options = self.list_options()?;
         let token = options.continue_token.as_deref();
         let page = registry.list_everywhere(&*self.kind, &options.selection, options.limit, token).await?;
         negotiate::page_everywhere(&self.encoding()?, page)
     }
 
-    pub(super) async fn watch_everywhere(
+    pub(super) async fn watch_all_clusters(
         &self,
         registry: &Registry,
         options: WatchOptions,
     ) -> Result<ObjectWatch, Refusal> {
-        self.check_everywhere()?;
+        self.check_all_clusters()?;
         Ok(registry.watch_everywhere(self.kind.clone(), options).await?)
     }
 
     /// A namespace or a name is one of a cluster, and a kind of a definition is one of a cluster, too.
-    fn check_everywhere(&self) -> Result<(), Refusal> {
+    fn check_all_clusters(&self) -> Result<(), Refusal> {
         let of_all = self.path.namespace.is_empty() && self.path.name.is_empty();
         if of_all && self.kind.depends_on().is_none() { Ok(()) } else { Err(Refusal::not_found()) }
     }

@@ -69,7 +69,7 @@ impl ResourceRequest {
         // Written although it has no value, as by upstream.
         view::set_default(&mut request["spec"], "boundObjectRef", || Value::Null);
         request["status"] = json!({"token": token, "expirationTimestamp": expires});
-        self.tell(&request, StatusCode::CREATED)
+        self.respond(&request, StatusCode::CREATED)
     }
 
     /// Sets the defaults of a request, which must be about the account of the path.
@@ -125,12 +125,12 @@ impl ResourceRequest {
     fn shorten(&self, request: &mut Value) -> Option<String> {
         let limit = self.components.token_policy.max_expiration?;
         let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-        let wanted = view::integer(request, &["spec", "expirationSeconds"])?;
-        if wanted <= limit {
+        let format = view::integer(request, &["spec", "expirationSeconds"])?;
+        if format <= limit {
             return None;
         }
         request["spec"]["expirationSeconds"] = limit.into();
-        Some(format!("requested expiration of {wanted} seconds shortened to {limit} seconds"))
+        Some(format!("requested expiration of {format} seconds shortened to {limit} seconds"))
     }
 
     /// Whose token it is to be, and with what it is to end.
@@ -141,12 +141,12 @@ impl ResourceRequest {
             serviceaccount: reference(account),
             ..BoundTo::default()
         };
-        let Some(wanted) = view::at(request, &["spec", "boundObjectRef"]).filter(|wanted| !wanted.is_null())
+        let Some(format) = view::at(request, &["spec", "boundObjectRef"]).filter(|format| !format.is_null())
         else {
             return Ok(bound);
         };
         let [kind, api_version, name, uid] =
-            ["kind", "apiVersion", "name", "uid"].map(|field| view::text(wanted, &[field]));
+            ["kind", "apiVersion", "name", "uid"].map(|field| view::text(format, &[field]));
         let plural = match (kind, api_version.contains('/')) {
             ("Pod", false) => "pods",
             ("Secret", false) => "secrets",

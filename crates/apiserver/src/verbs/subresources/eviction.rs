@@ -64,7 +64,7 @@ impl ResourceRequest {
         };
         match self.admit_and_evict(eviction, &mut warnings).await {
             Ok(()) => {
-                let mut response = self.done(StatusCode::CREATED)?;
+                let mut response = self.respond_success(StatusCode::CREATED)?;
                 warn(&mut response, &warnings);
                 Ok(response)
             }
@@ -96,15 +96,15 @@ impl ResourceRequest {
             let errors = ErrorList::from(FieldError::invalid(&path, true, detail));
             return Err(Status::invalid(&kind, &self.path.name, &errors).into());
         }
-        let wanted: Vec<&str> = view::items(body, &["dryRun"]).iter().filter_map(Value::as_str).collect();
+        let format: Vec<&str> = view::items(body, &["dryRun"]).iter().filter_map(Value::as_str).collect();
         let asked = self.query.dry_run();
-        if asked && !wanted.is_empty() && wanted != ["All"] {
-            let wanted = wanted.join(" ");
+        if asked && !format.is_empty() && format != ["All"] {
+            let format = format.join(" ");
             let message =
-                format!("Non-matching dry-run options in request and content: [All] and [{wanted}]");
+                format!("Non-matching dry-run options in request and content: [All] and [{format}]");
             return Err(Status::failure(Reason::Unknown, message).into());
         }
-        Ok((read_options(body)?, asked || !wanted.is_empty()))
+        Ok((read_options(body)?, asked || !format.is_empty()))
     }
 
     async fn evict_within_budgets(
@@ -245,15 +245,15 @@ impl ResourceRequest {
 /// Why a pod is not the one that is meant.
 fn mismatch(pod: &Value, options: &DeleteOptions) -> Option<String> {
     let meta = Meta::of(pod);
-    let wanted = &options.preconditions;
-    if let Some(uid) = wanted.uid.as_deref().filter(|uid| !uid.is_empty() && *uid != meta.uid()) {
+    let format = &options.preconditions;
+    if let Some(uid) = format.uid.as_deref().filter(|uid| !uid.is_empty() && *uid != meta.uid()) {
         let found = meta.uid();
         return Some(format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
         ));
     }
     let found = meta.resource_version();
-    let revision = wanted.resource_version.as_deref();
+    let revision = format.resource_version.as_deref();
     revision.filter(|revision| !revision.is_empty() && *revision != found).map(|revision| {
         format!(
             "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({found}). The object might have been modified"

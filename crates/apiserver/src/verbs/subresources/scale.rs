@@ -50,7 +50,7 @@ impl ResourceRequest {
         let missing = || Error::NotFound(Box::new(Subject::of(declaration, &self.path.name)));
         let paths = part.and_then(|part| part.scale.as_ref()).ok_or_else(missing)?;
         let scale = paths.scale_of(&negotiate::seen(&*self.kind, object)?);
-        let mut response = self.tell(&scale, StatusCode::OK)?;
+        let mut response = self.respond(&scale, StatusCode::OK)?;
         warn(&mut response, warnings);
         Ok(response)
     }

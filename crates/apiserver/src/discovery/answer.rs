@@ -1,0 +1,92 @@
+//! Responses to discovery requests.
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, header};
+use serde::Serialize;
+
+use crate::body::ResponseBody;
+use crate::negotiate::{self, OFFERED, ResponseFormat, check_representation};
+use crate::request_info::Route;
+use crate::served_kinds::ServedKinds;
+use crate::service::VERSION;
+use crate::status::Refusal;
+
+/// Responds to a request for a route of discovery.
+pub(crate) fn answer(
+    route: &Route,
+    parts: &Parts,
+    served: &ServedKinds,
+) -> Result<Response<ResponseBody>, Refusal> {
+    match route {
+        Route::Index => respond(route, parts, Some(super::index(served))),
+        Route::Version => respond(route, parts, Some(super::version(VERSION))),
+        Route::CoreVersions if wants_aggregated(parts) => {
+            check_get(parts).map(|()| aggregated(parts, served, true))
+        }
+        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, served, false)),
+        Route::CoreVersions => respond(route, parts, Some(super::core_versions(served))),
+        Route::Groups => respond(route, parts, Some(super::group_list(served))),
+        Route::Group(group) => respond(route, parts, super::group(served, group)),
+        Route::Resources { group, version } if served.is_remote(group, version) => {
+            Err(Refusal::unavailable())
+        }
+        Route::Resources { group, version } => {
+            respond(route, parts, super::resource_list(served, group, version))
+        }
+        Route::OpenApiV2
+        | Route::OpenApiIndex
+        | Route::OpenApi(_)
+        | Route::OpenIdConfiguration
+        | Route::KeySet
+        | Route::Clusters(_)
+        | Route::Resource => Err(Refusal::not_found()),
+    }
+}
+
+/// Whether the client asks for the newer form of discovery, which kube-apiserver has at the path without a slash at its
+/// end only.
+fn wants_aggregated(parts: &Parts) -> bool {
+    !parts.uri.path().ends_with('/')
+        && ResponseFormat::of_discovery(&parts.headers).is_ok_and(|format| format.aggregated)
+}
+
+/// `/api` or `/apis` in the newer form.
+fn aggregated(parts: &Parts, served: &ServedKinds, core: bool) -> Response<ResponseBody> {
+    let document = super::document(served, core);
+    let mut response = document.respond(&parts.headers, super::AGGREGATED);
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    // As in kube-apiserver (`ServeHTTPWithETag`): clients revalidate by the ETag.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// A document of discovery, or 404 without one.
+fn respond(
+    route: &Route,
+    parts: &Parts,
+    document: Option<impl Serialize>,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
+    let format = match route {
+        // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
+        Route::Index => ResponseFormat::indented_json(),
+        Route::Groups | Route::Group(_) => ResponseFormat::of_discovery(&parts.headers)?,
+        Route::Version => {
+            check_get(parts)?;
+            check_representation(&parts.headers, &["application/json"])?;
+            ResponseFormat::indented_json()
+        }
+        _ => {
+            check_get(parts)?;
+            check_representation(&parts.headers, &OFFERED)?;
+            ResponseFormat::of_discovery(&parts.headers)?
+        }
+    };
+    Ok(negotiate::document(format, &document))
+}
+
+/// Rejects all methods but GET: kube-apiserver's router has no HEAD.
+pub(crate) fn check_get(parts: &Parts) -> Result<(), Refusal> {
+    if parts.method == Method::GET { Ok(()) } else { Err(Refusal::method_not_allowed()) }
+}
