@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use crate::dynamic::Dynamic;
 use crate::informer::Followed;
 use crate::key::ObjectKey;
-use crate::program::Activity;
 use crate::queue::Queue;
+use crate::runnable::Quiescence;
 
 /// Any list tells the revision of the whole server; this kind is everywhere.
 const ANY_LIST: &str = "/api/v1/namespaces";
@@ -28,7 +28,7 @@ pub struct Idle {
     informers: Arc<[Arc<dyn Followed>]>,
     dynamic: Dynamic,
     queues: Arc<[Queue<ObjectKey>]>,
-    activities: Arc<[Box<dyn Activity>]>,
+    quiescence: Arc<[Box<dyn Quiescence>]>,
     /// How many events wait to be written.
     events: watch::Receiver<usize>,
 }
@@ -50,11 +50,11 @@ impl Idle {
         informers: Vec<Arc<dyn Followed>>,
         dynamic: Dynamic,
         queues: Vec<Queue<ObjectKey>>,
-        activities: Vec<Box<dyn Activity>>,
+        quiescence: Vec<Box<dyn Quiescence>>,
         events: watch::Receiver<usize>,
     ) -> Self {
-        let (informers, queues, activities) = (informers.into(), queues.into(), activities.into());
-        Self { client, informers, dynamic, queues, activities, events }
+        let (informers, queues, quiescence) = (informers.into(), queues.into(), quiescence.into());
+        Self { client, informers, dynamic, queues, quiescence, events }
     }
 
     /// Lets the controllers run until they have nothing to do. Keys that come back later do not count;
@@ -62,7 +62,7 @@ impl Idle {
     /// of time on it.
     ///
     /// Informers whose kind has been quiet ask once more for everything to know that they missed nothing, so this is
-    /// not for programs that ask all the time.
+    /// not for runnables that ask all the time.
     ///
     /// # Errors
     /// If the server does not say which revision it is at.
@@ -82,21 +82,21 @@ impl Idle {
             for queue in self.queues.iter() {
                 queue.quiet().await;
             }
-            for activity in self.activities.iter() {
-                activity.quiet().await;
+            for part in self.quiescence.iter() {
+                part.quiet().await;
             }
             // It fails only with the manager, and then nothing is written any more.
             drop(self.events.clone().wait_for(|waiting| *waiting == 0).await);
             if self.reconciles() == reconciles && self.revision().await? == revision {
                 let of_queues: usize = self.queues.iter().map(|queue| queue.depth().delayed).sum();
-                let of_programs: usize = self.activities.iter().map(|activity| activity.delayed()).sum();
-                return Ok(IdleReport { revision, reconciles, delayed: of_queues + of_programs });
+                let of_runnables: usize = self.quiescence.iter().map(|part| part.delayed()).sum();
+                return Ok(IdleReport { revision, reconciles, delayed: of_queues + of_runnables });
             }
         }
     }
 
     fn reconciles(&self) -> u64 {
-        let begun: u64 = self.activities.iter().map(|activity| activity.begun()).sum();
+        let begun: u64 = self.quiescence.iter().map(|part| part.begun()).sum();
         self.queues.iter().map(Queue::taken).sum::<u64>() + begun
     }
 

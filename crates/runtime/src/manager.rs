@@ -19,8 +19,8 @@ use crate::idle::Idle;
 use crate::informer::{Followed, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
 use crate::metrics::Workqueues;
-use crate::program::Program;
 use crate::recorder::{Events, EventsRecorder, Recorder};
+use crate::runnable::Runnable;
 
 /// How long reconciles in flight may take to end when the manager stops. Longer ones are cut off, as they
 /// would be by a crash.
@@ -50,7 +50,7 @@ pub struct Manager {
     rng: Rng,
     informers: Vec<Arc<dyn Followed>>,
     controllers: Vec<Controller>,
-    programs: Vec<Box<dyn Program>>,
+    runnables: Vec<Box<dyn Runnable>>,
     dynamic: Dynamic,
     shared: Vec<Arc<dyn Any + Send + Sync>>,
     events: Events,
@@ -70,7 +70,7 @@ impl Manager {
             rng: Rng::from_entropy(),
             informers: Vec::new(),
             controllers: Vec::new(),
-            programs: Vec::new(),
+            runnables: Vec::new(),
             dynamic: Dynamic::default(),
             shared: Vec::new(),
             events: Events::new(),
@@ -165,16 +165,16 @@ impl Manager {
     }
 
     /// Adds something that runs beside the controllers.
-    pub fn add_program(&mut self, program: impl Program) {
-        self.programs.push(Box::new(program));
+    pub fn add_runnable(&mut self, runnable: impl Runnable) {
+        self.runnables.push(Box::new(runnable));
     }
 
     /// What tells whether everything added so far is at rest.
     pub fn idle(&self) -> Idle {
-        let activities = self.programs.iter().map(|program| program.activity()).collect();
+        let quiescence = self.runnables.iter().map(|runnable| runnable.quiescence()).collect();
         let queues = self.controllers.iter().map(|controller| controller.queue().clone()).collect();
         let (informers, dynamic) = (self.informers.clone(), self.dynamic.clone());
-        Idle::new(self.client.clone(), informers, dynamic, queues, activities, self.events.waiting())
+        Idle::new(self.client.clone(), informers, dynamic, queues, quiescence, self.events.waiting())
     }
 
     /// Where everything that is added declares what it counts. What the queues have to do is told there, too.
@@ -207,7 +207,7 @@ impl Manager {
         let stopping = stop.child_token();
         let start = |controller| start_workers(controller, &self.client, &stopping);
         let mut workers: Vec<Task<()>> = self.controllers.iter().flat_map(start).collect();
-        workers.extend(self.programs.into_iter().map(|program| start_program(program, &stopping)));
+        workers.extend(self.runnables.into_iter().map(|runnable| start_runnable(runnable, &stopping)));
         tokio::select! {
             // Both may be dropped: they only wait. Stopping is looked at first, because workers end by it.
             biased;
@@ -236,8 +236,8 @@ fn start_workers(controller: &Controller, client: &Client, stop: &CancellationTo
     controller.work(client, stop).into_iter().map(|work| Task::spawn(controller.name(), work)).collect()
 }
 
-fn start_program(program: Box<dyn Program>, stop: &CancellationToken) -> Task<()> {
-    Task::spawn(program.name(), program.run(stop.clone()))
+fn start_runnable(runnable: Box<dyn Runnable>, stop: &CancellationToken) -> Task<()> {
+    Task::spawn(runnable.name(), runnable.run(stop.clone()))
 }
 
 /// Waits until one of the tasks ends, which none does while the manager runs, and forgets it.

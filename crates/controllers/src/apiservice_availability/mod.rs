@@ -51,13 +51,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("RemoteAvailability")
         .watches(&registered, |change| Some(change.key.clone()))
-        .watches(&services, move |change| behind(&of_services, &change.key, change.key.name()))
+        .watches(&services, move |change| affected(&of_services, &change.key, change.key.name()))
         .watches(&slices, move |change| of_slice(&of_slices, change));
     manager.add(controller);
 }
 
 /// The APIServices that name a service in the namespace of a changed object.
-fn behind(registered: &Informer<Registered>, changed: &ObjectKey, service: &str) -> Vec<ObjectKey> {
+fn affected(registered: &Informer<Registered>, changed: &ObjectKey, service: &str) -> Vec<ObjectKey> {
     let service = format!("{}/{service}", changed.namespace());
     let found = registered.store().by_index(BY_SERVICE, changed.cluster(), &service);
     let key = |one: &Arc<Registered>| ObjectKey::cluster_wide(changed.cluster().clone(), &*one.metadata.name);
@@ -67,7 +67,7 @@ fn behind(registered: &Informer<Registered>, changed: &ObjectKey, service: &str)
 fn of_slice(registered: &Informer<Registered>, change: &Change<EndpointSlice>) -> Vec<ObjectKey> {
     let states = [&change.old, &change.new].into_iter().flatten();
     let services = states.filter_map(|slice| slice.metadata.labels.get(SERVICE_NAME));
-    services.flat_map(|service| behind(registered, &change.key, service)).collect()
+    services.flat_map(|service| affected(registered, &change.key, service)).collect()
 }
 
 struct RemoteAvailability {

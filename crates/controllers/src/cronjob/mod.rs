@@ -16,8 +16,8 @@ use coracle_base::Clock;
 use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::informer::{Metadata, PartialObject};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Selection, Written, WrittenMetadata,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Selection, StaleCache, Written, WrittenMetadata,
 };
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -51,8 +51,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         job_objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
         cron_jobs: cron_jobs.clone(),
         jobs: jobs.clone(),
-        writes: OwnWrites::default(),
-        job_writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
+        job_writes: ReadYourWrites::default(),
         schedules: Mutex::default(),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
@@ -85,7 +85,7 @@ enum Error {
     #[error("the server refused")]
     Refused(#[from] kube::Error),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
 /// The schedule and the zone a cron job had.
@@ -96,8 +96,8 @@ struct CronJobs {
     job_objects: Objects,
     cron_jobs: Informer<CronJob>,
     jobs: Informer<Job>,
-    writes: OwnWrites,
-    job_writes: OwnWrites,
+    writes: ReadYourWrites,
+    job_writes: ReadYourWrites,
     /// What was known when each was looked at last.
     schedules: Mutex<HashMap<ObjectKey, ScheduleText>>,
     recorder: Recorder,

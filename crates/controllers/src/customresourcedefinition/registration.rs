@@ -21,7 +21,7 @@ use crate::{Registration, Settings, refusal};
 const MANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 const CONTINUOUSLY: &str = "true";
 
-/// Behind all groups that are built in, as upstream has it (`crdregistration_controller.go`).
+/// StaleCache all groups that are built in, as upstream has it (`crdregistration_controller.go`).
 const GROUP_PRIORITY: i32 = 1000;
 
 /// The same for all, so that versions are ordered by what they are called.

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coracle_base::Clock;
 use coracle_runtime::informer::Store;
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Selection, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Selection, StaleCache, Written,
 };
 use k8s_openapi::api::apps::v1::DaemonSet as WholeDaemonSet;
 use kube::api::{Patch, PatchParams};
@@ -64,7 +64,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         nodes: nodes.clone(),
         pods,
         history,
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         clock: settings.clock.clone(),
         failed: Mutex::default(),
         stale: StaleSyncs::new(manager.metrics(), "daemonset_controller_stale_sync_skips_total"),
@@ -115,7 +115,7 @@ struct DaemonSets {
     pods: PodControl,
     history: History,
     /// To the sets themselves.
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     clock: Clock,
     failed: Mutex<FailedPods>,
     stale: StaleSyncs,
@@ -125,7 +125,7 @@ struct DaemonSets {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("the server refused")]

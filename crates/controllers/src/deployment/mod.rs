@@ -20,8 +20,8 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_runtime::informer::{Labels, Store};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, StaleCache, Written,
 };
 use k8s_openapi::api::apps::v1 as apps;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -56,8 +56,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: pods.store().clone(),
         deployment_objects: Objects::of::<apps::Deployment>(manager.client()),
         set_objects: Objects::of::<apps::ReplicaSet>(manager.client()),
-        deployment_writes: OwnWrites::default(),
-        set_writes: OwnWrites::default(),
+        deployment_writes: ReadYourWrites::default(),
+        set_writes: ReadYourWrites::default(),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
     };
@@ -93,7 +93,7 @@ fn waiting_for(
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("cannot write a replica set")]
@@ -110,8 +110,8 @@ struct Deployments {
     pods: Store<Pod>,
     deployment_objects: Objects,
     set_objects: Objects,
-    deployment_writes: OwnWrites,
-    set_writes: OwnWrites,
+    deployment_writes: ReadYourWrites,
+    set_writes: ReadYourWrites,
     recorder: Recorder,
     clock: Clock,
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_meta::selector::LabelSelector;
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, Selection, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, Selection, StaleCache, Written,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
@@ -43,7 +43,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         owners: Owners::new(manager.client()),
         budgets: budgets.clone(),
         pods: pods.clone(),
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         recorder: recorder.clone(),
         clock: settings.clock.clone(),
     };
@@ -87,7 +87,7 @@ enum Error {
     #[error("the server refused")]
     Refused(#[from] kube::Error),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
 struct Budgets {
@@ -95,7 +95,7 @@ struct Budgets {
     owners: Owners,
     budgets: Informer<Budget>,
     pods: Informer<Pod>,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     recorder: Recorder,
     clock: Clock,
 }

@@ -9,7 +9,7 @@ mod subsets;
 
 use coracle_runtime::informer::ObjectMetadata;
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference, Written,
 };
 use k8s_openapi::api::core::v1::Endpoints as WholeEndpoints;
@@ -39,7 +39,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         services: services.clone(),
         pods: pods.clone(),
         endpoints: endpoints.clone(),
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         trigger_times: TriggerTimes::default(),
         recorder: manager.recorder(CONTROLLER),
     };
@@ -66,7 +66,7 @@ struct EndpointsController {
     services: Informer<Service>,
     pods: Informer<Pod>,
     endpoints: Informer<Endpoints>,
-    own_writes: OwnWrites,
+    own_writes: ReadYourWrites,
     trigger_times: TriggerTimes,
     recorder: Recorder,
 }
@@ -75,7 +75,7 @@ struct EndpointsController {
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error(transparent)]
-    Behind(#[from] coracle_runtime::Behind),
+    StaleCache(#[from] coracle_runtime::StaleCache),
     #[error(transparent)]
     Api(#[from] kube::Error),
 }

@@ -35,7 +35,7 @@ pub(super) fn plan(
     current: Option<&Endpoints>,
     trigger_time: Option<Timestamp>,
 ) -> Option<Desired> {
-    let mut subsets = behind(service, pods);
+    let mut subsets = backends(service, pods);
     let truncated = truncate(&mut subsets).then_some(TRUNCATED);
     let labels = endpoints_labels(service);
     let known = current.map(|current| &current.metadata);
@@ -61,7 +61,7 @@ fn endpoints_labels(service: &Service) -> Labels {
 }
 
 /// What stands behind a service.
-fn behind(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
+fn backends(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
     let publish = service.spec.publish_not_ready_addresses;
     let serving = pods.iter().filter(|pod| can_serve(pod, publish));
     let single = serving.flat_map(|pod| {

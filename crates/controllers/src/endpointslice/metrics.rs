@@ -8,7 +8,7 @@ use coracle_base::Metrics;
 use coracle_base::metrics::{Buckets, Counters, Histogram, Histograms, Type};
 use coracle_runtime::Informer;
 
-use super::behind::{EndpointKey, PortKey, port_key};
+use super::backends::{EndpointKey, PortKey, port_key};
 use super::pack::{MAX_ENDPOINTS, says_the_same};
 use super::slices::SliceChanges;
 use super::{CONTROLLER, SyncError, topology};
@@ -100,7 +100,7 @@ impl EndpointSliceMetrics {
     pub(super) fn synced(&self, outcome: &Result<(), SyncError>) {
         let result = match outcome {
             Ok(()) => "success",
-            Err(SyncError::Behind(_)) => "stale",
+            Err(SyncError::StaleCache(_)) => "stale",
             Err(SyncError::Write(_)) => "error",
         };
         self.syncs.with([result]).inc();

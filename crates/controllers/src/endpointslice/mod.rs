@@ -1,9 +1,9 @@
 //! Every service that selects pods has slices with the addresses of those pods.
 //!
-//! Who stands behind a service is worked out from scratch each time ([`behind`]) and compared with its
+//! Who stands behind a service is worked out from scratch each time ([`backends`]) and compared with its
 //! slices; [`plan`] changes as few of those as possible, because every change goes to every node.
 
-mod behind;
+mod backends;
 mod hints;
 mod metrics;
 mod pack;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
@@ -26,7 +26,7 @@ use crate::view::{
     pods_by_node, services,
 };
 use crate::{Registration, Settings};
-pub(crate) use behind::{EndpointKey, EndpointSet, PortKey, port_key, type_of};
+pub(crate) use backends::{EndpointKey, EndpointSet, PortKey, port_key, type_of};
 use metrics::EndpointSliceMetrics;
 pub(crate) use metrics::{Packing, SliceGauges, Turnover, endpoint_buckets};
 pub(crate) use pack::says_the_same;
@@ -48,7 +48,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let (nodes, slices) = (nodes(manager), endpoint_slices(manager));
     let writer = SliceWriter {
         slices: Objects::of::<WholeSlice>(manager.client()),
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         changes: manager.metrics().counters(
             "endpoint_slice_controller_changes",
             "Slices that were created, updated and deleted.",
@@ -95,7 +95,7 @@ pub(crate) fn told_of(change: &Change<EndpointSlice>, manager: &str) -> Vec<Obje
 /// The services of the pods on a node that has come, or is somewhere else now: its pods are left out until it
 /// is known where they are. And those whose endpoints are spread over zones by what nodes these have.
 fn services_on(change: &Change<Node>, pods: &Informer<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
-    let place = |node: &Arc<Node>| (behind::zone(node).map(str::to_owned), node.is_ready());
+    let place = |node: &Arc<Node>| (backends::zone(node).map(str::to_owned), node.is_ready());
     let (before, now) = (change.old.as_ref().map(place), change.new.as_ref().map(place));
     if before == now {
         return Vec::new();
@@ -134,7 +134,7 @@ struct EndpointSlices {
 pub(crate) enum SyncError {
     /// What is known is too old.
     #[error(transparent)]
-    Behind(#[from] coracle_runtime::Behind),
+    StaleCache(#[from] coracle_runtime::StaleCache),
     /// A write failed.
     #[error(transparent)]
     Write(#[from] slices::WriteError),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coracle_runtime::informer::Labels;
 
-use super::behind::{EndpointKey, EndpointSet, Group};
+use super::backends::{EndpointKey, EndpointSet, Group};
 use super::slices::Draft;
 use crate::view::{AddressType, Endpoint, EndpointSlice};
 

@@ -8,7 +8,7 @@ use coracle_runtime::EventType;
 use coracle_runtime::informer::Labels;
 
 use super::CONTROLLER;
-use super::behind::{PortKey, address_types, behind, port_key};
+use super::backends::{PortKey, address_types, backends, port_key};
 use super::hints::{Preference, hint};
 use super::pack::{Form, Packed, pack};
 use super::slices::{SliceChanges, labels_with};
@@ -81,9 +81,9 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
             delete.push(slice);
         }
     }
-    let behind = behind(service, input.pods, input.node_of, form.address_type);
+    let backends = backends(service, input.pods, input.node_of, form.address_type);
     let mut packed = Packed::default();
-    for (ports, group) in behind.groups {
+    for (ports, group) in backends.groups {
         let more = pack(form, by_ports.remove(&ports).unwrap_or_default(), group);
         packed.kept.extend(more.kept);
         packed.changed.extend(more.changed);
@@ -100,7 +100,7 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
     plan.changes.create.extend(changes.create);
     plan.changes.update.extend(changes.update);
     plan.changes.delete.extend(changes.delete);
-    for pod in behind.without_node {
+    for pod in backends.without_node {
         if !plan.without_node.contains(&pod) {
             plan.without_node.push(pod);
         }

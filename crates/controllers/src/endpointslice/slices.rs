@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coracle_base::metrics::Counters;
 use coracle_runtime::informer::{Labels, ObjectMetadata, OwnerReference};
-use coracle_runtime::{ObjectKey, Objects, OwnWrites, Written};
+use coracle_runtime::{ObjectKey, Objects, ReadYourWrites, Written};
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ pub(crate) struct WriteError {
 pub(crate) struct SliceWriter {
     pub(crate) slices: Objects,
     /// What was written to slices, by the service they are for.
-    pub(crate) own_writes: OwnWrites,
+    pub(crate) own_writes: ReadYourWrites,
     /// What was done, by what it is called.
     pub(crate) changes: Counters<1>,
 }

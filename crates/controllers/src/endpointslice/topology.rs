@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use coracle_meta::quantity::Quantity;
 
-use super::behind::zone;
+use super::backends::zone;
 use super::pack::Packed;
 use super::slices::Draft;
 use crate::view::{Endpoint, EndpointHints, Named, Node, Service};

@@ -6,7 +6,7 @@ mod plan;
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
@@ -35,7 +35,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let slices = endpoint_slices(manager);
     let writer = SliceWriter {
         slices: Objects::of::<WholeSlice>(manager.client()),
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         changes: manager.metrics().counters(
             "endpoint_slice_mirroring_controller_changes",
             "Slices that were created, updated and deleted.",

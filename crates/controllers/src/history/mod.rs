@@ -10,7 +10,7 @@ mod snapshot;
 
 use std::sync::Arc;
 
-use coracle_runtime::{Behind, Informer, Manager, ObjectKey, Objects, OwnWrites, Written};
+use coracle_runtime::{Informer, Manager, ObjectKey, Objects, ReadYourWrites, StaleCache, Written};
 use k8s_openapi::api::apps::v1::ControllerRevision as WholeRevision;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -34,13 +34,13 @@ pub(crate) enum Made {
 pub(crate) struct History {
     objects: Objects,
     known: Informer<ControllerRevision>,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
 }
 
 impl History {
     pub(crate) fn new(manager: &mut Manager) -> Self {
         let objects = Objects::of::<WholeRevision>(manager.client());
-        Self { objects, known: revision::revisions(manager), writes: OwnWrites::default() }
+        Self { objects, known: revision::revisions(manager), writes: ReadYourWrites::default() }
     }
 
     /// All revisions, of sets of any kind.
@@ -49,7 +49,7 @@ impl History {
     }
 
     /// Returns when everything is known that was written for a set.
-    pub(crate) async fn seen(&self, set: &ObjectKey) -> Result<(), Behind> {
+    pub(crate) async fn seen(&self, set: &ObjectKey) -> Result<(), StaleCache> {
         self.writes.seen(set, &self.known).await
     }
 

@@ -24,8 +24,8 @@ use std::time::Duration;
 use coracle_base::{Clock, Timestamp};
 use coracle_meta::selector::labels::Selector;
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, ResourcePath, Selection, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, ResourcePath, Selection, StaleCache, Written,
 };
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Client;
@@ -63,7 +63,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         scalers: scalers.clone(),
         pods: view::pods(manager),
         remembered: Mutex::default(),
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         metrics: ScalerMetrics::new(manager.metrics(), &scalers),
         client,
     };
@@ -99,7 +99,7 @@ struct Autoscaling {
     /// One for each autoscaler there is.
     remembered: Mutex<HashMap<ObjectKey, Memory>>,
     /// What was written to the autoscalers.
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     metrics: ScalerMetrics,
 }
 
@@ -107,7 +107,7 @@ struct Autoscaling {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error("cannot write the status")]
     Status(#[from] kube::Error),
 }

@@ -28,7 +28,7 @@ const VERBS: &[&str] = &["delete", "list", "watch"];
 const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
 /// How long to wait for the first lists. Whoever begins earlier only has more to ask.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn register(manager: &mut Manager, inventory: &Arc<Inventory>) {
     let definitions = customresourcedefinition::informer(manager);
@@ -193,7 +193,7 @@ impl Discovery {
             let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
             all.get(cluster).into_iter().flatten().map(|(_, kind)| kind.following.attempted()).collect()
         };
-        if tokio::time::timeout(PATIENCE, join_all(attempted)).await.is_err() {
+        if tokio::time::timeout(SYNC_TIMEOUT, join_all(attempted)).await.is_err() {
             self.errors.inc();
             tracing::debug!("some kinds take long to list; what they own is asked for one by one");
         }

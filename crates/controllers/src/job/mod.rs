@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Behind, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
-    Written,
+    Action, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    StaleCache, Written,
 };
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -79,7 +79,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
         jobs: jobs.clone(),
         pods,
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         backoffs: Backoffs::default(),
         clock: settings.clock.clone(),
         stale: StaleSyncs::new(manager.metrics(), "job_controller_stale_sync_skips_total"),
@@ -111,7 +111,7 @@ enum Error {
     #[error("cannot tell whose the pods are")]
     Claim(#[from] ClaimError),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
 /// What is remembered of the failures of jobs. They are forgotten with the job, and with the process.
@@ -146,7 +146,7 @@ struct Jobs {
     objects: Objects,
     jobs: Informer<Job>,
     pods: PodControl,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     backoffs: Backoffs,
     clock: Clock,
     stale: StaleSyncs,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference, Written,
 };
 use kube::api::{Patch, PatchParams};
@@ -90,7 +90,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         metrics: NodeMetrics::new(manager.metrics(), &zones),
         zones,
         shifts,
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         recorder: manager.recorder(COMPONENT),
         monitor: settings.node_monitor.clone(),
         clock,
@@ -158,7 +158,7 @@ struct NodeLifecycle {
     metrics: NodeMetrics,
     /// Rings when nodes that are not ready have to be looked at because of others.
     shifts: watch::Sender<()>,
-    own_writes: OwnWrites,
+    own_writes: ReadYourWrites,
     recorder: Recorder,
     monitor: NodeMonitor,
     clock: Clock,
@@ -168,7 +168,7 @@ struct NodeLifecycle {
 #[derive(Debug, thiserror::Error)]
 enum MonitorError {
     #[error(transparent)]
-    Behind(#[from] coracle_runtime::Behind),
+    StaleCache(#[from] coracle_runtime::StaleCache),
     #[error(transparent)]
     Api(#[from] kube::Error),
 }

@@ -4,8 +4,8 @@
 //! made them, and people are told.
 
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, StaleCache, Written,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         claims: claims.clone(),
         volumes: volumes.clone(),
         recorder: manager.recorder(COMPONENT),
-        claim_writes: OwnWrites::default(),
-        volume_writes: OwnWrites::default(),
+        claim_writes: ReadYourWrites::default(),
+        volume_writes: ReadYourWrites::default(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("volume_expand")
@@ -90,15 +90,15 @@ struct Expander {
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     recorder: Recorder,
-    claim_writes: OwnWrites,
-    volume_writes: OwnWrites,
+    claim_writes: ReadYourWrites,
+    volume_writes: ReadYourWrites,
 }
 
 /// Why a claim could not get more.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error("the server refused")]
     Refused(#[from] kube::Error),
 }

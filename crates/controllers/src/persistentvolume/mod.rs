@@ -22,8 +22,8 @@ mod wake;
 use std::sync::Arc;
 
 use coracle_runtime::{
-    Action, Behind, ClusterId, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference,
+    Action, ClusterId, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites,
+    Reconcile, Recorder, Reference, StaleCache,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -53,8 +53,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: pods(manager),
         nodes: nodes(manager),
         recorder: manager.recorder(COMPONENT),
-        claim_writes: OwnWrites::default(),
-        volume_writes: OwnWrites::default(),
+        claim_writes: ReadYourWrites::default(),
+        volume_writes: ReadYourWrites::default(),
         metrics: Arc::clone(&counted),
     };
     let (claims, volumes, classes) = (binder.claims.clone(), binder.volumes.clone(), binder.classes.clone());
@@ -94,8 +94,8 @@ struct Binder {
     pods: Informer<Pod>,
     nodes: Informer<Node>,
     recorder: Recorder,
-    claim_writes: OwnWrites,
-    volume_writes: OwnWrites,
+    claim_writes: ReadYourWrites,
+    volume_writes: ReadYourWrites,
     metrics: Arc<VolumeMetrics>,
 }
 
@@ -103,7 +103,7 @@ struct Binder {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error("the server refused")]
     Refused(#[from] kube::Error),
     #[error("{0}")]

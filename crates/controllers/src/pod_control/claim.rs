@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use coracle_runtime::informer::ObjectMetadata;
-use coracle_runtime::{Objects, OwnWrites, Written};
+use coracle_runtime::{Objects, ReadYourWrites, Written};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(crate) struct Claims<'a> {
     /// What they own.
     pub(crate) objects: &'a Objects,
     /// Where the changes of what they own are noted.
-    pub(crate) writes: &'a OwnWrites,
+    pub(crate) writes: &'a ReadYourWrites,
     /// What an object gets with its owner, and loses with it.
     pub(crate) finalizers: &'a [&'a str],
 }

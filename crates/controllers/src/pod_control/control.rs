@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_runtime::{
-    Behind, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Recorder, Written,
+    EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Recorder, StaleCache, Written,
 };
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -27,7 +27,7 @@ pub(crate) struct PodControl {
     pods: Objects,
     informer: Informer<Pod>,
     recorder: Recorder,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     /// Owners for whom a pod may have been made that nobody was told of.
     doubtful: Mutex<HashSet<ObjectKey>>,
 }
@@ -42,7 +42,7 @@ impl PodControl {
             pods: Objects::of::<WholePod>(manager.client()),
             informer,
             recorder,
-            writes: OwnWrites::default(),
+            writes: ReadYourWrites::default(),
             doubtful: Mutex::default(),
         }
     }
@@ -71,9 +71,9 @@ impl PodControl {
     ///
     /// # Errors
     /// If that takes long, or cannot be told now. The owner is to be looked at again.
-    pub(crate) async fn seen(&self, owner: &ObjectKey) -> Result<(), Behind> {
+    pub(crate) async fn seen(&self, owner: &ObjectKey) -> Result<(), StaleCache> {
         if self.doubtful().contains(owner) {
-            self.learn(owner).await.map_err(|_| Behind)?;
+            self.learn(owner).await.map_err(|_| StaleCache)?;
             self.doubtful().remove(owner);
         }
         self.writes.seen(owner, &self.informer).await

@@ -2,7 +2,7 @@
 
 use coracle_meta::name::object_dns_subdomain;
 use coracle_runtime::informer::{ObjectMetadata, OwnerReference, PartialObject};
-use coracle_runtime::{Behind, ObjectKey, Objects, OwnWrites, Reference, Written};
+use coracle_runtime::{ObjectKey, Objects, ReadYourWrites, Reference, StaleCache, Written};
 use serde_json::{Map, Value, json};
 
 use crate::refusal;
@@ -59,21 +59,21 @@ impl Owner<'_> {
     }
 
     /// Makes sure that it lives. Whoever looks after one that does not waits until it knows, before it decides again.
-    pub(crate) async fn confirm<E: From<kube::Error> + From<Behind>>(
+    pub(crate) async fn confirm<E: From<kube::Error> + From<StaleCache>>(
         &self,
         owners: &Objects,
-        writes: &OwnWrites,
+        writes: &ReadYourWrites,
     ) -> Result<(), E> {
         if self.is_still_there(owners).await? {
             return Ok(());
         }
         writes.note_outdated(self.key, self.metadata.resource_version());
-        Err(Behind.into())
+        Err(StaleCache.into())
     }
 
     /// Takes note of what became of a change of itself, which was known at `version`: what was written is waited for,
     /// and so is whatever made it old.
-    pub(crate) fn note(&self, writes: &OwnWrites, version: &str, written: &kube::Result<Written>) {
+    pub(crate) fn note(&self, writes: &ReadYourWrites, version: &str, written: &kube::Result<Written>) {
         match written {
             Ok(written) => writes.note(self.key, &written.metadata.resource_version),
             Err(error) if refusal::is_outdated(error) => writes.note_outdated(self.key, version),

@@ -2,7 +2,7 @@
 
 use coracle_base::Metrics;
 use coracle_base::metrics::Counters;
-use coracle_runtime::Behind;
+use coracle_runtime::StaleCache;
 
 /// Keys that were given back because what is known lacks what was written for them.
 #[derive(Clone, Debug)]
@@ -15,7 +15,12 @@ impl StaleSyncs {
     }
 
     /// Counts it if the informer of this resource was behind.
-    pub(crate) fn check(&self, group: &str, resource: &str, seen: Result<(), Behind>) -> Result<(), Behind> {
-        seen.inspect_err(|Behind| self.0.with([group, resource]).inc())
+    pub(crate) fn check(
+        &self,
+        group: &str,
+        resource: &str,
+        seen: Result<(), StaleCache>,
+    ) -> Result<(), StaleCache> {
+        seen.inspect_err(|StaleCache| self.0.with([group, resource]).inc())
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile, StaleCache,
 };
 use kube::api::{Patch, PatchParams};
 
@@ -113,7 +113,7 @@ fn what_counts(pod: &Pod) -> impl PartialEq + '_ {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("cannot make or delete pods")]
@@ -128,7 +128,7 @@ struct Replicas<S> {
     sets: Informer<Replicated<S>>,
     objects: Objects,
     /// What was written to the sets themselves.
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     clock: Clock,
     stale: StaleSyncs,
     /// How much older those were that went than the youngest one.
@@ -185,7 +185,7 @@ impl<S: PodSelector> Replicas<S> {
             "How many times older than the youngest ready pod those ready ones were that were deleted.",
             Buckets::exponential(0.25, 2.0, 6),
         );
-        let (writes, clock) = (OwnWrites::default(), settings.clock.clone());
+        let (writes, clock) = (ReadYourWrites::default(), settings.clock.clone());
         Self { kind, control, sets, objects, writes, clock, stale, age_ratio }
     }
 

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Behind, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Selection,
+    Action, Controller, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile, Selection,
+    StaleCache,
 };
 use k8s_openapi::api::apps::v1::StatefulSet as WholeStatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim as WholeClaim;
@@ -62,8 +63,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         claims: claims.clone(),
         pods,
         history,
-        writes: OwnWrites::default(),
-        claim_writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
+        claim_writes: ReadYourWrites::default(),
         clock: settings.clock.clone(),
         stale: StaleSyncs::new(manager.metrics(), "statefulset_controller_stale_sync_skips_total"),
     };
@@ -108,8 +109,8 @@ struct StatefulSets {
     pods: PodControl,
     history: History,
     /// To the sets themselves.
-    writes: OwnWrites,
-    claim_writes: OwnWrites,
+    writes: ReadYourWrites,
+    claim_writes: ReadYourWrites,
     clock: Clock,
     stale: StaleSyncs,
 }
@@ -118,7 +119,7 @@ struct StatefulSets {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claims(#[from] ClaimError),
     #[error("the server refused")]

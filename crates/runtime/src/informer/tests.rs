@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::reflector::FIRST_RETRY;
 use super::*;
-use crate::own_writes::{Behind, OwnWrites};
+use crate::read_your_writes::{ReadYourWrites, StaleCache};
 
 /// One answer of the server.
 enum Answer {
@@ -385,10 +385,10 @@ async fn what_is_known_to_be_old_is_waited_for() {
     let watch = script.state(5, &[object("a", 5)]);
     let running = run(&script);
     running.reached(5).await;
-    let (writes, key) = (OwnWrites::default(), ObjectKey::cluster_wide(ClusterId::default(), "a"));
+    let (writes, key) = (ReadYourWrites::default(), ObjectKey::cluster_wide(ClusterId::default(), "a"));
     writes.note_outdated(&key, "5");
     let began = Instant::now();
-    assert_eq!(writes.seen(&key, &running.informer).await, Err(Behind));
+    assert_eq!(writes.seen(&key, &running.informer).await, Err(StaleCache));
     assert!(began.elapsed() >= FIRST_RETRY, "{:?}", began.elapsed());
     assert_eq!(writes.seen(&key, &running.informer).await, Ok(()), "once is enough");
 

@@ -17,16 +17,16 @@ use crate::key::ObjectKey;
 
 /// How long a worker waits for an informer that is behind, before it gives the key back and works on
 /// another. None of its writes is forgotten by that.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STALE_WAIT: Duration = Duration::from_secs(5);
 
 /// The informer has not seen what was written for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what is known does not hold what was written last")]
-pub struct Behind;
+#[error("informer cache has not yet seen this controller's last write")]
+pub struct StaleCache;
 
 /// What a controller has written to the objects of one informer, by the key it was working on.
 #[derive(Debug, Default)]
-pub struct OwnWrites {
+pub struct ReadYourWrites {
     unseen: Mutex<HashMap<ObjectKey, Unseen>>,
 }
 
@@ -40,7 +40,7 @@ struct Unseen {
     outdated: Option<Box<str>>,
 }
 
-impl OwnWrites {
+impl ReadYourWrites {
     /// Notes that an object came to be at this version while working on `key`.
     pub fn note(&self, key: &ObjectKey, resource_version: &str) {
         // What is no number cannot be waited for.
@@ -66,10 +66,10 @@ impl OwnWrites {
     ///
     /// # Errors
     /// If that takes long. The key should be tried again.
-    pub async fn seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>) -> Result<(), Behind> {
+    pub async fn seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>) -> Result<(), StaleCache> {
         let mut progress = informer.progress();
         let seen = progress.wait_for(|progress| self.has_seen(key, informer, progress.revision));
-        let result = tokio::time::timeout(PATIENCE, seen).await;
+        let result = tokio::time::timeout(STALE_WAIT, seen).await;
         if let Ok(Ok(_)) = result {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl OwnWrites {
         if let Some(unseen) = self.unseen().get_mut(key) {
             unseen.outdated = None;
         }
-        Err(Behind)
+        Err(StaleCache)
     }
 
     /// Forgets what has been seen of `key`. Whether that is all.

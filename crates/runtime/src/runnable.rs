@@ -6,19 +6,19 @@ use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
 /// A long-running part of a [`Manager`](crate::Manager).
-pub trait Program: Send + 'static {
+pub trait Runnable: Send + 'static {
     /// For logs.
     fn name(&self) -> &'static str;
 
     /// What tells whether it is at rest.
-    fn activity(&self) -> Box<dyn Activity>;
+    fn quiescence(&self) -> Box<dyn Quiescence>;
 
     /// Runs until `stop`, then finishes what it is at.
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// How busy a [`Program`] is.
-pub trait Activity: Send + Sync {
+/// How busy a [`Runnable`] is.
+pub trait Quiescence: Send + Sync {
     /// How many things it has begun since it started.
     fn begun(&self) -> u64;
 

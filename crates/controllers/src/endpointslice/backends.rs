@@ -1,4 +1,4 @@
-//! What stands behind a service: its pods as endpoints, by the ports they have.
+//! What stands backends a service: its pods as endpoints, by the ports they have.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -51,30 +51,30 @@ pub(crate) struct Group {
     pub(crate) endpoints: EndpointSet,
 }
 
-/// Everything behind a service that has addresses of one type.
+/// Everything backends a service that has addresses of one type.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(super) struct Backends {
     pub(super) groups: BTreeMap<PortKey, Group>,
     /// Pods that are left out because nothing is known of their node, as name of pod and node.
     pub(super) without_node: Vec<(Box<str>, Box<str>)>,
 }
 
-/// What stands behind a service.
-pub(super) fn behind(
+/// What stands backends a service.
+pub(super) fn backends(
     service: &Service,
     pods: &[Arc<Pod>],
     node_of: &dyn Fn(&str) -> Option<Arc<Node>>,
     address_type: AddressType,
-) -> Behind {
-    let mut behind = Behind::default();
+) -> Backends {
+    let mut backends = Backends::default();
     for pod in pods.iter().filter(|pod| can_serve(pod, true)) {
         let ports = ports(service, pod);
-        let group = behind.groups.entry(port_key(&ports)).or_default();
+        let group = backends.groups.entry(port_key(&ports)).or_default();
         group.ports = ports;
         let node = node_of(&pod.spec.node_name);
         // Whoever wants addresses of pods that are not ready wants this one too.
         if node.is_none() && !service.spec.publish_not_ready_addresses {
-            behind.without_node.push((pod.metadata.name().into(), pod.spec.node_name.clone()));
+            backends.without_node.push((pod.metadata.name().into(), pod.spec.node_name.clone()));
             continue;
         }
         let endpoint = endpoint(service, pod, node.as_deref(), address_type);
@@ -82,7 +82,7 @@ pub(super) fn behind(
             group.endpoints.insert(EndpointKey::of(&endpoint), endpoint);
         }
     }
-    behind
+    backends
 }
 
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
@@ -152,12 +152,12 @@ mod tests {
 
     use super::*;
 
-    fn of(service: &Value, pod: &Value, address_type: AddressType) -> Behind {
+    fn of(service: &Value, pod: &Value, address_type: AddressType) -> Backends {
         let node = json!({"metadata": {"name": "n1", "labels": {ZONE_LABEL: "a"}}});
         let node: Arc<Node> = Arc::new(serde_json::from_value(node).unwrap());
         let service = serde_json::from_value(service.clone()).unwrap();
         let pods = [Arc::new(serde_json::from_value(pod.clone()).unwrap())];
-        behind(&service, &pods, &|name| (name == "n1").then(|| Arc::clone(&node)), address_type)
+        backends(&service, &pods, &|name| (name == "n1").then(|| Arc::clone(&node)), address_type)
     }
 
     fn service() -> Value {
@@ -177,16 +177,16 @@ mod tests {
         })
     }
 
-    fn only(behind: &Behind) -> (&Group, Option<&Endpoint>) {
-        assert_eq!(behind.groups.len(), 1);
-        let group = behind.groups.values().next().unwrap();
+    fn only(backends: &Backends) -> (&Group, Option<&Endpoint>) {
+        assert_eq!(backends.groups.len(), 1);
+        let group = backends.groups.values().next().unwrap();
         (group, group.endpoints.values().next())
     }
 
     #[test]
     fn a_pod_becomes_an_endpoint() {
-        let behind = of(&service(), &pod(), AddressType::IPv4);
-        let (group, endpoint) = only(&behind);
+        let backends = of(&service(), &pod(), AddressType::IPv4);
+        let (group, endpoint) = only(&backends);
         assert_eq!(
             serde_json::to_value(endpoint.unwrap()).unwrap(),
             json!({
@@ -221,13 +221,13 @@ mod tests {
                 pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             }
             service["spec"]["publishNotReadyAddresses"] = publish.into();
-            let behind = of(&service, &pod, AddressType::IPv4);
+            let backends = of(&service, &pod, AddressType::IPv4);
             let expected = EndpointConditions {
                 ready: Some(ready),
                 serving: Some(serving),
                 terminating: Some(terminating),
             };
-            assert_eq!(only(&behind).1.unwrap().conditions, expected);
+            assert_eq!(only(&backends).1.unwrap().conditions, expected);
         }
     }
 
@@ -235,13 +235,13 @@ mod tests {
     fn pods_on_unknown_nodes_are_left_out_and_named() {
         let (mut pod, mut service) = (pod(), service());
         pod["spec"]["nodeName"] = "n2".into();
-        let behind = of(&service, &pod, AddressType::IPv4);
-        assert_eq!(behind.without_node, [("p".into(), "n2".into())]);
-        assert!(only(&behind).1.is_none());
+        let backends = of(&service, &pod, AddressType::IPv4);
+        assert_eq!(backends.without_node, [("p".into(), "n2".into())]);
+        assert!(only(&backends).1.is_none());
         service["spec"]["publishNotReadyAddresses"] = true.into();
-        let behind = of(&service, &pod, AddressType::IPv4);
-        assert!(behind.without_node.is_empty());
-        assert_eq!(only(&behind).1.unwrap().zone, None);
+        let backends = of(&service, &pod, AddressType::IPv4);
+        assert!(backends.without_node.is_empty());
+        assert_eq!(only(&backends).1.unwrap().zone, None);
     }
 
     #[test]
