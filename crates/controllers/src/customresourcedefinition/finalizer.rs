@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::definition::{Definition, Said};
 use super::{informer, objects, patch_status};
-use crate::inventory::{self, Change as InventoryChange};
+use crate::ownership_graph::{self, Change as GraphChange};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -39,8 +39,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("crd_finalizer")
         .watches(&definitions, going);
-    let inventory = inventory::shared(manager);
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+    let ownership_graph = ownership_graph::shared(manager);
+    ownership_graph.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
     manager.add(controller.workers(WORKERS));
 }
 
@@ -50,8 +50,8 @@ fn going(change: &Change<Definition>) -> Option<ObjectKey> {
 }
 
 /// The definition that is being deleted and has lost the last object in a namespace.
-fn emptied(definitions: &Informer<Definition>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Removed { namespace, resource, left: 0 } = change else { return Vec::new() };
+fn emptied(definitions: &Informer<Definition>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Removed { namespace, resource, left: 0 } = change else { return Vec::new() };
     let name = format!("{}.{}", resource.plural, resource.group);
     let key = ObjectKey::cluster_wide(namespace.cluster().clone(), name);
     let is_going = definitions.store().get(&key).is_some_and(|definition| definition.is_terminating());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::plan::Plan;
 use super::{Collector, key};
-use crate::inventory::{FOREGROUND, Identity, ORPHAN, Object, Uid};
+use crate::ownership_graph::{FOREGROUND, Identity, ORPHAN, Object, Uid};
 
 /// How many dependents of one owner are made orphans at a time.
 const ORPHANS: usize = 16;
@@ -43,7 +43,7 @@ impl Collector {
 
     /// Lets an object go once nothing that blocks it is left.
     pub(super) async fn await_dependents(&self, cluster: &ClusterId, owner: &Identity) -> kube::Result<()> {
-        if self.inventory.mark_blocking(cluster, &owner.uid) {
+        if self.ownership_graph.mark_blocking(cluster, &owner.uid) {
             return Ok(());
         }
         self.remove_finalizer(cluster, owner, FOREGROUND).await
@@ -51,7 +51,7 @@ impl Collector {
 
     /// Has all dependents forget an object, and lets it go then.
     pub(super) async fn orphan_dependents(&self, cluster: &ClusterId, owner: &Identity) -> kube::Result<()> {
-        let dependents = self.inventory.dependents(cluster, &owner.uid);
+        let dependents = self.ownership_graph.dependents(cluster, &owner.uid);
         stream::iter(dependents)
             .map(|dependent| async move { self.disown(cluster, &dependent, &owner.uid).await })
             .buffer_unordered(ORPHANS)
@@ -90,7 +90,7 @@ impl Collector {
         let latest = objects.get::<Object>(&key(cluster, identity)).await?;
         let latest = latest.filter(|latest| Uid::new(&latest.metadata.uid) == identity.uid);
         if latest.is_none() {
-            self.inventory.note_gone(cluster, &identity.uid);
+            self.ownership_graph.note_gone(cluster, &identity.uid);
         }
         Ok(latest.map(|latest| (objects, latest)))
     }

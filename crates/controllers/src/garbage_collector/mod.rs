@@ -2,7 +2,7 @@
 //!
 //! An object whose owners are all gone is deleted. One that is deleted in the foreground waits until its
 //! dependents are gone, one that is deleted as an orphan's owner until they have forgotten it. Who owns
-//! whom is known from [`crate::inventory`]; what is decided is decided on the object as it is on the server.
+//! whom is known from [`crate::ownership_graph`]; what is decided is decided on the object as it is on the server.
 //!
 //! Owners that were seen are trusted to be there: should they be gone by now, that is told, and brings their
 //! dependents back. So the server is asked only for owners that nobody has seen.
@@ -19,7 +19,9 @@ use coracle_runtime::{
 };
 use kube::Client;
 
-use crate::inventory::{self, Class, Existence, Identity, Inventory, Item, Object, ServedKind, Uid};
+use crate::ownership_graph::{
+    self, Class, Existence, Identity, Item, Object, OwnershipGraph, ServedKind, Uid,
+};
 use crate::{Registration, Settings};
 use plan::{Situation, plan};
 
@@ -39,17 +41,17 @@ const CONFLICT: Duration = Duration::from_millis(20);
 pub(crate) const REGISTRATION: Registration = Registration { name: "garbage-collector-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Collector {
         client: manager.client().clone(),
         recorder: manager.recorder(REGISTRATION.name),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("garbage_collector_attempt_to_delete")
-        .awaits(inventory.ready())
+        .awaits(ownership_graph.ready())
         .workers(WORKERS);
-    inventory.tell_collector(controller.queue());
+    ownership_graph.tell_collector(controller.queue());
     manager.add(controller);
 }
 
@@ -64,7 +66,7 @@ pub(crate) struct Error {
 struct Collector {
     client: Client,
     recorder: Recorder,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
 }
 
 /// What the server says of an owner.
@@ -83,8 +85,8 @@ impl Reconcile for Collector {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
         let cluster = key.cluster();
-        self.inventory.flush(cluster);
-        let Some(item) = self.inventory.item(cluster, &Uid::new(key.name())) else {
+        self.ownership_graph.flush(cluster);
+        let Some(item) = self.ownership_graph.item(cluster, &Uid::new(key.name())) else {
             return Ok(Action::AwaitChange);
         };
         let done = match item.existence {
@@ -103,12 +105,12 @@ impl Collector {
     /// Finds out whether an owner that nobody has seen is there.
     async fn look_for(&self, cluster: &ClusterId, uid: &Uid) -> kube::Result<Action> {
         let mut again = Action::AwaitChange;
-        for named in self.inventory.names_of_unseen(cluster, uid) {
+        for named in self.ownership_graph.names_of_unseen(cluster, uid) {
             match self.ask(cluster, &named).await? {
                 // What every cluster begins with is not told of each; should it go here, that is.
-                Answer::There(_) if self.inventory.is_shared(&named) => {}
+                Answer::There(_) if self.ownership_graph.is_shared(&named) => {}
                 Answer::There(_) => again = Action::RequeueAfter(UNSEEN),
-                Answer::Absent(absent) => self.inventory.note_absent(cluster, absent),
+                Answer::Absent(absent) => self.ownership_graph.note_absent(cluster, absent),
                 Answer::UnknownKind if again == Action::AwaitChange => {
                     again = Action::RequeueAfter(UNRESOLVED)
                 }
@@ -133,7 +135,7 @@ impl Collector {
     /// Whether not all of its owners are known to be there.
     fn is_doubtful(&self, cluster: &ClusterId, item: &Item) -> bool {
         let named = item.owners.iter().map(|owner| &*owner.identity);
-        let classes = self.inventory.classify(cluster, &item.identity.namespace, named);
+        let classes = self.ownership_graph.classify(cluster, &item.identity.namespace, named);
         classes.iter().any(|class| *class != Class::Solid)
     }
 
@@ -145,7 +147,7 @@ impl Collector {
         let key = key(cluster, &item.identity);
         let latest = objects.get::<Object>(&key).await?;
         let Some(latest) = latest.filter(|latest| Uid::new(&latest.metadata.uid) == item.identity.uid) else {
-            self.inventory.note_gone(cluster, &item.identity.uid);
+            self.ownership_graph.note_gone(cluster, &item.identity.uid);
             return Ok(Action::AwaitChange);
         };
         if latest.is_going() {
@@ -160,7 +162,7 @@ impl Collector {
             object: &latest,
             classes: &classes,
             has_dependents: item.has_dependents,
-            has_waiting_dependent: self.inventory.has_waiting_dependent(cluster, uid),
+            has_waiting_dependent: self.ownership_graph.has_waiting_dependent(cluster, uid),
         };
         self.act(&objects, &key, &latest, plan(&situation)).await
     }
@@ -175,7 +177,7 @@ impl Collector {
         let namespace = &*dependent.namespace;
         let named: Vec<_> =
             object.owner_references.iter().map(|reference| Identity::named(namespace, reference)).collect();
-        let mut classes = self.inventory.classify(cluster, namespace, named.iter());
+        let mut classes = self.ownership_graph.classify(cluster, namespace, named.iter());
         for (class, named) in classes.iter_mut().zip(&named) {
             if *class == Class::Elsewhere {
                 self.tell_of_invalid_namespace(cluster, dependent, named);
@@ -184,12 +186,14 @@ impl Collector {
                 continue;
             }
             *class = match self.ask(cluster, named).await? {
-                Answer::There(owner) if owner.is_going() && owner.has_finalizer(inventory::FOREGROUND) => {
+                Answer::There(owner)
+                    if owner.is_going() && owner.has_finalizer(ownership_graph::FOREGROUND) =>
+                {
                     Class::Waiting
                 }
                 Answer::There(_) => Class::Solid,
                 Answer::Absent(absent) => {
-                    self.inventory.note_absent(cluster, absent);
+                    self.ownership_graph.note_absent(cluster, absent);
                     Class::Dangling
                 }
                 Answer::UnknownKind => return Ok(Err(Action::RequeueAfter(UNRESOLVED))),
@@ -214,7 +218,7 @@ impl Collector {
     }
 
     async fn kind(&self, cluster: &ClusterId, identity: &Identity) -> kube::Result<Option<Arc<ServedKind>>> {
-        let kinds = self.inventory.kinds(cluster).await?;
+        let kinds = self.ownership_graph.kinds(cluster).await?;
         Ok(kinds.resolve(&identity.r#type.api_version, &identity.r#type.kind).cloned())
     }
 

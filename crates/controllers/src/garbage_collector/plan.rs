@@ -2,7 +2,7 @@
 
 use kube::api::PropagationPolicy;
 
-use crate::inventory::{Class, FOREGROUND, ORPHAN, Object};
+use crate::ownership_graph::{Class, FOREGROUND, ORPHAN, Object};
 
 /// What is known of an object whose owners may be gone.
 pub(super) struct Situation<'a> {

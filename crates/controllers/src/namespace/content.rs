@@ -8,7 +8,7 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 
-use crate::inventory::{Kinds, Object, ServedKind};
+use crate::ownership_graph::{Kinds, Object, ServedKind};
 
 /// How many kinds are emptied at a time.
 const KINDS: usize = 16;

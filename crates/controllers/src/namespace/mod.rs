@@ -2,7 +2,7 @@
 //!
 //! Pods go first and everything else waits for them, so that nothing a pod still uses (its secrets, its
 //! network policies) is gone before it. What others hold is waited for: when the last object of a kind has
-//! gone, the inventory tells.
+//! gone, the ownership_graph tells.
 //!
 //! Objects in a namespace that does not exist are deleted, too (`orphans`).
 
@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::inventory::{self, Change as InventoryChange, Inventory};
+use crate::ownership_graph::{self, Change as GraphChange, OwnershipGraph};
 use crate::{Registration, Settings, active_namespaces};
 use content::Report;
 
@@ -45,20 +45,20 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "namespace-co
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let namespaces = active_namespaces::informer(manager);
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Deletion {
         client: manager.client().clone(),
         namespaces: Objects::of::<Namespace>(manager.client()),
         informer: namespaces.clone(),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("namespace")
         .watches(&namespaces, terminating);
     let known = namespaces.clone();
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
-    inventory.tell(controller.queue(), MISSING_NAMESPACE_DELAY, move |change| homeless(&known, change));
+    ownership_graph.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
+    ownership_graph.tell(controller.queue(), MISSING_NAMESPACE_DELAY, move |change| homeless(&known, change));
     manager.add(controller.workers(WORKERS));
 }
 
@@ -68,15 +68,15 @@ fn terminating(change: &Change<MetadataOnly>) -> Option<ObjectKey> {
 }
 
 /// The namespace that is being deleted and has lost the last object of a kind.
-fn emptied(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
+fn emptied(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
     let is_going = namespaces.store().get(namespace).is_some_and(|namespace| namespace.is_terminating());
     if is_going { vec![namespace.clone()] } else { Vec::new() }
 }
 
 /// The unknown namespace of an object that has come or changed.
-fn homeless(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Put { namespace, .. } = change else { return Vec::new() };
+fn homeless(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Put { namespace, .. } = change else { return Vec::new() };
     // Objects without a namespace, and those that every cluster begins with, have none to lose.
     let has_one = !namespace.name().is_empty() && !namespace.cluster().is_everywhere();
     if has_one && namespaces.store().get(namespace).is_none() { vec![namespace.clone()] } else { Vec::new() }
@@ -136,7 +136,7 @@ struct Deletion {
     client: Client,
     namespaces: Objects,
     informer: Informer<MetadataOnly>,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     clock: Clock,
 }
 
@@ -149,14 +149,14 @@ impl Reconcile for Deletion {
         }
         // Not from the cache: deleting is the one thing that must not be done on old news.
         let Some(namespace) = self.namespaces.get::<Value>(key).await? else {
-            let kinds = self.inventory.kinds(key.cluster()).await?;
+            let kinds = self.ownership_graph.kinds(key.cluster()).await?;
             orphans::delete(&self.client, &self.namespaces, &kinds, key).await?;
             return Ok(Action::AwaitChange);
         };
         if plan(&namespace) == Plan::Nothing {
             return Ok(Action::AwaitChange);
         }
-        let kinds = self.inventory.kinds(key.cluster()).await?;
+        let kinds = self.ownership_graph.kinds(key.cluster()).await?;
         let inside = ObjectKey::namespaced(key.cluster().clone(), key.name(), "");
         let report = content::delete(&self.client, &kinds, &inside).await;
         let next = next(&report);
@@ -165,7 +165,7 @@ impl Reconcile for Deletion {
         };
         match next {
             // A kind may have come meanwhile, and objects of it.
-            Next::Finalize if self.inventory.refresh_kinds(key.cluster()).await? != kinds => {
+            Next::Finalize if self.ownership_graph.refresh_kinds(key.cluster()).await? != kinds => {
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Next::Finalize => self.finalize(key, namespace).await,

@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 
 use super::content::is_deletable;
-use crate::inventory::{Kinds, Object, ServedKind};
+use crate::ownership_graph::{Kinds, Object, ServedKind};
 
 /// How many requests are under way at a time for one namespace.
 const REQUESTS: usize = 16;

@@ -23,7 +23,7 @@ use kube::api::ListParams;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::inventory::{self, Change as InventoryChange, Count, Inventory, Resource};
+use crate::ownership_graph::{self, Change as GraphChange, Count, OwnershipGraph, Resource};
 use crate::{Registration, Settings};
 use plan::{Usage, plan};
 use view::Quota;
@@ -45,28 +45,28 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "resourcequot
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let quotas: Informer<Quota> = manager.informer(Selection::of::<ResourceQuota>());
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Counting {
         client: manager.client().clone(),
         quotas: Objects::of::<ResourceQuota>(manager.client()),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("resourcequota_primary")
         .watches(&quotas, unsettled)
-        .awaits(inventory.ready());
+        .awaits(ownership_graph.ready());
     let (removed, put) = (quotas.clone(), quotas);
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| match change {
-        InventoryChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),
-        InventoryChange::Kinds(cluster) => {
+    ownership_graph.tell(controller.queue(), Duration::ZERO, move |change| match change {
+        GraphChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),
+        GraphChange::Kinds(cluster) => {
             let quotas = removed.store().in_cluster(cluster);
             quotas.iter().filter(|quota| quota.counts_objects()).map(|quota| quota.key(cluster)).collect()
         }
-        InventoryChange::Put { .. } => Vec::new(),
+        GraphChange::Put { .. } => Vec::new(),
     });
-    inventory.tell(controller.queue(), SETTLE, move |change| match change {
-        InventoryChange::Put { namespace, resource } => limiting(&put, namespace, resource),
+    ownership_graph.tell(controller.queue(), SETTLE, move |change| match change {
+        GraphChange::Put { namespace, resource } => limiting(&put, namespace, resource),
         _ => Vec::new(),
     });
     manager.add(controller.workers(WORKERS));
@@ -94,7 +94,7 @@ fn limiting(quotas: &Informer<Quota>, namespace: &ObjectKey, resource: &Resource
 struct Counting {
     client: Client,
     quotas: Objects,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     clock: Clock,
 }
 
@@ -135,11 +135,11 @@ impl Counting {
     /// How many objects of a kind there are beside a quota; none if nobody knows the kind.
     async fn number(&self, key: &ObjectKey, resource: &Resource) -> kube::Result<Option<u32>> {
         let Some(namespace) = key.namespace_key() else { return Ok(None) };
-        match self.inventory.count(&namespace, resource) {
+        match self.ownership_graph.count(&namespace, resource) {
             None => Ok(None),
             Some(Count::Exactly(number)) => Ok(Some(number)),
             Some(Count::Shared) => {
-                let kinds = self.inventory.kinds(key.cluster()).await?;
+                let kinds = self.ownership_graph.kinds(key.cluster()).await?;
                 let Some(kind) = kinds.preferred().find(|kind| Resource::of(kind) == *resource) else {
                     return Ok(None);
                 };

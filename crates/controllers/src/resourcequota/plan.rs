@@ -6,7 +6,7 @@ use coracle_meta::time::Time;
 use coracle_meta::view;
 use serde_json::{Value, json};
 
-use crate::inventory::Resource;
+use crate::ownership_graph::Resource;
 
 /// Kinds of which more is counted than how many there are, by group and plural. All are served as `v1`.
 const METERED: [(&str, &str); 4] =

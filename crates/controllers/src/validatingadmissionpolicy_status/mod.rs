@@ -23,7 +23,7 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::inventory::AGGREGATED_DISCOVERY;
+use crate::ownership_graph::AGGREGATED_DISCOVERY;
 use crate::{Registration, Settings};
 use check::KnownKind;
 

@@ -10,14 +10,14 @@ use coracle_runtime::{ClusterId, Consumer, ObjectKey, Queue};
 use super::graph::{Changed, Source};
 use super::identity::{Type, Uid};
 use super::object::Object;
-use super::{Change, Inventory, Known, Listener, ServedKind};
+use super::{Change, Known, Listener, OwnershipGraph, ServedKind};
 
 /// How many keys are taken from the graph at a time.
 const BATCH: usize = 256;
 
 /// Notes the objects of one kind, in one cluster or in all.
 pub(super) struct OneKind {
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     /// The cluster that is followed, or what stands for all.
     cluster: ClusterId,
     source: Source,
@@ -30,33 +30,33 @@ pub(super) struct OneKind {
 
 impl OneKind {
     pub(super) fn new(
-        inventory: Arc<Inventory>,
+        ownership_graph: Arc<OwnershipGraph>,
         cluster: ClusterId,
         source: Source,
         kind: &ServedKind,
         ended: Arc<AtomicBool>,
     ) -> Self {
         let r#type = Arc::new(Type::new(&kind.api_version(), &kind.kind));
-        Self { inventory, cluster, source, r#type, epoch: AtomicU32::default(), ended }
+        Self { ownership_graph, cluster, source, r#type, epoch: AtomicU32::default(), ended }
     }
 
     fn begin_epoch(&self) -> u32 {
-        let epoch = self.inventory.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+        let epoch = self.ownership_graph.epochs.fetch_add(1, Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
         epoch
     }
 
     /// Changes the graph, and hands on what has to be looked at for that.
     async fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut Known)) {
-        let changes = self.inventory.with(cluster, |known| {
+        let changes = self.ownership_graph.with(cluster, |known| {
             // Looked at under the lock: what is forgotten after it has ended must not come back.
             if !self.ended.load(Ordering::Relaxed) {
                 change(known);
             }
             known.graph.take_changes()
         });
-        self.inventory.hand_over(cluster).await;
-        self.inventory.tell_all(cluster, changes).await;
+        self.ownership_graph.hand_over(cluster).await;
+        self.ownership_graph.tell_all(cluster, changes).await;
     }
 }
 
@@ -82,15 +82,15 @@ impl Consumer for OneKind {
     async fn complete(&self, listing: Option<u32>) {
         // Where there is nothing there was no page.
         let epoch = listing.unwrap_or_else(|| self.begin_epoch());
-        for cluster in self.inventory.clusters_of(&self.cluster) {
+        for cluster in self.ownership_graph.clusters_of(&self.cluster) {
             self.change(&cluster, |known| known.graph.sweep(self.source, epoch)).await;
         }
         let mut is_first = false;
         self.change(&self.cluster, |known| is_first = known.listed.insert(self.source)).await;
         // At the beginning nobody counts before all is known.
-        if is_first && *self.inventory.ready.borrow() {
-            for cluster in self.inventory.clusters_of(&self.cluster) {
-                self.inventory.announce(&Change::Kinds(cluster)).await;
+        if is_first && *self.ownership_graph.ready.borrow() {
+            for cluster in self.ownership_graph.clusters_of(&self.cluster) {
+                self.ownership_graph.announce(&Change::Kinds(cluster)).await;
             }
         }
     }
@@ -105,7 +105,7 @@ impl Consumer for OneKind {
     }
 }
 
-impl Inventory {
+impl OwnershipGraph {
     /// Hands what has to be looked at to the collector, and waits for room. For those who are no workers of
     /// its own.
     pub(super) async fn hand_over(&self, cluster: &ClusterId) {

@@ -62,7 +62,7 @@ pub(crate) enum Count {
 }
 
 /// What is known, for all clusters.
-pub(crate) struct Inventory {
+pub(crate) struct OwnershipGraph {
     client: Client,
     /// What stands for all clusters, if all are followed. Under it is what every cluster begins with.
     everywhere: Option<ClusterId>,
@@ -93,9 +93,9 @@ struct Known {
 }
 
 /// The one of this manager.
-pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
+pub(crate) fn shared(manager: &mut Manager) -> Arc<OwnershipGraph> {
     manager.shared(|manager| {
-        let inventory = Arc::new(Inventory {
+        let ownership_graph = Arc::new(OwnershipGraph {
             client: manager.client().clone(),
             everywhere: Some(manager.cluster().clone()).filter(ClusterId::is_everywhere),
             clusters: Mutex::default(),
@@ -105,18 +105,18 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<Inventory> {
             collector: OnceLock::new(),
             listeners: RwLock::default(),
         });
-        discovery::register(manager, &inventory);
-        inventory
+        discovery::register(manager, &ownership_graph);
+        ownership_graph
     })
 }
 
-impl Inventory {
+impl OwnershipGraph {
     /// Whether everything there was at the beginning has been seen.
     pub(crate) fn ready(&self) -> watched::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Has everything put into `queue` whose owners have changed, under [`Inventory::key`].
+    /// Has everything put into `queue` whose owners have changed, under [`OwnershipGraph::key`].
     pub(crate) fn tell_collector(&self, queue: &Queue<ObjectKey>) {
         drop(self.collector.set(queue.clone()));
     }

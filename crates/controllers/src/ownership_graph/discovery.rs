@@ -14,11 +14,11 @@ use futures_util::future::join_all;
 
 use super::follow::OneKind;
 use super::graph::Source;
-use super::{Change, Inventory, Kinds, Resource, ServedKind};
+use super::{Change, Kinds, OwnershipGraph, Resource, ServedKind};
 use crate::customresourcedefinition::{self, Definition};
 
 /// The name under which its doings are logged.
-const NAME: &str = "inventory";
+const NAME: &str = "ownership-graph";
 
 /// What something must be able to do to be followed, and to have an end.
 const VERBS: &[&str] = &["delete", "list", "watch"];
@@ -30,11 +30,11 @@ const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 /// How long to wait for the first lists. Whoever begins earlier only has more to ask.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn register(manager: &mut Manager, inventory: &Arc<Inventory>) {
+pub(super) fn register(manager: &mut Manager, ownership_graph: &Arc<OwnershipGraph>) {
     let definitions = customresourcedefinition::informer(manager);
     let services = customresourcedefinition::registration::registered(manager);
     let reconcile = Discovery {
-        inventory: Arc::clone(inventory),
+        ownership_graph: Arc::clone(ownership_graph),
         root: manager.cluster().clone(),
         definitions: definitions.clone(),
         dynamic: manager.dynamic(),
@@ -70,7 +70,7 @@ struct FollowedKind {
 }
 
 struct Discovery {
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     /// The cluster that is followed, or what stands for all.
     root: ClusterId,
     definitions: Informer<Definition>,
@@ -129,18 +129,18 @@ impl Reconcile for Discovery {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let cluster = key.cluster();
-        let kinds = match self.inventory.refresh_kinds(cluster).await {
+        let kinds = match self.ownership_graph.refresh_kinds(cluster).await {
             // A deleted cluster serves no kinds, so that none is followed any more.
             Err(error) if cluster_not_found(&error) => Arc::default(),
             kinds => kinds.inspect_err(|_| self.errors.inc())?,
         };
         self.follow(cluster, &kinds, self.which(cluster));
-        self.inventory.with(cluster, |known| known.graph.mark_unseen());
-        self.inventory.hand_over(cluster).await;
-        self.inventory.announce(&Change::Kinds(cluster.clone())).await;
-        if *cluster == self.root && !*self.inventory.ready.borrow() {
+        self.ownership_graph.with(cluster, |known| known.graph.mark_unseen());
+        self.ownership_graph.hand_over(cluster).await;
+        self.ownership_graph.announce(&Change::Kinds(cluster.clone())).await;
+        if *cluster == self.root && !*self.ownership_graph.ready.borrow() {
             self.first_lists(cluster).await;
-            self.inventory.ready.send_replace(true);
+            self.ownership_graph.ready.send_replace(true);
         }
         Ok(Action::AwaitChange)
     }
@@ -149,7 +149,7 @@ impl Reconcile for Discovery {
 impl Discovery {
     /// Which kinds are followed in a cluster.
     fn which(&self, cluster: &ClusterId) -> Which {
-        if self.inventory.everywhere.is_none() {
+        if self.ownership_graph.everywhere.is_none() {
             return Which::All;
         }
         let of_all = cluster.is_everywhere();
@@ -165,18 +165,18 @@ impl Discovery {
         let versions = followed.iter().map(|(resource, kind)| (resource.clone(), kind.version.clone()));
         let plan = plan(kinds, &which, &versions.collect());
         for kind in plan.end.iter().filter_map(|resource| followed.remove(resource)) {
-            for cluster in self.inventory.clusters_of(cluster) {
-                self.inventory.with(&cluster, |known| {
+            for cluster in self.ownership_graph.clusters_of(cluster) {
+                self.ownership_graph.with(&cluster, |known| {
                     kind.ended.store(true, Ordering::Relaxed);
                     known.graph.forget(kind.source);
                 });
             }
-            self.inventory.with(cluster, |known| known.listed.remove(&kind.source));
+            self.ownership_graph.with(cluster, |known| known.listed.remove(&kind.source));
         }
         for kind in plan.begin {
-            let (source, ended) = (self.inventory.source(&kind), Arc::<AtomicBool>::default());
-            let inventory = Arc::clone(&self.inventory);
-            let consumer = OneKind::new(inventory, cluster.clone(), source, &kind, Arc::clone(&ended));
+            let (source, ended) = (self.ownership_graph.source(&kind), Arc::<AtomicBool>::default());
+            let ownership_graph = Arc::clone(&self.ownership_graph);
+            let consumer = OneKind::new(ownership_graph, cluster.clone(), source, &kind, Arc::clone(&ended));
             let selection = Selection::at(&kind.path()).metadata_only();
             let following = self.dynamic.follow(cluster.clone(), selection, consumer);
             let version = kind.version.clone();
@@ -211,7 +211,7 @@ impl Resource {
     }
 }
 
-impl Inventory {
+impl OwnershipGraph {
     /// The number of a kind; the same in all clusters.
     fn source(&self, kind: &ServedKind) -> Source {
         let resource = Resource::of(kind);
