@@ -19,7 +19,7 @@ pub fn cluster_not_found(error: &kube::Error) -> bool {
 /// Whether a cluster was deleted. False if the server does not answer.
 pub(crate) async fn is_deleted(client: &Client, cluster: &ClusterId) -> bool {
     // The default cluster always exists, and one server may know no others.
-    if *cluster == ClusterId::default() || cluster.is_everywhere() {
+    if *cluster == ClusterId::default() || cluster.is_all_clusters() {
         return false;
     }
     let request = http::Request::get(format!("{}/version", cluster.path())).body(Vec::new());

@@ -10,7 +10,7 @@ const DEFAULT: &str = "default";
 ///
 /// One server serves many clusters, and ten thousand of them must not cost ten thousand managers. So every
 /// key says whose it is, from the event to the reconcile: an informer that follows all clusters at once
-/// ([`Manager::everywhere`](crate::Manager::everywhere)) feeds the same queues and the same controllers as
+/// ([`Manager::all_clusters`](crate::Manager::all_clusters)) feeds the same queues and the same controllers as
 /// one that follows a single cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(Arc<str>);
@@ -27,14 +27,14 @@ impl ClusterId {
     }
 
     /// Stands for all clusters, as the place of what every cluster begins with.
-    pub(crate) fn everywhere() -> &'static Self {
-        static EVERYWHERE: LazyLock<ClusterId> = LazyLock::new(|| ClusterId::new("*"));
-        &EVERYWHERE
+    pub(crate) fn all_clusters() -> &'static Self {
+        static ALL_CLUSTERS: LazyLock<ClusterId> = LazyLock::new(|| ClusterId::new("*"));
+        &ALL_CLUSTERS
     }
 
     /// Whether it stands for all clusters.
-    pub fn is_everywhere(&self) -> bool {
-        self == Self::everywhere()
+    pub fn is_all_clusters(&self) -> bool {
+        self == Self::all_clusters()
     }
 
     /// What stands before the paths of its objects; nothing for the default one.

@@ -81,8 +81,8 @@ impl Manager {
 
     /// A manager for all clusters of a server at once, with one watch of a kind for all of them. Only
     /// Coracle's API offers that, and only to its administrators.
-    pub fn everywhere(client: Client) -> Self {
-        Self::new(client, ClusterId::everywhere().clone())
+    pub fn all_clusters(client: Client) -> Self {
+        Self::new(client, ClusterId::all_clusters().clone())
     }
 
     /// Reads times in events from another clock than the system's.

@@ -78,7 +78,7 @@ fn emptied(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<Obj
 fn homeless(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<ObjectKey> {
     let GraphChange::Put { namespace, .. } = change else { return Vec::new() };
     // Objects without a namespace, and those that every cluster begins with, have none to lose.
-    let has_one = !namespace.name().is_empty() && !namespace.cluster().is_everywhere();
+    let has_one = !namespace.name().is_empty() && !namespace.cluster().is_all_clusters();
     if has_one && namespaces.store().get(namespace).is_none() { vec![namespace.clone()] } else { Vec::new() }
 }
 

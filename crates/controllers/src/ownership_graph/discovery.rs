@@ -149,10 +149,10 @@ impl Reconcile for Discovery {
 impl Discovery {
     /// Which kinds are followed in a cluster.
     fn which(&self, cluster: &ClusterId) -> Which {
-        if self.ownership_graph.everywhere.is_none() {
+        if self.ownership_graph.all_clusters.is_none() {
             return Which::All;
         }
-        let of_all = cluster.is_everywhere();
+        let of_all = cluster.is_all_clusters();
         let plain = ClusterId::default();
         let definitions = self.definitions.store().in_cluster(if of_all { &plain } else { cluster });
         let custom = definitions.iter().map(|one| Resource::defined(&one.spec.group, &one.spec.names.plural));

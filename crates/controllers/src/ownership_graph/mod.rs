@@ -65,7 +65,7 @@ pub(crate) enum Count {
 pub(crate) struct OwnershipGraph {
     client: Client,
     /// What stands for all clusters, if all are followed. Under it is what every cluster begins with.
-    everywhere: Option<ClusterId>,
+    all_clusters: Option<ClusterId>,
     clusters: Mutex<HashMap<ClusterId, Known>>,
     sources: Mutex<Vec<Resource>>,
     /// Counts all lists.
@@ -97,7 +97,7 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<OwnershipGraph> {
     manager.shared(|manager| {
         let ownership_graph = Arc::new(OwnershipGraph {
             client: manager.client().clone(),
-            everywhere: Some(manager.cluster().clone()).filter(ClusterId::is_everywhere),
+            all_clusters: Some(manager.cluster().clone()).filter(ClusterId::is_all_clusters),
             clusters: Mutex::default(),
             sources: Mutex::default(),
             epochs: AtomicU32::default(),
@@ -143,7 +143,7 @@ impl OwnershipGraph {
     /// The kinds of a cluster, as they are now. Those of all clusters are those of the default one.
     pub(crate) async fn refresh_kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
         let plain = ClusterId::default();
-        let asked = if cluster.is_everywhere() { &plain } else { cluster };
+        let asked = if cluster.is_all_clusters() { &plain } else { cluster };
         let kinds = Kinds::read(&self.client, asked).await?;
         // Most clusters have the same, which need not be held for each.
         let common = self.with(&plain, |known| known.kinds.clone()).filter(|common| **common == kinds);
@@ -218,7 +218,7 @@ impl OwnershipGraph {
             })
         };
         let (listed, count) = look(namespace.cluster());
-        match self.everywhere.as_ref().map(look) {
+        match self.all_clusters.as_ref().map(look) {
             Some((true, shared)) if shared > 0 => Some(Count::Shared),
             Some((true, _)) => Some(Count::Exactly(count)),
             _ => listed.then_some(Count::Exactly(count)),
@@ -238,13 +238,13 @@ impl OwnershipGraph {
 
     /// Whether every cluster begins with an owner that is named so. It has another identity in each.
     pub(crate) fn is_shared(&self, named: &Identity) -> bool {
-        let everywhere = self.everywhere.as_ref();
-        everywhere.is_some_and(|everywhere| self.with(everywhere, |known| known.graph.has_named(named)))
+        let all_clusters = self.all_clusters.as_ref();
+        all_clusters.is_some_and(|all_clusters| self.with(all_clusters, |known| known.graph.has_named(named)))
     }
 
     /// The clusters of which something is known, of those that are meant.
     fn clusters_of(&self, meant: &ClusterId) -> Vec<ClusterId> {
-        if !meant.is_everywhere() {
+        if !meant.is_all_clusters() {
             return vec![meant.clone()];
         }
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()

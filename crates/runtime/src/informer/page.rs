@@ -46,7 +46,7 @@ impl<V: View> Page<V> {
         cluster: &ClusterId,
         request: http::Request<Vec<u8>>,
     ) -> kube::Result<Self> {
-        if cluster == ClusterId::everywhere() {
+        if cluster == ClusterId::all_clusters() {
             return Ok(client.request::<OfAll<V>>(request).await?.into());
         }
         let OfOne { metadata, items } = client.request::<OfOne<V>>(request).await?;
@@ -104,7 +104,7 @@ struct Located<V> {
 impl<V: View> From<OfAll<V>> for Page<V> {
     fn from(page: OfAll<V>) -> Self {
         // Objects of a cluster come together, so that most share one id.
-        let mut last = ClusterId::everywhere().clone();
+        let mut last = ClusterId::all_clusters().clone();
         let mut cluster = |id: Box<str>| {
             if last.as_str() != &*id {
                 last = ClusterId::new(id);

@@ -155,7 +155,7 @@ impl<C: Consumer> Reflector<C> {
     pub(crate) fn new(cluster: ClusterId, selection: Selection, consumer: C) -> Self {
         let (progress, wanted) = (watched::Sender::default(), watched::Sender::default());
         // What clusters lack of what all begin with is told by lists only.
-        let lists = AtomicBool::new(cluster == *ClusterId::everywhere());
+        let lists = AtomicBool::new(cluster == *ClusterId::all_clusters());
         let hearing = Mutex::new(Hearing { deaf_since: Some(Instant::now()), deaf_for: Duration::ZERO });
         Self { cluster, selection, consumer, progress, wanted, lists, hearing }
     }

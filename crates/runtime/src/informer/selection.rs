@@ -135,7 +135,7 @@ mod tests {
         {
             assert!(query.contains(part), "{query}");
         }
-        let everywhere = selection.watch(ClusterId::everywhere(), Some("7")).unwrap();
+        let everywhere = selection.watch(ClusterId::all_clusters(), Some("7")).unwrap();
         assert!(everywhere.uri().path().starts_with("/clusters/*/api/v1/serviceaccounts"));
         let state = selection.watch(&cluster, None).unwrap();
         let query = state.uri().query().unwrap();

@@ -129,7 +129,7 @@ impl<V: View> Store<V> {
         let Some(index) = objects.indexes.get(name) else { return Vec::new() };
         let of = |cluster: &ClusterId| index.found.get(cluster)?.get(value);
         let mut found: Vec<_> = of(cluster).into_iter().flat_map(BTreeMap::values).cloned().collect();
-        if let Some(shared) = of(ClusterId::everywhere()) {
+        if let Some(shared) = of(ClusterId::all_clusters()) {
             let shared = shared.iter().filter(|(key, _)| !objects.is_overlaid(&key.in_cluster(cluster)));
             found.extend(shared.map(|(_, object)| Arc::clone(object)));
             found.sort_by(|one, other| place(&**one).cmp(&place(&**other)));
@@ -191,7 +191,7 @@ fn place<V: View>(object: &V) -> (&str, &str) {
 impl<V: View> Objects<V> {
     /// What a cluster has under a key, be it its own or what all begin with.
     fn visible(&self, key: &ObjectKey) -> Option<&Arc<V>> {
-        let shared = || self.by_key.get(&key.in_cluster(ClusterId::everywhere()));
+        let shared = || self.by_key.get(&key.in_cluster(ClusterId::all_clusters()));
         self.by_key.get(key).or_else(|| shared().filter(|_| !self.hidden.contains(key)))
     }
 
@@ -210,7 +210,7 @@ impl<V: View> Objects<V> {
             let behind = ObjectKey::cluster_wide(ClusterId::new(format!("{}\0", key.cluster().as_str())), "");
             next = self.by_key.range(behind..).next().map(|(key, _)| key);
         }
-        clusters.remove(ClusterId::everywhere());
+        clusters.remove(ClusterId::all_clusters());
         clusters
     }
 
@@ -218,7 +218,7 @@ impl<V: View> Objects<V> {
     fn within(&self, cluster: &ClusterId, namespace: Option<&str>) -> BTreeMap<ObjectKey, Arc<V>> {
         let own = self.stored_within(cluster, namespace).map(|(key, object)| (key.clone(), object.clone()));
         let mut found: BTreeMap<_, _> = own.collect();
-        let shared = self.stored_within(ClusterId::everywhere(), namespace);
+        let shared = self.stored_within(ClusterId::all_clusters(), namespace);
         for (key, object) in shared.map(|(key, object)| (key.in_cluster(cluster), object)) {
             if !self.is_overlaid(&key) {
                 found.insert(key, object.clone());
@@ -264,7 +264,7 @@ impl<V: View> Objects<V> {
                 index.remove(key, &own);
             }
         }
-        if self.by_key.contains_key(&key.in_cluster(ClusterId::everywhere())) {
+        if self.by_key.contains_key(&key.in_cluster(ClusterId::all_clusters())) {
             self.hidden.insert(key.clone());
         }
         Some(Change { key: told_as(key.clone()), old: Some(old), new: None })
@@ -274,7 +274,7 @@ impl<V: View> Objects<V> {
 /// What every cluster begins with is told of as being in the default one: what there is to do about it in
 /// the others follows from it being there, and not from news.
 fn told_as(key: ObjectKey) -> ObjectKey {
-    if key.cluster() == ClusterId::everywhere() { key.in_cluster(&ClusterId::default()) } else { key }
+    if key.cluster() == ClusterId::all_clusters() { key.in_cluster(&ClusterId::default()) } else { key }
 }
 
 impl<V> Index<V> {
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn what_all_clusters_begin_with_is_in_each_until_it_has_its_own() {
-        let (store, all, blue) = (Store::new(), ClusterId::everywhere().clone(), ClusterId::new("blue"));
+        let (store, all, blue) = (Store::new(), ClusterId::all_clusters().clone(), ClusterId::new("blue"));
         let shared = vec![object("", "default", "1"), object("", "system", "1")];
         let changes = store.replace(listed(&all, shared.clone()));
         let told: Vec<_> = changes.iter().map(|change| change.key.to_string()).collect();
