@@ -46,7 +46,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("cluster_authentication_trust_controller")
         .watches(&published, itself)
-        .follows(trust, move || {
+        .watches_value(trust, move || {
             // Also where it is missing in the cluster that everybody has.
             let published = known.keys().into_iter().filter(|key| key.namespace() == NAMESPACE);
             published.chain([key(ClusterId::default())]).collect::<BTreeSet<_>>()

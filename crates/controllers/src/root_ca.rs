@@ -52,7 +52,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         .queue_name("root_ca_cert_publisher")
         .watches(&namespaces, active_namespaces::itself)
         .watches(&published, active_namespaces::around)
-        .follows(&followed, move || of_namespaces.store().keys());
+        .watches_value(&followed, move || of_namespaces.store().keys());
     manager.add(controller);
 }
 

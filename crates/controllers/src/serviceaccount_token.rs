@@ -90,7 +90,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         .watches(&secrets, |change| [change.key.clone()])
         .watches(&of_accounts, move |change| around(change, &owned));
     if let Some(trust) = &settings.trust {
-        controller = controller.follows(trust, move || secrets.store().keys());
+        controller = controller.watches_value(trust, move || secrets.store().keys());
     }
     manager.add(controller);
 }

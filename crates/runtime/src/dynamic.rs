@@ -1,7 +1,7 @@
-//! Kinds that are followed for a while: those that custom resources bring and take away again.
+//! Informers for kinds that come and go with CustomResourceDefinitions and aggregated APIs.
 //!
-//! An informer is there as long as its manager. Whoever follows what comes and goes asks for it with
-//! [`Dynamic::follow`], also while the manager runs, and it ends when what that returned is dropped.
+//! An informer of the manager lives as long as the manager. [`Dynamic::follow`] starts a reflector at any time, also
+//! while the manager runs; it ends when the returned [`Following`] is dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
@@ -13,44 +13,43 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::informer::{Consumer, Followed, Reflector, Selection};
+use crate::informer::{AnyReflector, Consumer, Reflector, Selection};
 use crate::key::ClusterId;
 
-/// Starts and ends to follow kinds while a manager runs. Clones are the same.
+/// Starts and stops reflectors while a manager runs. Clones share the same set.
 #[derive(Clone, Default)]
 pub struct Dynamic {
-    followed: Arc<watch::Sender<Vec<Arc<dyn Followed>>>>,
+    followed: Arc<watch::Sender<Vec<Arc<dyn AnyReflector>>>>,
     /// Cancelled when the manager stops.
     stopped: CancellationToken,
 }
 
-/// Something is being followed, until this is dropped. What is under way then may still be told.
+/// A running reflector, which stops when this handle is dropped. Changes in flight may still be delivered after that.
 pub struct Following {
-    followed: Arc<dyn Followed>,
+    followed: Arc<dyn AnyReflector>,
     all: Dynamic,
 }
 
 impl Dynamic {
-    /// Tells `consumer` what there is in a cluster, or in all, and what changes.
+    /// Delivers the objects of one cluster, or of all clusters, and their changes to `consumer`.
     #[must_use = "nothing is followed any more when it is dropped"]
     pub fn follow(&self, cluster: ClusterId, selection: Selection, consumer: impl Consumer) -> Following {
-        let followed: Arc<dyn Followed> = Arc::new(Reflector::new(cluster, selection, consumer));
+        let followed: Arc<dyn AnyReflector> = Arc::new(Reflector::new(cluster, selection, consumer));
         self.followed.send_modify(|all| all.push(Arc::clone(&followed)));
         Following { followed, all: self.clone() }
     }
 
-    /// Everything that is followed now.
-    pub(crate) fn current(&self) -> Vec<Arc<dyn Followed>> {
+    pub(crate) fn current(&self) -> Vec<Arc<dyn AnyReflector>> {
         self.followed.borrow().clone()
     }
 
-    /// Follows whatever is wanted. Returns only if a task of it failed, which none does.
+    /// Runs a task for each reflector in the set. Returns only if one of these tasks ends, which none does normally.
     pub(crate) async fn run(self, client: Client, mut rng: Rng) {
         let _stopped = self.stopped.clone().drop_guard();
         let mut wanted = self.followed.subscribe();
         let mut running: Running = HashMap::new();
         loop {
-            // In the order they were asked for, so that a run can be repeated.
+            // In the order of the `follow` calls, so that a run with seeded randomness is reproducible.
             let now = wanted.borrow_and_update().clone();
             let kept: HashSet<usize> = now.iter().map(address).collect();
             running.retain(|known, _| kept.contains(known));
@@ -61,7 +60,7 @@ impl Dynamic {
                 });
             }
             tokio::select! {
-                // Both may be dropped: they only wait. The sender lives in `self`.
+                // Both branches are safe to drop: they only wait. The sender lives in `self`.
                 biased;
                 _ = wanted.changed() => {}
                 () = any_ended(&mut running) => return,
@@ -71,21 +70,21 @@ impl Dynamic {
 }
 
 impl Following {
-    /// Waits until everything has been told, could not be at the first attempt, or will not be because the manager
-    /// stops.
+    /// Waits until the initial list is delivered, its first attempt failed, or the manager stops.
     pub fn attempted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut progress = self.followed.progress();
         let stopped = self.all.stopped.clone();
         async move {
             tokio::select! {
-                // Both may be dropped: they only wait. It fails only with what is followed, and then nothing will be told.
+                // Both branches are safe to drop: they only wait. `wait_for` fails only if the reflector is dropped,
+                // after which nothing is delivered.
                 _ = progress.wait_for(|progress| progress.attempted) => {}
                 () = stopped.cancelled() => {}
             }
         }
     }
 
-    /// Whether everything has been told once.
+    /// True if the initial list has been delivered.
     pub fn has_synced(&self) -> bool {
         self.followed.progress().borrow().synced
     }
@@ -98,10 +97,10 @@ impl Drop for Following {
     }
 }
 
-/// What runs, by where it is in memory: that is nobody else's as long as it is held.
-type Running = HashMap<usize, (Arc<dyn Followed>, Task<()>)>;
+/// Running reflectors by address, which is unique as long as the `Arc` is held.
+type Running = HashMap<usize, (Arc<dyn AnyReflector>, Task<()>)>;
 
-fn address(followed: &Arc<dyn Followed>) -> usize {
+fn address(followed: &Arc<dyn AnyReflector>) -> usize {
     Arc::as_ptr(followed).cast::<()>().addr()
 }
 

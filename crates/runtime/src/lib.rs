@@ -1,12 +1,12 @@
-//! How any controller runs, ours and a user's: informers that know what is there, an exact queue of what
-//! has to be looked at, and a manager that owns the tasks.
+//! Runs any controller, Coracle's own and a user's: informers that cache objects, a work queue that deduplicates
+//! keys, and a manager that owns the tasks.
 //!
-//! Everything goes through a [`kube::Client`], in one process or over a network alike. What a controller
-//! decides is its own business; see `coracle-controllers`.
+//! All access goes through a [`kube::Client`], within one process or over a network. The controllers themselves are
+//! in `coracle-controllers`.
 //!
-//! Reconciling is level-triggered: events only say which key to look at, never what to do. A key that
-//! fails is tried again with growing delays, a key that panics likewise, and no key is ever worked on
-//! twice at the same time. An idle cluster costs nothing but a renewed watch every few minutes.
+//! Reconciling is level-triggered: an event only determines which key to reconcile, never what to do. A key whose
+//! reconcile fails or panics is retried with exponential backoff, and no key is ever reconciled twice at the same
+//! time. An idle cluster costs no more than renewing each watch every few minutes.
 //!
 //! ```
 //! use std::convert::Infallible;

@@ -1,12 +1,13 @@
-//! Deciding on nothing that lacks one's own last writes.
+//! Read-your-writes for controllers: no reconcile runs on a cache that lacks the controller's own last writes.
 //!
-//! What a controller knows comes from a watch, which lags behind what it wrote a moment ago. Whoever counts
-//! pods and makes the missing ones would then make them twice. So a controller notes what it wrote for a
-//! key, and waits, before it looks at that key again, until its informer has seen it. That is usually so by
-//! then. Nothing of that is guessed and nothing expires; the expectations of client-go's controllers do both.
+//! An informer's cache lags behind the server by the delay of its watch. A controller that counts pods and creates
+//! the missing ones from a stale cache would create them twice. So a controller notes its writes per key, and waits
+//! before it reconciles that key again until its informer has seen them, which is usually the case by then. Nothing
+//! is estimated and nothing expires, unlike the expectations of client-go's controllers.
 //!
-//! The same goes for what it knows to be old because the server said so: a set that is gone would else make pods as
-//! fast as others delete them, until a watch that broke off is back. That is waited for once only.
+//! The same holds for objects that the server reports as outdated: without waiting, a controller whose set is gone
+//! would create pods as fast as the garbage collector deletes them, until a broken watch is restored. It waits for
+//! that only once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,16 +16,16 @@ use std::time::Duration;
 use crate::informer::{Informer, View};
 use crate::key::ObjectKey;
 
-/// How long a worker waits for an informer that is behind, before it gives the key back and works on
-/// another. None of its writes is forgotten by that.
+/// How long a worker waits for a stale informer before it returns the key to the queue and takes another. The noted
+/// writes stay noted.
 const STALE_WAIT: Duration = Duration::from_secs(5);
 
-/// The informer has not seen what was written for a key.
+/// The informer has not yet seen the writes noted for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("informer cache has not yet seen this controller's last write")]
 pub struct StaleCache;
 
-/// What a controller has written to the objects of one informer, by the key it was working on.
+/// Writes of a controller to the objects of one informer, by the key that was reconciled.
 #[derive(Debug, Default)]
 pub struct ReadYourWrites {
     unseen: Mutex<HashMap<ObjectKey, Unseen>>,
@@ -32,40 +33,40 @@ pub struct ReadYourWrites {
 
 #[derive(Debug, Default)]
 struct Unseen {
-    /// The newest version that was written.
+    /// Highest resource version written.
     revision: u64,
-    /// What was deleted: the object, and which one it was. A deletion answers with no version.
+    /// Deleted objects and their uids. The response to a deletion holds no resource version.
     deleted: Vec<(ObjectKey, Box<str>)>,
-    /// The version of the object at the key itself that the server does not have any more.
+    /// Cached version of the object at the key itself that the server no longer has.
     outdated: Option<Box<str>>,
 }
 
 impl ReadYourWrites {
-    /// Notes that an object came to be at this version while working on `key`.
+    /// Notes that the reconcile of `key` wrote an object, which now has this resource version.
     pub fn note(&self, key: &ObjectKey, resource_version: &str) {
-        // What is no number cannot be waited for.
+        // Only numeric versions can be compared with the progress of an informer.
         let revision = resource_version.parse().unwrap_or_default();
         let mut unseen = self.unseen();
         let entry = unseen.entry(key.clone()).or_default();
         entry.revision = entry.revision.max(revision);
     }
 
-    /// Notes that the deletion of `object` began while working on `key`.
+    /// Notes that the reconcile of `key` began the deletion of `object`.
     pub fn note_deleted(&self, key: &ObjectKey, object: ObjectKey, uid: &str) {
         self.unseen().entry(key.clone()).or_default().deleted.push((object, uid.into()));
     }
 
-    /// Notes that the server refused a change of the object at `key` because it is not as it was known at this
-    /// version, or is gone. Whoever decided on it once more would do so wrongly, and as fast as it can.
+    /// Notes that the server rejected a write to the object at `key` because it has changed since this version, or is
+    /// gone. Reconciling again from the same cache would fail again, in a busy loop.
     pub fn note_outdated(&self, key: &ObjectKey, resource_version: &str) {
         self.unseen().entry(key.clone()).or_default().outdated = Some(resource_version.into());
     }
 
-    /// Returns when the informer has seen everything that was noted for `key`. It must be the one of the object at
-    /// `key` if that was noted to be outdated.
+    /// Waits until the informer has seen all writes noted for `key`. The informer must be the one of the object at
+    /// `key` if [`note_outdated`](Self::note_outdated) was called for it.
     ///
     /// # Errors
-    /// If that takes long. The key should be tried again.
+    /// If this takes longer than five seconds. The caller should retry the key.
     pub async fn seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>) -> Result<(), StaleCache> {
         let mut progress = informer.progress();
         let seen = progress.wait_for(|progress| self.has_seen(key, informer, progress.revision));
@@ -73,14 +74,14 @@ impl ReadYourWrites {
         if let Ok(Ok(_)) = result {
             return Ok(());
         }
-        // Somebody else may have refused it, and nothing will ever change; that it is waited for once is enough.
+        // The rejection may have another cause, and the object may never change: one wait is enough.
         if let Some(unseen) = self.unseen().get_mut(key) {
             unseen.outdated = None;
         }
         Err(StaleCache)
     }
 
-    /// Forgets what has been seen of `key`. Whether that is all.
+    /// Removes the noted writes of `key` that the informer has seen. True if none is left.
     fn has_seen<V: View>(&self, key: &ObjectKey, informer: &Informer<V>, revision: u64) -> bool {
         let mut all = self.unseen();
         let Some(unseen) = all.get_mut(key) else { return true };
@@ -92,7 +93,7 @@ impl ReadYourWrites {
             })
         });
         let is_recent = unseen.revision <= revision;
-        // What is older than one's own writes is older than what was refused, too.
+        // A cache that lacks the controller's own writes is also older than the rejection.
         if let Some(outdated) = unseen.outdated.as_deref().filter(|_| is_recent) {
             let known = informer.store().get(key);
             if known.is_none_or(|known| *known.metadata().resource_version != *outdated) {

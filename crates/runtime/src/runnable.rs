@@ -1,31 +1,31 @@
-//! What runs beside controllers on the same informers, and does not reconcile keys one by one: a scheduler,
-//! for which all pods compete.
+//! Long-running components beside the controllers that share their informers but do not reconcile keys one by one,
+//! such as the scheduler, where all pods compete.
 
 use std::pin::Pin;
 
 use tokio_util::sync::CancellationToken;
 
-/// A long-running part of a [`Manager`](crate::Manager).
+/// A long-running component of a [`Manager`](crate::Manager), as in controller-runtime.
 pub trait Runnable: Send + 'static {
-    /// For logs.
+    /// Name for logs.
     fn name(&self) -> &'static str;
 
-    /// What tells whether it is at rest.
+    /// Returns the handle through which [`Idle`](crate::Idle) checks that this component is at rest.
     fn quiescence(&self) -> Box<dyn Quiescence>;
 
-    /// Runs until `stop`, then finishes what it is at.
+    /// Runs until `stop` is cancelled, then finishes the work in flight.
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// How busy a [`Runnable`] is.
+/// Reports how busy a [`Runnable`] is.
 pub trait Quiescence: Send + Sync {
-    /// How many things it has begun since it started.
+    /// Number of work items started since the component started.
     fn begun(&self) -> u64;
 
-    /// How many things come back later.
+    /// Number of work items that are delayed until a later time.
     fn delayed(&self) -> usize;
 
-    /// Returns when it has taken in everything its informers have told, and has nothing to do. Returns at
-    /// once if it does not run.
+    /// Returns when all changes delivered by its informers are processed and no work is left, or at once if the
+    /// component does not run.
     fn quiet(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

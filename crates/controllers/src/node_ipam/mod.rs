@@ -46,7 +46,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
             let changed = change.old.as_ref().map(cidrs) != change.new.as_ref().map(cidrs);
             changed.then(|| change.key.clone())
         })
-        .follows(&follows, move || without_block(&waiting));
+        .watches_value(&follows, move || without_block(&waiting));
     manager.add(controller);
 }
 

@@ -62,7 +62,7 @@ pub(super) struct HearingTime {
 
 impl HearingTime {
     pub(super) fn time(&self) -> Duration {
-        self.clock.uptime().saturating_sub(self.leases.deaf_for())
+        self.clock.uptime().saturating_sub(self.leases.disconnected_for())
     }
 }
 

@@ -109,7 +109,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
             None::<ObjectKey>
         })
         .watches(&pods, move |change| ready_where_nothing_is_known(change, &of_pods))
-        .follows(&shifted, move || not_ready(&of_shifts))
+        .watches_value(&shifted, move || not_ready(&of_shifts))
         .workers(WORKERS);
     manager.add(controller);
 }
