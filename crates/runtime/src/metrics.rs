@@ -22,46 +22,46 @@ type Collect = fn(&Queue<ObjectKey>, &[(&str, &str)], &mut Samples<'_>);
 type Family = (&'static str, Type, &'static str, Collect);
 
 const FAMILIES: &[Family] = &[
-    ("workqueue_depth", Type::Gauge, "Keys that wait for a worker.", |queue, labels, samples| {
+    ("workqueue_depth", Type::Gauge, "Number of keys waiting for a worker.", |queue, labels, samples| {
         samples.add_value(labels, queue.depth().waiting as f64);
     }),
-    ("workqueue_adds_total", Type::Counter, "Keys that began to wait.", |queue, labels, samples| {
+    ("workqueue_adds_total", Type::Counter, "Keys added to the queue.", |queue, labels, samples| {
         samples.add_value(labels, queue.counts().added as f64);
     }),
     (
         "workqueue_retries_total",
         Type::Counter,
-        "Attempts that failed and are made again.",
+        "Failures, each of which is retried.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().retried as f64),
     ),
     (
         "workqueue_queue_duration_seconds",
         Type::Histogram,
-        "How long keys waited.",
+        "Time that keys waited for a worker.",
         |queue, labels, samples| samples.add(labels, queue.waited()),
     ),
     (
         "workqueue_work_duration_seconds",
         Type::Histogram,
-        "How long keys were worked on.",
+        "Time that workers processed keys.",
         |queue, labels, samples| samples.add(labels, queue.worked()),
     ),
     (
         "workqueue_unfinished_work_seconds",
         Type::Gauge,
-        "Age of all work that lasts, together.",
+        "Sum of the ages of all keys in processing.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().unfinished.as_secs_f64()),
     ),
     (
         "workqueue_longest_running_processor_seconds",
         Type::Gauge,
-        "Age of the work that lasts longest.",
+        "Age of the key that has been processing longest.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().longest_running.as_secs_f64()),
     ),
     (
         "workqueue_oldest_waiting_seconds",
         Type::Gauge,
-        "Age of the key that waits longest.",
+        "Age of the key that has waited longest.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().oldest.as_secs_f64()),
     ),
 ];
@@ -116,7 +116,7 @@ mod tests {
             "workqueue_queue_duration_seconds_bucket{name=\"one\",le=\"1e-08\"} 1",
             "workqueue_work_duration_seconds_count{name=\"one\"} 1",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
     }
 }

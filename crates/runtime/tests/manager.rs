@@ -209,7 +209,7 @@ async fn concurrent_reconciles_are_limited_to_the_workers() {
     let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
     started.acquire_many(2).await.unwrap().forget();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(started.available_permits(), 0, "a third one began");
+    assert_eq!(started.available_permits(), 0, "a third reconcile started");
     gate.add_permits(5);
     assert_eq!(idle.run_until_idle().await.unwrap().reconciles, 5);
 }
@@ -340,7 +340,7 @@ async fn dynamic_reflector_starts_and_stops_with_a_running_manager() {
     let before = of_boats(&requests);
     assert!(before > 0);
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert_eq!(of_boats(&requests), before, "nobody asks for them any more");
+    assert_eq!(of_boats(&requests), before, "the kind is still requested");
     stop.cancel();
     running.await.unwrap();
     // A reconcile that is still in flight when the manager stops must not wait for a list that never comes.

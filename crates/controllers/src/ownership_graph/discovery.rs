@@ -1,4 +1,4 @@
-//! Follows every kind that can be deleted, as long as it is served.
+//! Watches every deletable kind as long as it is served.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,22 +12,22 @@ use coracle_runtime::{
 };
 use futures_util::future::join_all;
 
-use super::follow::OneKind;
+use super::consumer::KindConsumer;
 use super::graph::Source;
 use super::{Change, Kinds, OwnershipGraph, Resource, ServedKind};
 use crate::customresourcedefinition::{self, Definition};
 
-/// The name under which its doings are logged.
+/// Name of the controller in logs and metrics.
 const NAME: &str = "ownership-graph";
 
-/// What something must be able to do to be followed, and to have an end.
+/// Verbs that a kind must support to be watched.
 const VERBS: &[&str] = &["delete", "list", "watch"];
 
-/// What nobody owns and is owned by nobody, and of which there is much, as in upstream (`ignoredResources`
-/// in `garbagecollector/graph_builder.go`).
+/// Kinds without owners and dependents and with many objects, as in Kubernetes (`ignoredResources` in
+/// `garbagecollector/graph_builder.go`).
 const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
-/// How long to wait for the first lists. Whoever begins earlier only has more to ask.
+/// How long to wait for the initial lists. Starting earlier only causes more requests of the collector.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn register(manager: &mut Manager, ownership_graph: &Arc<OwnershipGraph>) {
@@ -38,63 +38,63 @@ pub(super) fn register(manager: &mut Manager, ownership_graph: &Arc<OwnershipGra
         root: manager.cluster().clone(),
         definitions: definitions.clone(),
         dynamic: manager.dynamic(),
-        followed: Mutex::default(),
+        watched: Mutex::default(),
         errors: manager.metrics().counter(
             "garbagecollector_controller_resources_sync_error_total",
-            "How often it could not be found out which kinds there are, or not all of them could be listed.",
+            "Failures to discover the served kinds, or to list all of them.",
         ),
     };
     let controller = Controller::new(NAME, reconcile)
         .watches(&definitions, |change| [key(change.key.cluster())])
         .watches(&services, |change| [key(change.key.cluster())]);
-    // Built-in kinds are there without any change.
+    // Built-in kinds exist without any event.
     let first = controller.queue().try_add(&key(manager.cluster()));
     debug_assert!(first, "an empty queue has room");
     manager.add(controller);
 }
 
-/// What stands for all kinds of a cluster.
+/// Key that stands for all kinds of a cluster.
 fn key(cluster: &ClusterId) -> ObjectKey {
     ObjectKey::cluster_wide(cluster.clone(), "kinds")
 }
 
-/// What is followed of a cluster.
-type Followed = HashMap<Resource, FollowedKind>;
+/// Kinds that are watched in a cluster.
+type WatchedKinds = HashMap<Resource, WatchedKind>;
 
-/// A kind that is followed in one version.
-struct FollowedKind {
+/// A kind that is watched in one version.
+struct WatchedKind {
     version: Box<str>,
     source: Source,
-    following: Following,
+    watch: Following,
     ended: Arc<AtomicBool>,
 }
 
 struct Discovery {
     ownership_graph: Arc<OwnershipGraph>,
-    /// The cluster that is followed, or what stands for all.
+    /// The watched cluster, or the wildcard for all clusters.
     root: ClusterId,
     definitions: Informer<Definition>,
     dynamic: Dynamic,
-    followed: Mutex<BTreeMap<ClusterId, Followed>>,
+    watched: Mutex<BTreeMap<ClusterId, WatchedKinds>>,
     errors: Arc<Counter>,
 }
 
-/// What is to be followed from now on, and what not any more.
+/// Kinds to start and stop watching.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
-    begin: Vec<Arc<ServedKind>>,
-    end: Vec<Resource>,
+    start: Vec<Arc<ServedKind>>,
+    stop: Vec<Resource>,
 }
 
-/// If all clusters are followed, what they have in common is followed once; what definitions bring to a
-/// cluster, only there.
-enum Which {
+/// With one watch for all clusters, kinds that all clusters serve are watched once, and kinds of a
+/// CustomResourceDefinition only in their cluster.
+enum KindFilter {
     All,
     AllBut(HashSet<Resource>),
     Only(HashSet<Resource>),
 }
 
-impl Which {
+impl KindFilter {
     fn contains(&self, resource: &Resource) -> bool {
         match self {
             Self::All => true,
@@ -104,24 +104,25 @@ impl Which {
     }
 }
 
-/// `followed` says which version of what is followed.
-fn plan(kinds: &Kinds, which: &Which, followed: &HashMap<Resource, Box<str>>) -> Plan {
+/// Plans the watches; `watched` holds the versions watched now.
+fn plan(kinds: &Kinds, filter: &KindFilter, watched: &HashMap<Resource, Box<str>>) -> Plan {
     let wanted: HashMap<Resource, &Arc<ServedKind>> = kinds
         .preferred()
         .filter(|kind| kind.can(VERBS) && !IGNORED.contains(&(&*kind.group, &*kind.plural)))
         .map(|kind| (Resource::of(kind), kind))
-        .filter(|(resource, _)| which.contains(resource))
+        .filter(|(resource, _)| filter.contains(resource))
         .collect();
-    let begins = |resource: &Resource, kind: &ServedKind| followed.get(resource) != Some(&kind.version);
-    let mut begin: Vec<_> = wanted
+    let must_start = |resource: &Resource, kind: &ServedKind| watched.get(resource) != Some(&kind.version);
+    let mut start: Vec<_> = wanted
         .iter()
-        .filter(|(resource, kind)| begins(resource, kind))
+        .filter(|(resource, kind)| must_start(resource, kind))
         .map(|(_, kind)| Arc::clone(kind))
         .collect();
-    begin.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
-    // What cannot be asked at present may still be there.
-    let ends = |resource: &&Resource| !wanted.contains_key(*resource) && !kinds.is_stale(&resource.group);
-    Plan { begin, end: followed.keys().filter(ends).cloned().collect() }
+    start.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
+    // Kinds of an API server that does not answer may still exist.
+    let must_stop =
+        |resource: &&Resource| !wanted.contains_key(*resource) && !kinds.is_stale(&resource.group);
+    Plan { start, stop: watched.keys().filter(must_stop).cloned().collect() }
 }
 
 impl Reconcile for Discovery {
@@ -130,16 +131,16 @@ impl Reconcile for Discovery {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let cluster = key.cluster();
         let kinds = match self.ownership_graph.refresh_kinds(cluster).await {
-            // A deleted cluster serves no kinds, so that none is followed any more.
+            // A deleted cluster serves no kinds, so that all its watches stop.
             Err(error) if cluster_not_found(&error) => Arc::default(),
             kinds => kinds.inspect_err(|_| self.errors.inc())?,
         };
-        self.follow(cluster, &kinds, self.which(cluster));
-        self.ownership_graph.with(cluster, |known| known.graph.mark_unseen());
-        self.ownership_graph.hand_over(cluster).await;
+        self.watch_kinds(cluster, &kinds, self.filter(cluster));
+        self.ownership_graph.with(cluster, |state| state.graph.mark_unseen());
+        self.ownership_graph.enqueue_dirty(cluster).await;
         self.ownership_graph.announce(&Change::Kinds(cluster.clone())).await;
         if *cluster == self.root && !*self.ownership_graph.ready.borrow() {
-            self.first_lists(cluster).await;
+            self.wait_for_initial_lists(cluster).await;
             self.ownership_graph.ready.send_replace(true);
         }
         Ok(Action::AwaitChange)
@@ -147,61 +148,62 @@ impl Reconcile for Discovery {
 }
 
 impl Discovery {
-    /// Which kinds are followed in a cluster.
-    fn which(&self, cluster: &ClusterId) -> Which {
+    /// The kinds to watch in a cluster.
+    fn filter(&self, cluster: &ClusterId) -> KindFilter {
         if self.ownership_graph.all_clusters.is_none() {
-            return Which::All;
+            return KindFilter::All;
         }
         let of_all = cluster.is_all_clusters();
         let plain = ClusterId::default();
         let definitions = self.definitions.store().in_cluster(if of_all { &plain } else { cluster });
         let custom = definitions.iter().map(|one| Resource::defined(&one.spec.group, &one.spec.names.plural));
-        if of_all { Which::AllBut(custom.collect()) } else { Which::Only(custom.collect()) }
+        if of_all { KindFilter::AllBut(custom.collect()) } else { KindFilter::Only(custom.collect()) }
     }
 
-    fn follow(&self, cluster: &ClusterId, kinds: &Kinds, which: Which) {
-        let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let followed = all.entry(cluster.clone()).or_default();
-        let versions = followed.iter().map(|(resource, kind)| (resource.clone(), kind.version.clone()));
-        let plan = plan(kinds, &which, &versions.collect());
-        for kind in plan.end.iter().filter_map(|resource| followed.remove(resource)) {
+    fn watch_kinds(&self, cluster: &ClusterId, kinds: &Kinds, filter: KindFilter) {
+        let mut all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = all.entry(cluster.clone()).or_default();
+        let versions = watched.iter().map(|(resource, kind)| (resource.clone(), kind.version.clone()));
+        let plan = plan(kinds, &filter, &versions.collect());
+        for kind in plan.stop.iter().filter_map(|resource| watched.remove(resource)) {
             for cluster in self.ownership_graph.clusters_of(cluster) {
-                self.ownership_graph.with(&cluster, |known| {
+                self.ownership_graph.with(&cluster, |state| {
                     kind.ended.store(true, Ordering::Relaxed);
-                    known.graph.forget(kind.source);
+                    state.graph.forget(kind.source);
                 });
             }
-            self.ownership_graph.with(cluster, |known| known.listed.remove(&kind.source));
+            self.ownership_graph.with(cluster, |state| state.listed.remove(&kind.source));
         }
-        for kind in plan.begin {
+        for kind in plan.start {
             let (source, ended) = (self.ownership_graph.source(&kind), Arc::<AtomicBool>::default());
             let ownership_graph = Arc::clone(&self.ownership_graph);
-            let consumer = OneKind::new(ownership_graph, cluster.clone(), source, &kind, Arc::clone(&ended));
+            let consumer =
+                KindConsumer::new(ownership_graph, cluster.clone(), source, &kind, Arc::clone(&ended));
             let selection = Selection::at(&kind.path()).metadata_only();
-            let following = self.dynamic.follow(cluster.clone(), selection, consumer);
+            let watch = self.dynamic.follow(cluster.clone(), selection, consumer);
             let version = kind.version.clone();
-            followed.insert(Resource::of(&kind), FollowedKind { version, source, following, ended });
+            watched.insert(Resource::of(&kind), WatchedKind { version, source, watch, ended });
         }
-        if followed.is_empty() {
+        if watched.is_empty() {
             all.remove(cluster);
         }
     }
 
-    /// Waits until all that was there has been seen, as far as it can be.
-    async fn first_lists(&self, cluster: &ClusterId) {
+    /// Waits until the initial lists are complete, as far as possible.
+    async fn wait_for_initial_lists(&self, cluster: &ClusterId) {
         let attempted: Vec<_> = {
-            let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-            all.get(cluster).into_iter().flatten().map(|(_, kind)| kind.following.attempted()).collect()
+            let all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            all.get(cluster).into_iter().flatten().map(|(_, kind)| kind.watch.attempted()).collect()
         };
         if tokio::time::timeout(SYNC_TIMEOUT, join_all(attempted)).await.is_err() {
             self.errors.inc();
-            tracing::debug!("some kinds take long to list; what they own is asked for one by one");
+            tracing::debug!("initial lists are incomplete; looking up owners of these kinds one by one");
         }
     }
 }
 
 impl Resource {
-    /// The one that a kind is a version of.
+    /// The resource of a kind, without its version.
     pub(crate) fn of(kind: &ServedKind) -> Self {
         Self { group: kind.group.clone(), plural: kind.plural.clone() }
     }
@@ -212,12 +214,12 @@ impl Resource {
 }
 
 impl OwnershipGraph {
-    /// The number of a kind; the same in all clusters.
+    /// Number of a kind; the same in all clusters.
     fn source(&self, kind: &ServedKind) -> Source {
         let resource = Resource::of(kind);
         let mut sources = self.sources();
-        let known = sources.iter().position(|known| *known == resource);
-        let index = known.unwrap_or_else(|| {
+        let state = sources.iter().position(|state| *state == resource);
+        let index = state.unwrap_or_else(|| {
             sources.push(resource);
             sources.len() - 1
         });
@@ -249,27 +251,27 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_deleted_is_followed_while_it_is_served() {
+    fn deletable_kinds_are_watched_while_served() {
         let served = kinds("v1", "Current", &[resource("boats", VERBS), resource("reviews", &["create"])]);
-        let plan = |kinds: &Kinds, followed: &HashMap<_, _>| plan(kinds, &Which::All, followed);
+        let plan = |kinds: &Kinds, watched: &HashMap<_, _>| plan(kinds, &KindFilter::All, watched);
         let first = plan(&served, &HashMap::new());
-        assert_eq!(first.begin.iter().map(|kind| &*kind.plural).collect::<Vec<_>>(), ["boats"]);
-        let followed = HashMap::from([(boats(), "v1".into())]);
-        assert_eq!(plan(&served, &followed), Plan::default());
-        assert_eq!(plan(&kinds("v1", "Current", &[]), &followed).end, [boats()]);
-        assert_eq!(plan(&kinds("v1", "Stale", &[]), &followed), Plan::default());
-        let other = plan(&kinds("v2", "Current", &[resource("boats", VERBS)]), &followed);
-        assert_eq!((other.begin.len(), other.end.len()), (1, 0), "in another version");
+        assert_eq!(first.start.iter().map(|kind| &*kind.plural).collect::<Vec<_>>(), ["boats"]);
+        let watched = HashMap::from([(boats(), "v1".into())]);
+        assert_eq!(plan(&served, &watched), Plan::default());
+        assert_eq!(plan(&kinds("v1", "Current", &[]), &watched).stop, [boats()]);
+        assert_eq!(plan(&kinds("v1", "Stale", &[]), &watched), Plan::default());
+        let other = plan(&kinds("v2", "Current", &[resource("boats", VERBS)]), &watched);
+        assert_eq!((other.start.len(), other.stop.len()), (1, 0), "in another version");
     }
 
     #[test]
-    fn what_definitions_bring_is_followed_where_they_are() {
+    fn custom_kinds_are_watched_in_their_cluster() {
         let served = kinds("v1", "Current", &[resource("boats", VERBS), resource("oars", VERBS)]);
-        let plurals = |which: &Which| {
-            let begin = plan(&served, which, &HashMap::new()).begin;
-            begin.iter().map(|kind| kind.plural.to_string()).collect::<Vec<_>>()
+        let plurals = |filter: &KindFilter| {
+            let start = plan(&served, filter, &HashMap::new()).start;
+            start.iter().map(|kind| kind.plural.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(plurals(&Which::AllBut(HashSet::from([boats()]))), ["oars"]);
-        assert_eq!(plurals(&Which::Only(HashSet::from([boats()]))), ["boats"]);
+        assert_eq!(plurals(&KindFilter::AllBut(HashSet::from([boats()]))), ["oars"]);
+        assert_eq!(plurals(&KindFilter::Only(HashSet::from([boats()]))), ["boats"]);
     }
 }

@@ -1,11 +1,11 @@
-//! What there is in a cluster, of every kind: which kinds are served, who owns whom, how many there are.
+//! Metadata of all objects in a cluster: served kinds, owner references, and object counts.
 //!
-//! One watch of the metadata of each kind feeds it, for all controllers that have to know: the garbage
-//! collector and quotas. Kinds come and go with definitions and APIServices; a change of those is what
-//! makes it ask again which there are.
+//! One metadata watch per kind feeds it for all controllers that need it: the garbage collector, the namespace
+//! controller and quotas. Kinds come and go with CustomResourceDefinitions and APIServices; a change of those
+//! triggers a new discovery.
 
+mod consumer;
 mod discovery;
-mod follow;
 mod graph;
 mod identity;
 mod kinds;
@@ -27,57 +27,57 @@ pub(crate) use object::{FOREGROUND, ORPHAN, Object};
 
 use graph::{Graph, Source};
 
-/// Which keys have to be looked at when something has changed.
+/// Maps a change to the keys to enqueue.
 type KeysOf = Box<dyn Fn(&Change) -> Vec<ObjectKey> + Send + Sync>;
 
-/// What has happened.
+/// A change of the objects in a cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Objects of a kind have come or changed in a namespace, which has no name for what is in none.
+    /// Objects of a kind were added or modified in a namespace; the name is empty for cluster-scoped objects.
     Put { namespace: ObjectKey, resource: Resource },
-    /// Objects of a kind are gone.
+    /// Objects of a kind were deleted.
     Removed {
         namespace: ObjectKey,
         resource: Resource,
-        /// How many there still are.
+        /// Number of remaining objects.
         left: u32,
     },
-    /// There may be other kinds in a cluster.
+    /// The served kinds of a cluster may have changed.
     Kinds(ClusterId),
 }
 
-/// A kind, whatever its version.
+/// A kind without its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Resource {
     pub(crate) group: Box<str>,
     pub(crate) plural: Box<str>,
 }
 
-/// How many objects of a kind there are.
+/// Number of objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Exactly(u32),
-    /// Every cluster begins with some; how many this one still has, it has to be asked.
+    /// Includes bootstrap objects; how many of them the cluster still has must be queried.
     Shared,
 }
 
-/// What is known, for all clusters.
+/// The graphs of all clusters.
 pub(crate) struct OwnershipGraph {
     client: Client,
-    /// What stands for all clusters, if all are followed. Under it is what every cluster begins with.
+    /// The wildcard cluster, if all clusters are watched. Bootstrap objects are under it.
     all_clusters: Option<ClusterId>,
-    clusters: Mutex<HashMap<ClusterId, Known>>,
+    clusters: Mutex<HashMap<ClusterId, ClusterGraph>>,
     sources: Mutex<Vec<Resource>>,
-    /// Counts all lists.
+    /// Number of the last list.
     epochs: AtomicU32,
-    /// Whether everything there was at the beginning has been seen.
+    /// True once the initial lists are complete.
     ready: watched::Sender<bool>,
-    /// Who looks at what may have to go.
+    /// Queue of the garbage collector.
     collector: OnceLock<Queue<ObjectKey>>,
     listeners: RwLock<Vec<Listener>>,
 }
 
-/// Somebody who wants to know.
+/// A queue to which changes are reported.
 struct Listener {
     queue: Queue<ObjectKey>,
     delay: Duration,
@@ -85,14 +85,14 @@ struct Listener {
 }
 
 #[derive(Default)]
-struct Known {
+struct ClusterGraph {
     kinds: Option<Arc<Kinds>>,
     graph: Graph,
-    /// Of which kinds, of those that are followed here, all objects have been seen.
+    /// Kinds watched here whose initial list is complete.
     listed: HashSet<Source>,
 }
 
-/// The one of this manager.
+/// Returns the manager's graph.
 pub(crate) fn shared(manager: &mut Manager) -> Arc<OwnershipGraph> {
     manager.shared(|manager| {
         let ownership_graph = Arc::new(OwnershipGraph {
@@ -111,18 +111,18 @@ pub(crate) fn shared(manager: &mut Manager) -> Arc<OwnershipGraph> {
 }
 
 impl OwnershipGraph {
-    /// Whether everything there was at the beginning has been seen.
+    /// True once the initial lists are complete.
     pub(crate) fn ready(&self) -> watched::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Has everything put into `queue` whose owners have changed, under [`OwnershipGraph::key`].
-    pub(crate) fn tell_collector(&self, queue: &Queue<ObjectKey>) {
+    /// Sets the queue for objects whose owners have changed, by [`OwnershipGraph::key`].
+    pub(crate) fn set_collector(&self, queue: &Queue<ObjectKey>) {
         drop(self.collector.set(queue.clone()));
     }
 
-    /// Has `keys_of` each change looked at after some time.
-    pub(crate) fn tell(
+    /// Adds `keys_of` each change to a queue, after a delay.
+    pub(crate) fn subscribe(
         &self,
         queue: &Queue<ObjectKey>,
         delay: Duration,
@@ -132,89 +132,89 @@ impl OwnershipGraph {
         listeners.push(Listener { queue: queue.clone(), delay, keys_of: Box::new(keys_of) });
     }
 
-    /// The kinds of a cluster, as far as is known; asked for if nothing is.
+    /// The cached kinds of a cluster; read from the server if there are none.
     pub(crate) async fn kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
-        if let Some(known) = self.with(cluster, |known| known.kinds.clone()) {
-            return Ok(known);
+        if let Some(state) = self.with(cluster, |state| state.kinds.clone()) {
+            return Ok(state);
         }
         self.refresh_kinds(cluster).await
     }
 
-    /// The kinds of a cluster, as they are now. Those of all clusters are those of the default one.
+    /// Reads the kinds of a cluster from the server. For the wildcard, reads those of the default cluster.
     pub(crate) async fn refresh_kinds(&self, cluster: &ClusterId) -> kube::Result<Arc<Kinds>> {
         let plain = ClusterId::default();
-        let asked = if cluster.is_all_clusters() { &plain } else { cluster };
-        let kinds = Kinds::read(&self.client, asked).await?;
-        // Most clusters have the same, which need not be held for each.
-        let common = self.with(&plain, |known| known.kinds.clone()).filter(|common| **common == kinds);
+        let source = if cluster.is_all_clusters() { &plain } else { cluster };
+        let kinds = Kinds::read(&self.client, source).await?;
+        // Most clusters serve the same kinds, which are stored only once.
+        let common = self.with(&plain, |state| state.kinds.clone()).filter(|common| **common == kinds);
         let kinds = common.unwrap_or_else(|| Arc::new(kinds));
-        self.with(cluster, |known| known.kinds = Some(Arc::clone(&kinds)));
+        self.with(cluster, |state| state.kinds = Some(Arc::clone(&kinds)));
         Ok(kinds)
     }
 
-    /// What the collector knows an object by.
+    /// Key of an object in the collector's queue.
     pub(crate) fn key(cluster: &ClusterId, uid: &Uid) -> ObjectKey {
         ObjectKey::cluster_wide(cluster.clone(), uid.to_string())
     }
 
-    /// What is known of an object.
+    /// A copy of an object's node.
     pub(crate) fn item(&self, cluster: &ClusterId, uid: &Uid) -> Option<Item> {
-        self.with(cluster, |known| known.graph.item(uid))
+        self.with(cluster, |state| state.graph.item(uid))
     }
 
-    /// Who names an object as an owner.
+    /// Objects that reference this one as their owner.
     pub(crate) fn dependents(&self, cluster: &ClusterId, uid: &Uid) -> Vec<Arc<Identity>> {
-        self.with(cluster, |known| known.graph.dependents(uid))
+        self.with(cluster, |state| state.graph.dependents(uid))
     }
 
-    /// Whether one of the dependents of an object waits for dependents of its own.
+    /// True if a dependent of the object waits for dependents of its own.
     pub(crate) fn has_waiting_dependent(&self, cluster: &ClusterId, uid: &Uid) -> bool {
-        self.with(cluster, |known| known.graph.has_waiting_dependent(uid))
+        self.with(cluster, |state| state.graph.has_waiting_dependent(uid))
     }
 
-    /// Has the dependents looked at for which an object waits. Whether there are any.
+    /// Marks the dependents that block the deletion of an object. True if there are any.
     pub(crate) fn mark_blocking(&self, cluster: &ClusterId, uid: &Uid) -> bool {
-        let blocking = self.with(cluster, |known| known.graph.mark_blocking(uid));
+        let blocking = self.with(cluster, |state| state.graph.mark_blocking(uid));
         self.flush(cluster);
         blocking
     }
 
-    /// What an object that nobody has seen may be.
+    /// Identities under which an unseen owner is referenced.
     pub(crate) fn names_of_unseen(&self, cluster: &ClusterId, uid: &Uid) -> Vec<Arc<Identity>> {
-        self.with(cluster, |known| known.graph.names_of_unseen(uid))
+        self.with(cluster, |state| state.graph.names_of_unseen(uid))
     }
 
-    /// What becomes of references that name owners so, by an object in `namespace`.
+    /// Classifies references of an object in `namespace` to these owners.
     pub(crate) fn classify<'a>(
         &self,
         cluster: &ClusterId,
         namespace: &str,
         named: impl Iterator<Item = &'a Identity>,
     ) -> Vec<Class> {
-        self.with(cluster, |known| named.map(|named| known.graph.classify(namespace, named)).collect())
+        self.with(cluster, |state| named.map(|named| state.graph.classify(namespace, named)).collect())
     }
 
-    /// Notes that an object is gone, before anybody has told.
-    pub(crate) fn note_gone(&self, cluster: &ClusterId, uid: &Uid) {
-        self.with(cluster, |known| known.graph.remove(uid));
+    /// Removes an object before its deletion is observed.
+    pub(crate) fn mark_gone(&self, cluster: &ClusterId, uid: &Uid) {
+        self.with(cluster, |state| state.graph.remove(uid));
         self.flush(cluster);
     }
 
-    /// Notes that there is no owner of this name.
-    pub(crate) fn note_absent(&self, cluster: &ClusterId, absent: Identity) {
-        self.with(cluster, |known| known.graph.note_absent(Arc::new(absent)));
+    /// Records that no owner exists under this identity.
+    pub(crate) fn mark_absent(&self, cluster: &ClusterId, absent: Identity) {
+        self.with(cluster, |state| state.graph.mark_absent(Arc::new(absent)));
         self.flush(cluster);
     }
 
-    /// How many objects of a kind there are in a namespace; none if they have not been seen, or the kind is
-    /// not followed.
+    /// Number of objects of a kind in a namespace; `None` if the initial list is not complete, or the kind is not
+    /// watched.
     pub(crate) fn count(&self, namespace: &ObjectKey, resource: &Resource) -> Option<Count> {
-        let source = self.sources().iter().position(|known| known == resource)?;
+        let source = self.sources().iter().position(|state| state == resource)?;
         let source = Source(u32::try_from(source).ok()?);
-        // Each kind is followed in all clusters together or in this one alone.
+        // A kind is watched either in all clusters together or in this one alone.
         let look = |cluster: &ClusterId| {
-            self.with(cluster, |known| {
-                (known.listed.contains(&source), known.graph.count(source, namespace.name()))
+            self.with(cluster, |state| {
+                (state.listed.contains(&source), state.graph.count(source, namespace.name()))
             })
         };
         let (listed, count) = look(namespace.cluster());
@@ -225,24 +225,24 @@ impl OwnershipGraph {
         }
     }
 
-    /// Hands what has to be looked at to the collector, as far as there is room. For its own workers, who
-    /// must not wait for room; what is left is handed over by the next.
+    /// Adds dirty objects to the collector's queue as far as there is room. For the collector's own workers, which
+    /// must not wait for room; the rest is added by the next call.
     pub(crate) fn flush(&self, cluster: &ClusterId) {
         let Some(queue) = self.collector.get() else { return };
-        while let Some(uid) = self.with(cluster, |known| known.graph.next_dirty()) {
+        while let Some(uid) = self.with(cluster, |state| state.graph.next_dirty()) {
             if !queue.try_add(&Self::key(cluster, &uid)) {
-                return self.with(cluster, |known| known.graph.mark_again(&uid));
+                return self.with(cluster, |state| state.graph.mark_again(&uid));
             }
         }
     }
 
-    /// Whether every cluster begins with an owner that is named so. It has another identity in each.
+    /// True if the owner is a bootstrap object, which has a different uid in each cluster.
     pub(crate) fn is_shared(&self, named: &Identity) -> bool {
         let all_clusters = self.all_clusters.as_ref();
-        all_clusters.is_some_and(|all_clusters| self.with(all_clusters, |known| known.graph.has_named(named)))
+        all_clusters.is_some_and(|all_clusters| self.with(all_clusters, |state| state.graph.has_named(named)))
     }
 
-    /// The clusters of which something is known, of those that are meant.
+    /// The clusters with state that the argument stands for.
     fn clusters_of(&self, meant: &ClusterId) -> Vec<ClusterId> {
         if !meant.is_all_clusters() {
             return vec![meant.clone()];
@@ -250,12 +250,12 @@ impl OwnershipGraph {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    fn with<T>(&self, cluster: &ClusterId, look: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, cluster: &ClusterId, look: impl FnOnce(&mut ClusterGraph) -> T) -> T {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = clusters.entry(cluster.clone()).or_default();
-        let answer = look(known);
-        // The kinds of the default cluster are those of most others, which have them from there.
-        if known.graph.is_empty() && known.listed.is_empty() && *cluster != ClusterId::default() {
+        let state = clusters.entry(cluster.clone()).or_default();
+        let answer = look(state);
+        // The kinds of the default cluster are kept, because most other clusters share them.
+        if state.graph.is_empty() && state.listed.is_empty() && *cluster != ClusterId::default() {
             clusters.remove(cluster);
         }
         answer

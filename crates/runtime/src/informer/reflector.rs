@@ -1,5 +1,5 @@
 //! The reflector: a watch that begins with the initial events (`sendInitialEvents`) and is renewed forever, or a list
-//! as_any by a watch if the server does not support that. Objects and changes go to a [`Consumer`].
+//! followed by a watch if the server does not support that. Objects and changes go to a [`Consumer`].
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +92,7 @@ pub(crate) struct Reflector<C> {
     connection: Mutex<Connection>,
 }
 
-/// Whether a watch is established.
+/// State of the connection: with or without an established watch.
 struct Connection {
     /// Since when there is no watch, if there is none.
     disconnected_since: Option<Instant>,
@@ -210,7 +210,7 @@ impl<C: Consumer> Reflector<C> {
         match error {
             // Kinds may be removed, and the owner of this reflector stops it a moment later.
             kube::Error::Api(status) if status.code == NOT_FOUND => {
-                tracing::debug!(path, %error, "what is as_any is not served");
+                tracing::debug!(path, %error, "the watched kind is not served");
             }
             _ => tracing::warn!(path, %error, "cannot list or watch; retrying"),
         }
@@ -278,7 +278,9 @@ impl<C: Consumer> Reflector<C> {
                 biased;
                 event = events.try_next() => event?,
                 () = relist_due(&mut required, seen), if session.position.is_some() => return Ok(WatchEnd::Relist),
-                () = tokio::time::sleep(INITIAL_EVENTS_TIMEOUT), if session.position.is_none() => return self.switch_to_lists(),
+                () = tokio::time::sleep(INITIAL_EVENTS_TIMEOUT), if session.position.is_none() => {
+                    return self.switch_to_lists();
+                }
             };
             let Some(event) = event else { return Ok(WatchEnd::Resume { received_events }) };
             let Some(revision) = &mut session.position else {

@@ -372,7 +372,7 @@ mod tests {
             .iter()
             .map(|object| object.metadata.resource_version.to_string())
             .collect();
-        assert_eq!(versions, ["2", "4"], "as they are now");
+        assert_eq!(versions, ["2", "4"], "the current versions");
         store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);
         assert!(store.by_index("namespace", &cluster, "c").is_empty());
@@ -417,11 +417,11 @@ mod tests {
         assert_eq!(names(&store.in_cluster(&blue)), ["system"]);
         assert_eq!(names(&store.by_index("namespace", &blue, "")), ["system"]);
         assert_eq!(names(&store.in_cluster(&ClusterId::new("green"))), ["default", "system"]);
-        assert_eq!(store.keys().len(), 3, "two of the default cluster, one of the blue");
+        assert_eq!(store.keys().len(), 3, "two of the default cluster, one of blue");
 
         assert!(store.remove_with_cluster(&key(&blue, "", "system")).is_some());
         assert!(store.remove_with_cluster(&key(&blue, "", "default")).is_none(), "it was hidden");
-        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"], "as in any new cluster");
+        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"], "as in a new cluster");
         assert!(store.read().hidden.is_empty());
 
         let mut again = listed(&all, shared);

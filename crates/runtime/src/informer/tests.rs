@@ -175,7 +175,7 @@ async fn watch_delivers_initial_events_and_changes() {
     watch.send(event("BOOKMARK", bookmark(4))).await.unwrap();
     watch.send(event("ADDED", object("b", 2))).await.unwrap();
     tokio::time::sleep(FIRST_RETRY).await;
-    assert!(!running.informer.has_synced(), "that may not have been all");
+    assert!(!running.informer.has_synced(), "the initial events are not complete");
     assert_eq!(running.queued_keys().await, Vec::<String>::new());
     watch.send(initial_events_end(5)).await.unwrap();
     running.reached(5).await;
@@ -226,7 +226,7 @@ async fn server_without_initial_events_is_listed() {
         assert!(
             requests[3].contains("resourceVersion=5") && requests[3].contains("allowWatchBookmarks=true")
         );
-        assert_eq!(requests[4], "/api/v1/namespaces?&limit=500", "it is not tried again");
+        assert_eq!(requests[4], "/api/v1/namespaces?&limit=500", "initial events are not requested again");
     }
 }
 
@@ -244,7 +244,7 @@ async fn deletion_within_initial_events_falls_back_to_a_list() {
     second.send(event("ERROR", gone())).await.unwrap();
     let _third = script.state(9, &[]);
     running.reached(9).await;
-    assert!(script.requests()[3].contains("sendInitialEvents=true"), "it is tried again");
+    assert!(script.requests()[3].contains("sendInitialEvents=true"), "initial events are requested again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn incomplete_initial_events_are_requested_again() {
     let running = run(&script);
     running.reached(5).await;
     assert!(began.elapsed() >= FIRST_RETRY / 2, "{:?}", began.elapsed());
-    assert_eq!(running.names(), ["b"], "half of another state counts for nothing");
+    assert_eq!(running.names(), ["b"], "incomplete initial events are discarded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,7 +296,7 @@ async fn relist_after_410_delivers_missed_changes() {
             watch.send(event("ERROR", gone())).await.unwrap();
         }
         running.reached(9).await;
-        assert_eq!(running.queued_keys().await, ["a", "b"], "one gone, one changed, one as it was");
+        assert_eq!(running.queued_keys().await, ["a", "b"], "one deleted, one modified, one unchanged");
         assert_eq!(running.names(), ["b", "c"]);
     }
 }
@@ -327,7 +327,7 @@ async fn disconnected_for_counts_time_without_a_watch() {
     let running = run(&script);
     running.reached(5).await;
     tokio::time::sleep(FIRST_RETRY * 10).await;
-    assert_eq!(running.informer.disconnected_for(), Duration::ZERO, "silence is no failure");
+    assert_eq!(running.informer.disconnected_for(), Duration::ZERO, "a silent watch is not disconnected");
     drop(first);
     second.send(event("ADDED", object("a", 6))).await.unwrap();
     running.reached(6).await;
@@ -394,7 +394,7 @@ async fn outdated_object_is_waited_for_once() {
     let began = Instant::now();
     assert_eq!(writes.seen(&key, &running.informer).await, Err(StaleCache));
     assert!(began.elapsed() >= FIRST_RETRY, "{:?}", began.elapsed());
-    assert_eq!(writes.seen(&key, &running.informer).await, Ok(()), "once is enough");
+    assert_eq!(writes.seen(&key, &running.informer).await, Ok(()), "only the first call waits");
 
     writes.note_outdated(&key, "5");
     watch.send(event("MODIFIED", object("a", 6))).await.unwrap();
@@ -415,7 +415,7 @@ async fn full_queue_blocks_the_watch_without_loss() {
     let mut queued_keys = Vec::new();
     for turn in 0..3 {
         let taken = queue.take().await.unwrap();
-        assert!(turn > 0 || !informer.has_synced(), "there is more to add_listener");
+        assert!(turn > 0 || !informer.has_synced(), "more objects follow");
         queued_keys.push(taken.key().to_string());
         taken.finish(crate::queue::Outcome::Done);
     }

@@ -30,7 +30,7 @@ async fn keys_are_deduplicated_and_taken_in_order() {
         taken.finish(Outcome::Done);
     }
     assert!(poll_take(&queue).await.is_none());
-    assert_eq!(queue.state().check(), 0, "what is done is removed");
+    assert_eq!(queue.state().check(), 0, "finished keys are removed");
     assert_eq!(queue.taken(), 3);
 }
 
@@ -41,10 +41,10 @@ async fn key_added_while_processing_is_processed_again() {
     let taken = queue.take().await.unwrap();
     queue.add(1).await;
     queue.add(1).await;
-    assert!(poll_take(&queue).await.is_none(), "two workers would have it");
+    assert!(poll_take(&queue).await.is_none(), "no second worker may take the key");
     taken.finish(Outcome::Done);
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert!(poll_take(&queue).await.is_none(), "twice was enough");
+    assert!(poll_take(&queue).await.is_none(), "the key is processed twice only");
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +63,7 @@ async fn retry_delay_doubles_until_success() {
         taken.finish(Outcome::Failed);
     }
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert_eq!(queue.state().check(), 0, "the failures are removed");
+    assert_eq!(queue.state().check(), 0, "the backoff is removed");
     queue.add(1).await;
     queue.take().await.unwrap().finish(Outcome::Failed);
     let began = Instant::now();
@@ -111,7 +111,7 @@ async fn add_after_keeps_the_earliest_time_and_processing_cancels_later_ones() {
     other.finish(Outcome::Done);
     queue.add(1).await;
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert_eq!(queue.depth().delayed, 0, "it was looked at, and wants no more");
+    assert_eq!(queue.depth().delayed, 0, "processing cancels the delay");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn add_to_full_queue_waits_for_room() {
     assert_eq!(queue.depth().waiting, 2);
     let taken = queue.take().await.unwrap();
     yield_now().await;
-    assert_eq!(queue.depth().waiting, 1, "the place is taken until the work is done");
+    assert_eq!(queue.depth().waiting, 1, "a key in processing still counts");
     taken.finish(Outcome::Done);
     third.await.unwrap();
     assert_eq!(queue.depth().waiting, 2);
@@ -194,7 +194,7 @@ async fn quiet_waits_for_waiting_and_processing_keys() {
         queue.take().await.unwrap().finish(outcome);
     }
     quiet.await.unwrap();
-    assert_eq!(queue.depth().delayed, 1, "what comes back later is not waited for");
+    assert_eq!(queue.depth().delayed, 1, "delayed keys are not waited for");
 }
 
 /// With many workers and keys, no two workers ever hold the same key, and every key is processed after its last
@@ -254,7 +254,7 @@ fn normal_priority_goes_before_low() {
     let later = now + Duration::from_secs(2);
     assert_eq!(state.counts(later).oldest, Duration::from_secs(2));
     let order: Vec<_> = (0..4).map(|_| state.next(later)).collect();
-    assert_eq!(order, [3, 4, 1, 2].map(Next::Key), "3 came before 4, and is as urgent now");
+    assert_eq!(order, [3, 4, 1, 2].map(Next::Key), "3 was added before 4, and has the same priority now");
     let counts = state.counts(later + Duration::from_secs(1));
     assert_eq!((counts.added, counts.taken), (4, 4));
     assert_eq!((counts.oldest, counts.longest_running), (Duration::ZERO, Duration::from_secs(1)));

@@ -15,7 +15,7 @@ use crate::key::ClusterId;
 /// Maximum number of cached events, and of rate limited objects. The oldest are evicted first, and then counted anew.
 const MAX_CACHED: usize = 4096;
 
-/// Number of different messages with the identity reason after which further ones are combined, if all came within
+/// Number of different messages with the same reason after which further ones are combined, if all came within
 /// [`SIMILAR_INTERVAL`].
 const MAX_SIMILAR: usize = 10;
 const SIMILAR_INTERVAL: Duration = Duration::from_secs(600);
@@ -179,7 +179,7 @@ fn evict_oldest<K: Clone + Eq + std::hash::Hash, T>(map: &mut HashMap<K, T>, at:
     let oldest_kept = *oldest_kept;
     let before = map.len();
     map.retain(|_, entry| at(entry) > oldest_kept);
-    debug_assert!(map.len() < before, "the oldest itself is forgotten");
+    debug_assert!(map.len() < before, "at least the oldest entry is evicted");
 }
 
 #[cfg(test)]

@@ -214,14 +214,14 @@ mod tests {
         assert_eq!(
             observe(&mut cache, key("p", "2"), 3),
             [("e3".to_owned(), None)],
-            "it has changed meanwhile"
+            "the object has changed"
         );
         assert_eq!(cache.deadline(), Some(at(361)));
         assert_eq!(summary(cache.due(at(361))), []);
         assert_eq!(cache.deadline(), Some(at(363)));
-        assert_eq!(summary(cache.due(at(363))), [("e1".to_owned(), Some(3))], "it has ended");
+        assert_eq!(summary(cache.due(at(363))), [("e1".to_owned(), Some(3))], "the series has ended");
         assert_eq!(cache.deadline(), None);
-        assert_eq!(observe(&mut cache, key("p", "1"), 364), [("e364".to_owned(), None)], "another one");
+        assert_eq!(observe(&mut cache, key("p", "1"), 364), [("e364".to_owned(), None)], "a new event");
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         for index in 0..MAX_CACHED {
             written.extend(observe(&mut cache, key(&format!("p{index}"), "1"), 1));
         }
-        assert!(written.contains(&("e0".to_owned(), Some(3))), "what was counted is not lost");
+        assert!(written.contains(&("e0".to_owned(), Some(3))), "the count of an evicted series is written");
         assert_eq!((cache.cached.len(), cache.due.len()), (MAX_CACHED, MAX_CACHED));
     }
 }
