@@ -20,6 +20,6 @@ pub(crate) fn itself(change: &Change<MetadataOnly>) -> Option<ObjectKey> {
 }
 
 /// Key of the changed object's namespace.
-pub(crate) fn around<V: View>(change: &Change<V>) -> Option<ObjectKey> {
+pub(crate) fn namespace_of<V: View>(change: &Change<V>) -> Option<ObjectKey> {
     change.key.namespace_key()
 }

@@ -39,7 +39,7 @@ pub(crate) fn is_outdated(error: &kube::Error) -> bool {
 
 /// The result of a write by a possibly stale cache: conflicts and missing objects are no errors, since the event of
 /// the change reconciles the object again.
-pub(crate) fn unless_outdated<T>(written: kube::Result<T>) -> kube::Result<()> {
+pub(crate) fn ignore_outdated<T>(written: kube::Result<T>) -> kube::Result<()> {
     match written {
         Err(error) if !is_outdated(&error) => Err(error),
         _ => Ok(()),

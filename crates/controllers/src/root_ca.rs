@@ -51,7 +51,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("root_ca_cert_publisher")
         .watches(&namespaces, active_namespaces::itself)
-        .watches(&published, active_namespaces::around)
+        .watches(&published, active_namespaces::namespace_of)
         .watches_value(&trust_changes, move || of_namespaces.store().keys());
     manager.add(controller);
 }

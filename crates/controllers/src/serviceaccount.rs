@@ -23,7 +23,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("serviceaccount")
         .watches(&namespaces, active_namespaces::itself)
-        .watches(&accounts, active_namespaces::around);
+        .watches(&accounts, active_namespaces::namespace_of);
     manager.add(controller);
 }
 

@@ -64,7 +64,7 @@ pub struct Controller {
     workers: usize,
     queue: Queue<ObjectKey>,
     watched: Vec<watched::Receiver<Progress>>,
-    awaited: Vec<watched::Receiver<bool>>,
+    start_conditions: Vec<watched::Receiver<bool>>,
     value_watches: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
     reconcile: Arc<dyn AnyReconcile>,
 }
@@ -79,7 +79,7 @@ impl Controller {
             // [`Manager::add`](crate::Manager::add) replaces this seed.
             queue: Queue::new(Rng::seeded(0)),
             watched: Vec::new(),
-            awaited: Vec::new(),
+            start_conditions: Vec::new(),
             value_watches: Vec::new(),
             reconcile: Arc::new(reconcile),
         }
@@ -124,8 +124,8 @@ impl Controller {
 
     /// Starts reconciling only once this value is true.
     #[must_use]
-    pub fn awaits(mut self, ready: watched::Receiver<bool>) -> Self {
-        self.awaited.push(ready);
+    pub fn starts_after(mut self, ready: watched::Receiver<bool>) -> Self {
+        self.start_conditions.push(ready);
         self
     }
 
@@ -178,10 +178,10 @@ impl Controller {
     fn worker(&self, client: &Client, stop: &CancellationToken) -> Work {
         let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
         let client = client.clone();
-        let (watched, awaited) = (self.watched.clone(), self.awaited.clone());
+        let (watched, start_conditions) = (self.watched.clone(), self.start_conditions.clone());
         let reconcile = Arc::clone(&self.reconcile);
         Box::pin(async move {
-            if stop.run_until_cancelled(all_ready(watched, awaited)).await.is_none() {
+            if stop.run_until_cancelled(all_ready(watched, start_conditions)).await.is_none() {
                 return;
             }
             while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
@@ -196,12 +196,15 @@ impl Controller {
     }
 }
 
-async fn all_ready(watched: Vec<watched::Receiver<Progress>>, awaited: Vec<watched::Receiver<bool>>) {
+async fn all_ready(
+    watched: Vec<watched::Receiver<Progress>>,
+    start_conditions: Vec<watched::Receiver<bool>>,
+) {
     for mut progress in watched {
         // Fails only if the informer is dropped, after which it adds no keys either.
         drop(progress.wait_for(|progress| progress.synced).await);
     }
-    for mut ready in awaited {
+    for mut ready in start_conditions {
         // Fails only if the sender is dropped.
         drop(ready.wait_for(|ready| *ready).await);
     }

@@ -12,7 +12,7 @@ use kube::core::request::Request as Requests;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::dynamic::Dynamic;
+use crate::dynamic::DynamicReflectors;
 use crate::informer::AnyReflector;
 use crate::key::ObjectKey;
 use crate::queue::Queue;
@@ -26,7 +26,7 @@ const ANY_LIST: &str = "/api/v1/namespaces";
 pub struct Idle {
     client: Client,
     informers: Arc<[Arc<dyn AnyReflector>]>,
-    dynamic: Dynamic,
+    dynamic: DynamicReflectors,
     queues: Arc<[Queue<ObjectKey>]>,
     quiescence: Arc<[Box<dyn Quiescence>]>,
     /// Number of recorded events that are not written yet.
@@ -49,7 +49,7 @@ impl Idle {
     pub(crate) fn new(
         client: Client,
         informers: Vec<Arc<dyn AnyReflector>>,
-        dynamic: Dynamic,
+        dynamic: DynamicReflectors,
         queues: Vec<Queue<ObjectKey>>,
         quiescence: Vec<Box<dyn Quiescence>>,
         events: watch::Receiver<usize>,

@@ -59,7 +59,7 @@ mod runnable;
 
 pub use controller::{Action, Controller, Reconcile};
 pub use deleted_cluster::cluster_not_found;
-pub use dynamic::{Dynamic, Following};
+pub use dynamic::{DynamicReflectors, ReflectorHandle};
 pub use idle::{Idle, IdleReport};
 pub use informer::{Change, Consumer, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};

@@ -13,7 +13,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Action, Controller};
-use crate::dynamic::Dynamic;
+use crate::dynamic::DynamicReflectors;
 use crate::idle::Idle;
 use crate::informer::{AnyReflector, Informer, Selection, View};
 use crate::key::{ClusterId, ObjectKey};
@@ -50,7 +50,7 @@ pub struct Manager {
     informers: Vec<Arc<dyn AnyReflector>>,
     controllers: Vec<Controller>,
     runnables: Vec<Box<dyn Runnable>>,
-    dynamic: Dynamic,
+    dynamic: DynamicReflectors,
     shared: Vec<Arc<dyn Any + Send + Sync>>,
     events: Events,
     metrics: Metrics,
@@ -70,7 +70,7 @@ impl Manager {
             informers: Vec::new(),
             controllers: Vec::new(),
             runnables: Vec::new(),
-            dynamic: Dynamic::default(),
+            dynamic: DynamicReflectors::default(),
             shared: Vec::new(),
             events: Events::new(),
             workqueues: Workqueues::new(&metrics),
@@ -130,7 +130,7 @@ impl Manager {
     }
 
     /// Returns the set of reflectors for kinds that come and go while the manager runs.
-    pub fn dynamic(&self) -> Dynamic {
+    pub fn dynamic(&self) -> DynamicReflectors {
         self.dynamic.clone()
     }
 
@@ -156,7 +156,7 @@ impl Manager {
 
     /// Adds a controller.
     pub fn add(&mut self, controller: Controller) {
-        controller.queue().draw_from(self.rng.fork());
+        controller.queue().set_rng(self.rng.fork());
         self.workqueues.add(controller.name_of_queue(), controller.queue().clone());
         self.controllers.push(controller);
     }

@@ -154,7 +154,8 @@ impl CronJobs {
             if jobs.iter().any(|job| active.is_to(job)) {
                 continue;
             }
-            let found: Option<PartialObject> = self.job_objects.get(&owner.beside(&active.name)).await?;
+            let found: Option<PartialObject> =
+                self.job_objects.get(&owner.namespaced_key(&active.name)).await?;
             if found.is_none_or(|found| found.metadata.uid() != &*active.uid) {
                 missing.insert(active.uid.clone());
             }
@@ -191,7 +192,7 @@ impl CronJobs {
         uid: &str,
         status: &mut CronJobStatus,
     ) -> kube::Result<()> {
-        let key = owner.beside(name);
+        let key = owner.namespaced_key(name);
         let this_one = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(this_one);
         if let Err(error) = self.job_objects.delete(&key, &params).await {
@@ -233,7 +234,7 @@ impl CronJobs {
             }
             Err(error) if api_error::already_exists(&error) => {
                 // Created before a crash, or by another controller, which has recorded it then.
-                let key = owner.beside(&start.name);
+                let key = owner.namespaced_key(&start.name);
                 let found: Option<PartialObject> = self.job_objects.get(&key).await?;
                 let ours = found.filter(|found| found.metadata.is_controlled_by(cron_job.metadata.uid()));
                 let Some(found) = ours else { return Ok(()) };

@@ -268,7 +268,7 @@ impl DaemonSets {
     ) -> Result<Arc<ControllerRevision>, Error> {
         // The revision of the observed generation exists, unless the set is gone.
         if set.status.observed_generation == set.metadata.generation {
-            owner.confirm::<Error>(&self.objects, &self.writes).await?;
+            owner.ensure_exists::<Error>(&self.objects, &self.writes).await?;
         }
         let hash = set.snapshot.hash(set.status.collision_count);
         let mut labels = set.template_labels.clone();
@@ -289,7 +289,7 @@ impl DaemonSets {
         let others = pods.iter().filter(|pod| pod.metadata.labels.get(HASH_LABEL) != Some(hash));
         for pod in others {
             let patch = Patch::Merge(json!({"metadata": {"labels": {HASH_LABEL: hash}}}));
-            let key = owner.beside(pod.metadata.name());
+            let key = owner.namespaced_key(pod.metadata.name());
             let written: Written = self.pods.objects().patch(&key, &PatchParams::default(), &patch).await?;
             self.pods.note(owner.key, &written);
         }
@@ -328,7 +328,7 @@ impl DaemonSets {
         let params = PatchParams::default();
         let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
         owner.note(&self.writes, version, &written);
-        api_error::unless_outdated(written)
+        api_error::ignore_outdated(written)
     }
 }
 

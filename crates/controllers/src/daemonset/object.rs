@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::node_affinity::{self, RequiredNode};
 use super::tolerations;
 use crate::history::Snapshot;
-use crate::view::{Described, IntOrString, Rounding, Toleration};
+use crate::view::{IntOrString, ObjectView, Rounding, Toleration};
 
 /// Annotation that counts template changes, from before there were revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -79,7 +79,7 @@ impl View for DaemonSet {
     }
 }
 
-impl Described for DaemonSet {
+impl ObjectView for DaemonSet {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -28,7 +28,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::pod_control::{
-    ClaimError, Claims, Owner, OwnerKind, controlled_by, index_by_controller, orphans_beside,
+    ClaimError, Claims, Owner, OwnerKind, controlled_by, index_by_controller, orphans_in_namespace,
     owners_to_enqueue,
 };
 use crate::view::{
@@ -141,7 +141,7 @@ impl Deployments {
     ) -> Result<Vec<Arc<ReplicaSet>>, ClaimError> {
         let store = self.sets.store();
         let mut candidates = controlled_by(store, owner.key.cluster(), owner.metadata.uid());
-        candidates.extend(orphans_beside(store, owner.key));
+        candidates.extend(orphans_in_namespace(store, owner.key));
         let claims = Claims {
             owners: &self.deployment_objects,
             objects: &self.set_objects,
@@ -212,7 +212,7 @@ impl Deployments {
         new: &NewSet,
     ) -> Result<(), Error> {
         let there: Option<ReplicaSet> =
-            self.set_objects.get(&owner.beside(&new.name)).await.map_err(Error::Set)?;
+            self.set_objects.get(&owner.namespaced_key(&new.name)).await.map_err(Error::Set)?;
         let template = &deployment.spec.template;
         let is_own = |set: &ReplicaSet| {
             set.metadata.is_controlled_by(owner.metadata.uid())
@@ -261,7 +261,7 @@ impl Deployments {
         if let Some(seconds) = update.min_ready_seconds {
             patch["spec"]["minReadySeconds"] = seconds.into();
         }
-        let (key, patch) = (owner.beside(metadata.name()), Patch::Merge(patch));
+        let (key, patch) = (owner.namespaced_key(metadata.name()), Patch::Merge(patch));
         match self.set_objects.patch::<Written>(&key, &PatchParams::default(), &patch).await {
             Ok(written) => {
                 self.set_writes.note(owner.key, &written.metadata.resource_version);
@@ -276,7 +276,7 @@ impl Deployments {
     }
 
     async fn delete(&self, owner: &Owner<'_>, set: &ReplicaSet) -> Result<(), Error> {
-        let (key, uid) = (owner.beside(set.metadata.name()), set.metadata.uid());
+        let (key, uid) = (owner.namespaced_key(set.metadata.name()), set.metadata.uid());
         // Only in the observed version, which has no pods.
         let preconditions = Preconditions {
             uid: Some(uid.to_owned()),
@@ -305,7 +305,7 @@ impl Deployments {
         let params = PatchParams::default();
         let written = self.deployment_objects.patch_subresource(owner.key, "status", &params, &patch).await;
         owner.note(&self.deployment_writes, deployment.metadata.resource_version(), &written);
-        api_error::unless_outdated(written).map_err(Error::Status)
+        api_error::ignore_outdated(written).map_err(Error::Status)
     }
 
     fn record_scaled(&self, owner: &Owner<'_>, set: &str, from: i32, to: i32) {

@@ -48,7 +48,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("garbage_collector_attempt_to_delete")
-        .awaits(ownership_graph.ready())
+        .starts_after(ownership_graph.ready())
         .workers(WORKERS);
     ownership_graph.set_collector(controller.queue());
     manager.add(controller);

@@ -20,7 +20,7 @@ pub(crate) use revision::{ControllerRevision, name};
 pub(crate) use snapshot::Snapshot;
 
 use crate::api_error::already_exists;
-use crate::pod_control::{ClaimError, Claims, Owner, controlled_by, orphans_beside};
+use crate::pod_control::{ClaimError, Claims, Owner, controlled_by, orphans_in_namespace};
 
 /// Result of creating a revision.
 pub(crate) enum CreateResult {
@@ -63,7 +63,7 @@ impl History {
         let claims = Claims { owners: sets, objects: &self.objects, writes: &self.writes, finalizers: &[] };
         let store = self.informer.store();
         let mut candidates = controlled_by(store, set.key.cluster(), set.metadata.uid());
-        candidates.extend(orphans_beside(store, set.key));
+        candidates.extend(orphans_in_namespace(store, set.key));
         let mut claimed = claims.claim(set, candidates, matches).await?;
         revision::sort(&mut claimed);
         Ok(claimed)
@@ -98,7 +98,7 @@ impl History {
                 Ok(CreateResult::Created(Arc::new(created)))
             }
             Err(error) if already_exists(&error) => {
-                let found: Option<ControllerRevision> = self.objects.get(&set.beside(name)).await?;
+                let found: Option<ControllerRevision> = self.objects.get(&set.namespaced_key(name)).await?;
                 let found = found.ok_or(error)?;
                 Ok(if found.data == *data {
                     CreateResult::Created(Arc::new(found))
@@ -135,7 +135,7 @@ impl History {
     }
 
     pub(crate) async fn delete(&self, set: &Owner<'_>, revision: &ControllerRevision) -> kube::Result<()> {
-        let key = set.beside(revision.name());
+        let key = set.namespaced_key(revision.name());
         let this_one =
             Preconditions { uid: Some(revision.metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams::default().preconditions(this_one);
@@ -145,7 +145,7 @@ impl History {
     }
 
     async fn change(&self, set: &Owner<'_>, revision: &ControllerRevision, patch: Value) -> kube::Result<()> {
-        let (key, patch) = (set.beside(revision.name()), Patch::Merge(patch));
+        let (key, patch) = (set.namespaced_key(revision.name()), Patch::Merge(patch));
         let written: Written = self.objects.patch(&key, &PatchParams::default(), &patch).await?;
         self.writes.note(set.key, &written.metadata.resource_version);
         Ok(())

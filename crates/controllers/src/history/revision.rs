@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::snapshot::Snapshot;
 use crate::pod_control::index_by_controller;
-use crate::view::Described;
+use crate::view::ObjectView;
 
 /// Maximum length of the name before the hash (`ControllerRevisionName` in Kubernetes' `pkg/controller/history`).
 const MAX_PREFIX: usize = 223;
@@ -30,7 +30,7 @@ impl View for ControllerRevision {
     }
 }
 
-impl Described for ControllerRevision {
+impl ObjectView for ControllerRevision {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

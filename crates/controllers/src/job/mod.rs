@@ -296,7 +296,7 @@ impl Jobs {
         if !pod.metadata.has_finalizer(FINALIZER) {
             return Ok(());
         }
-        let key = owner.beside(pod.metadata.name());
+        let key = owner.namespaced_key(pod.metadata.name());
         match self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &finalizer_patch(pod)).await
         {
             Err(error) if api_error::is_missing(&error) => Ok(()),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use coracle_base::metrics::Counter;
 use coracle_runtime::{
-    Action, ClusterId, Controller, Dynamic, Following, Informer, Manager, ObjectKey, Reconcile, Selection,
-    cluster_not_found,
+    Action, ClusterId, Controller, DynamicReflectors, Informer, Manager, ObjectKey, Reconcile,
+    ReflectorHandle, Selection, cluster_not_found,
 };
 use futures_util::future::join_all;
 
@@ -65,7 +65,7 @@ type WatchedKinds = HashMap<Resource, WatchedKind>;
 struct WatchedKind {
     version: Box<str>,
     source: Source,
-    watch: Following,
+    watch: ReflectorHandle,
     ended: Arc<AtomicBool>,
 }
 
@@ -74,7 +74,7 @@ struct Discovery {
     /// The watched cluster, or the wildcard for all clusters.
     root: ClusterId,
     definitions: Informer<Definition>,
-    dynamic: Dynamic,
+    dynamic: DynamicReflectors,
     watched: Mutex<BTreeMap<ClusterId, WatchedKinds>>,
     errors: Arc<Counter>,
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::owner::Owner;
 use crate::api_error;
-use crate::view::Described;
+use crate::view::ObjectView;
 
 /// Decision about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Claims<'_> {
     ///
     /// # Errors
     /// If an object could not be claimed, after trying all.
-    pub(crate) async fn claim<V: Described>(
+    pub(crate) async fn claim<V: ObjectView>(
         &self,
         owner: &Owner<'_>,
         candidates: impl IntoIterator<Item = Arc<V>>,
@@ -117,7 +117,7 @@ impl Claims<'_> {
     }
 
     async fn patch(&self, owner: &Owner<'_>, object: &ObjectMetadata, patch: Value) -> kube::Result<()> {
-        let key = owner.beside(object.name());
+        let key = owner.namespaced_key(object.name());
         let patch = Patch::Strategic(patch);
         let written: Written = self.objects.patch(&key, &PatchParams::default(), &patch).await?;
         self.writes.note(owner.key, &written.metadata.resource_version);

@@ -15,9 +15,9 @@ use serde::Serialize;
 use super::batch::{MAX_IN_FLIGHT, slow_start};
 use super::claim::{ClaimError, Claims};
 use super::owner::Owner;
-use super::related::{controlled_by, index_by_controller, orphans_beside};
+use super::related::{controlled_by, index_by_controller, orphans_in_namespace};
 use crate::api_error;
-use crate::view::{Described, Pod, pods};
+use crate::view::{ObjectView, Pod, pods};
 
 /// Page size of lists of a namespace's pods.
 const PAGE: u32 = 500;
@@ -95,7 +95,7 @@ impl PodControl {
     pub(crate) fn candidates(&self, owner: &Owner<'_>) -> Vec<Arc<Pod>> {
         let store = self.informer.store();
         let mut pods = controlled_by(store, owner.key.cluster(), owner.metadata.uid());
-        pods.extend(orphans_beside(store, owner.key));
+        pods.extend(orphans_in_namespace(store, owner.key));
         pods
     }
 
@@ -166,7 +166,7 @@ impl PodControl {
     /// If the server rejects the request. An event is recorded.
     pub(crate) async fn delete(&self, owner: &Owner<'_>, pod: &Pod) -> kube::Result<()> {
         let metadata = pod.object_metadata();
-        let key = owner.beside(metadata.name());
+        let key = owner.namespaced_key(metadata.name());
         let preconditions = Preconditions { uid: Some(metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match self.pods.delete(&key, &params).await {

@@ -18,5 +18,5 @@ pub(crate) use control::PodControl;
 pub(crate) use hash::template_hash;
 pub(crate) use owner::{Owner, OwnerKind, pod_from_template};
 pub(crate) use ranking::deletion_order;
-pub(crate) use related::{controlled_by, index_by_controller, orphans_beside, owners_to_enqueue};
+pub(crate) use related::{controlled_by, index_by_controller, orphans_in_namespace, owners_to_enqueue};
 pub(crate) use stale::StaleSyncs;

@@ -60,7 +60,7 @@ impl Owner<'_> {
 
     /// Makes sure that the owner exists. If not, returns an error and delays the next reconcile until the informer
     /// has seen that.
-    pub(crate) async fn confirm<E: From<kube::Error> + From<StaleCache>>(
+    pub(crate) async fn ensure_exists<E: From<kube::Error> + From<StaleCache>>(
         &self,
         owners: &Objects,
         writes: &ReadYourWrites,
@@ -83,7 +83,7 @@ impl Owner<'_> {
     }
 
     /// Key of one of its objects, in the same namespace.
-    pub(crate) fn beside(&self, name: &str) -> ObjectKey {
+    pub(crate) fn namespaced_key(&self, name: &str) -> ObjectKey {
         ObjectKey::namespaced(self.key.cluster().clone(), self.key.namespace(), name)
     }
 }

@@ -7,7 +7,7 @@ use coracle_runtime::informer::{ObjectMetadata, Store};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 
 use super::owner::OwnerKind;
-use crate::view::Described;
+use crate::view::ObjectView;
 
 /// Name of the index by [`by_controller`].
 const BY_CONTROLLER: &str = "controller";
@@ -16,30 +16,30 @@ const BY_CONTROLLER: &str = "controller";
 const ORPHANS: &str = "/";
 
 /// Index values: the uid of the controlling owner, or the namespace of an orphan.
-fn by_controller<V: Described>(object: &V) -> Vec<String> {
+fn by_controller<V: ObjectView>(object: &V) -> Vec<String> {
     let metadata = object.object_metadata();
     let orphan = || format!("{ORPHANS}{}", metadata.namespace());
     vec![metadata.controller().map_or_else(orphan, |owner| owner.uid.to_string())]
 }
 
 /// Adds the index by owner.
-pub(crate) fn index_by_controller<V: Described>(store: &Store<V>) {
+pub(crate) fn index_by_controller<V: ObjectView>(store: &Store<V>) {
     store.add_index(BY_CONTROLLER, by_controller);
 }
 
 /// Objects that the owner with this uid controls.
-pub(crate) fn controlled_by<V: Described>(store: &Store<V>, cluster: &ClusterId, uid: &str) -> Vec<Arc<V>> {
+pub(crate) fn controlled_by<V: ObjectView>(store: &Store<V>, cluster: &ClusterId, uid: &str) -> Vec<Arc<V>> {
     store.by_index(BY_CONTROLLER, cluster, uid)
 }
 
 /// Orphans in the namespace of a key.
-pub(crate) fn orphans_beside<V: Described>(store: &Store<V>, key: &ObjectKey) -> Vec<Arc<V>> {
+pub(crate) fn orphans_in_namespace<V: ObjectView>(store: &Store<V>, key: &ObjectKey) -> Vec<Arc<V>> {
     store.by_index(BY_CONTROLLER, key.cluster(), &format!("{ORPHANS}{}", key.namespace()))
 }
 
 /// Owners to reconcile after a change of an object: those that control it or did, and, if it is an orphan, those that
 /// may adopt it.
-pub(crate) fn owners_to_enqueue<V: Described, O: Described>(
+pub(crate) fn owners_to_enqueue<V: ObjectView, O: ObjectView>(
     change: &Change<V>,
     kind: OwnerKind,
     owners: &Store<O>,
@@ -49,14 +49,14 @@ pub(crate) fn owners_to_enqueue<V: Described, O: Described>(
     enqueue_owners(change, kind, beside, selector)
 }
 
-fn enqueue_owners<V: Described, O: Described>(
+fn enqueue_owners<V: ObjectView, O: ObjectView>(
     change: &Change<V>,
     kind: OwnerKind,
     beside: impl FnOnce() -> Vec<Arc<O>>,
     selector: impl Fn(&O) -> &Selector,
 ) -> Vec<ObjectKey> {
-    let old = change.old.as_deref().map(Described::object_metadata);
-    let new = change.new.as_deref().map(Described::object_metadata);
+    let old = change.old.as_deref().map(ObjectView::object_metadata);
+    let new = change.new.as_deref().map(ObjectView::object_metadata);
     let mut keys = Vec::new();
     for side in [new, old].into_iter().flatten() {
         if let Some(owner) = side.controller().filter(|owner| kind.is_of(owner)) {

@@ -239,6 +239,6 @@ impl<S: PodSelector> Replicas<S> {
         let written =
             self.objects.patch_subresource(owner.key, "status", &PatchParams::default(), &patch).await;
         owner.note(&self.writes, set.metadata.resource_version(), &written);
-        api_error::unless_outdated(written).map_err(Error::Status)
+        api_error::ignore_outdated(written).map_err(Error::Status)
     }
 }

@@ -55,7 +55,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("resourcequota_primary")
         .watches(&quotas, needs_count)
-        .awaits(ownership_graph.ready());
+        .starts_after(ownership_graph.ready());
     let (removed, put) = (quotas.clone(), quotas);
     ownership_graph.subscribe(controller.queue(), Duration::ZERO, move |change| match change {
         GraphChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),

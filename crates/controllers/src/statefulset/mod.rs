@@ -180,7 +180,7 @@ impl StatefulSets {
         let candidates = self.pods.candidates(&owner);
         let pods = self.pods.claim(&self.objects, &owner, candidates, is_member, &[]).await?;
         let Some(revisions) = self.revisions(&owner, set).await? else { return Ok(None) };
-        let claim = |name: &str| self.claims.store().get(&owner.beside(name));
+        let claim = |name: &str| self.claims.store().get(&owner.namespaced_key(name));
         let plan = plan(&Observed {
             set,
             pods: &pods,
@@ -253,7 +253,7 @@ impl StatefulSets {
     ) -> Result<Arc<ControllerRevision>, Error> {
         // The revision of the observed generation exists, unless the set is gone.
         if set.status.observed_generation == set.metadata.generation {
-            owner.confirm::<Error>(&self.objects, &self.writes).await?;
+            owner.ensure_exists::<Error>(&self.objects, &self.writes).await?;
         }
         let mut labels = set.template_labels.clone();
         labels[HASH_LABEL] = set.snapshot.hash(Some(*collision_count)).into();
@@ -298,6 +298,6 @@ impl StatefulSets {
         let params = PatchParams::default();
         let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
         owner.note(&self.writes, version, &written);
-        api_error::unless_outdated(written)
+        api_error::ignore_outdated(written)
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::history::Snapshot;
-use crate::view::{Described, ONE_REPLICA};
+use crate::view::{ONE_REPLICA, ObjectView};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
@@ -96,7 +96,7 @@ impl View for StatefulSet {
     }
 }
 
-impl Described for StatefulSet {
+impl ObjectView for StatefulSet {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

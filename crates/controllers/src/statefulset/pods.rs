@@ -108,7 +108,7 @@ impl StatefulSets {
         let metadata = &pod.metadata;
         let preconditions = Preconditions { uid: Some(metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let key = on.owner.beside(metadata.name());
+        let key = on.owner.namespaced_key(metadata.name());
         match self.pods.objects().delete(&key, &params).await {
             // The name belongs to another pod; this one is gone.
             Err(error) if !api_error::is_conflict(&error) => {
@@ -134,14 +134,14 @@ impl StatefulSets {
         }
         if !storage_matches(set, pod, ordinal) {
             self.create_claims(on, name, ordinal).await?;
-            let whole: Option<Value> = self.pods.objects().get(&on.owner.beside(name)).await?;
+            let whole: Option<Value> = self.pods.objects().get(&on.owner.namespaced_key(name)).await?;
             let others = whole.as_ref().and_then(|pod| pod.pointer("/spec/volumes")?.as_array());
             patch["spec"]["volumes"] = volumes(set, ordinal, others.map_or(&[], Vec::as_slice)).into();
             is_changed = true;
         }
         self.repair_claims(on, pod_identity(set, pod, ordinal), ordinal).await?;
         if is_changed {
-            let (key, patch) = (on.owner.beside(name), Patch::Merge(patch));
+            let (key, patch) = (on.owner.namespaced_key(name), Patch::Merge(patch));
             let written = self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &patch).await?;
             self.pods.note(on.owner.key, &written);
         }
@@ -153,7 +153,7 @@ impl StatefulSets {
         let mut failure = Ok(());
         for template in &on.set.claim_templates {
             let name = claim_name(on.set, template, ordinal);
-            let done = match self.claims.store().get(&on.owner.beside(&name)) {
+            let done = match self.claims.store().get(&on.owner.namespaced_key(&name)) {
                 Some(claim) if claim.metadata.is_terminating() => Err(Error::ClaimTerminating(name.into())),
                 Some(_) => Ok(()),
                 None => self.create_claim(on, template, pod, ordinal).await,
@@ -175,7 +175,7 @@ impl StatefulSets {
         // A claim that is not deleted with its set would never be garbage collected, so a deleted set must not create
         // one.
         if !on.set.retention.delete_when_deleted {
-            on.owner.confirm::<Error>(&self.objects, &self.writes).await?;
+            on.owner.ensure_exists::<Error>(&self.objects, &self.writes).await?;
         }
         match self.claim_objects.create::<Written>(on.owner.key, &claim).await {
             Ok(written) => {
@@ -209,7 +209,7 @@ impl StatefulSets {
         ordinal: i64,
     ) -> Result<(), Error> {
         for template in &on.set.claim_templates {
-            let key = on.owner.beside(&claim_name(on.set, template, ordinal));
+            let key = on.owner.namespaced_key(&claim_name(on.set, template, ordinal));
             let Some(claim) = self.claims.store().get(&key) else { continue };
             let owners = &claim.metadata.owner_references;
             if claims::has_other_controller(on.set, owners, pod) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::condition::Condition;
 use super::int_or_string::IntOrString;
 use super::pod_template::PodTemplate;
-use super::{Described, ONE_REPLICA};
+use super::{ONE_REPLICA, ObjectView};
 
 /// Informer of all deployments.
 pub(crate) fn deployments(manager: &mut Manager) -> Informer<Deployment> {
@@ -116,7 +116,7 @@ impl View for Deployment {
     }
 }
 
-impl Described for Deployment {
+impl ObjectView for Deployment {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::condition::{Condition, condition};
 use super::pod_template::PodTemplate;
 use super::replica_set::{ByExpressions, PodSelector};
-use super::{Described, optional_time};
+use super::{ObjectView, optional_time};
 
 /// Defaults of fields that the API server sets.
 const ONE: i32 = 1;
@@ -144,7 +144,7 @@ impl View for Job {
     }
 }
 
-impl Described for Job {
+impl ObjectView for Job {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

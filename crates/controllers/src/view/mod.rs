@@ -53,11 +53,11 @@ use serde::{Deserialize, Deserializer, Serializer};
 pub(crate) const ONE_REPLICA: i32 = 1;
 
 /// A view with all metadata that controllers need, such as owners and labels.
-pub(crate) trait Described: View {
+pub(crate) trait ObjectView: View {
     fn object_metadata(&self) -> &ObjectMetadata;
 }
 
-impl Described for PartialObject {
+impl ObjectView for PartialObject {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

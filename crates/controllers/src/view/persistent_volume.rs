@@ -4,7 +4,7 @@ use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Serialize};
 
-use super::Described;
+use super::ObjectView;
 
 /// Informer of all volumes.
 pub(crate) fn volumes(manager: &mut Manager) -> Informer<PersistentVolume> {
@@ -93,7 +93,7 @@ macro_rules! described {
             }
         }
 
-        impl Described for $view {
+        impl ObjectView for $view {
             fn object_metadata(&self) -> &ObjectMetadata {
                 &self.metadata
             }

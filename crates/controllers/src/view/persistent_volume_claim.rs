@@ -6,7 +6,7 @@ use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Deserializer};
 
-use super::Described;
+use super::ObjectView;
 use super::pod::Resources;
 
 /// Informer of all claims.
@@ -75,7 +75,7 @@ impl View for PersistentVolumeClaim {
     }
 }
 
-impl Described for PersistentVolumeClaim {
+impl ObjectView for PersistentVolumeClaim {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

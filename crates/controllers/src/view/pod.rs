@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, condition};
 use super::node::Taint;
-use super::{Described, optional_time};
+use super::{ObjectView, optional_time};
 
 /// Index of pods by the claims they use, as `namespace/name`.
 const BY_CLAIM: &str = "persistentVolumeClaim";
@@ -278,7 +278,7 @@ impl View for Pod {
     }
 }
 
-impl Described for Pod {
+impl ObjectView for Pod {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
 use super::pod_template::PodTemplate;
-use super::{Described, ONE_REPLICA};
+use super::{ONE_REPLICA, ObjectView};
 
 /// Informer of all replica sets.
 pub(crate) fn replica_sets(manager: &mut Manager) -> Informer<ReplicaSet> {
@@ -131,7 +131,7 @@ impl<S: PodSelector> View for Replicated<S> {
     }
 }
 
-impl<S: PodSelector> Described for Replicated<S> {
+impl<S: PodSelector> ObjectView for Replicated<S> {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -13,7 +13,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::api_error;
-use crate::view::Described;
+use crate::view::ObjectView;
 
 /// Next step for the finalizer of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ fn plan(metadata: &ObjectMetadata, finalizer: &str, is_used: impl FnOnce() -> bo
 }
 
 /// The object itself, if its finalizer may have to change.
-fn needs_finalizer_change<V: Described>(change: &Change<V>, finalizer: &str) -> Option<ObjectKey> {
+fn needs_finalizer_change<V: ObjectView>(change: &Change<V>, finalizer: &str) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
     (plan(new.object_metadata(), finalizer, || false) != Plan::Nothing).then(|| change.key.clone())
 }

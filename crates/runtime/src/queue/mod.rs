@@ -89,7 +89,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Draws retry delays from `rng` from now on.
-    pub fn draw_from(&self, rng: Rng) {
+    pub fn set_rng(&self, rng: Rng) {
         self.state().rng = rng;
     }
 
